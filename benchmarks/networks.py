@@ -6,10 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.lir.nodes import Instruction, Module, Operand, Quantization, Span, TensorType, WeightVar
+from nmpsim.lir.nodes import (
+    Instruction,
+    Module,
+    Operand,
+    Quantization,
+    SourcePosition,
+    TensorType,
+    WeightVar,
+)
 from nmpsim.lir.verify import verify
 
-NOWHERE = Span(1, 1)
+NOWHERE = SourcePosition(1, 1)
 ALLOCATIONS = ("allocactivation", "tensorview")
 """Instructions that compute nothing."""
 VGG_STAGES = ((2, 32), (2, 64), (3, 128), (3, 256), (3, 256))

@@ -72,7 +72,7 @@ def open_new_file(path: Path) -> Iterator[IO[bytes]]:
     try:
         if path == STDOUT:
             yield _stdout()
-        elif is_special(path):
+        elif is_special_file(path):
             with path.open("wb") as file:
                 yield file
         else:
@@ -116,7 +116,7 @@ def _member_name(key: str) -> str:
 
 
 def make_file_name(text: str) -> str:
-    """Return a valid file name for a text, without suffix; it differs for different texts."""
+    """Return a valid file name without suffix; different texts get different names."""
     plain = re.sub(r"[^\w.\[\]-]", "_", text)
     if plain != text or len(plain) > MAX_OF_NAME or _DEVICES.fullmatch(plain):
         digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
@@ -124,7 +124,7 @@ def make_file_name(text: str) -> str:
     return plain
 
 
-def is_special(path: Path) -> bool:
+def is_special_file(path: Path) -> bool:
     """Return whether a path is a pipe, a device or standard output, which cannot be replaced."""
     if path == STDOUT:
         return True
@@ -145,7 +145,7 @@ def make_write_error(path: Path, why: str, hint: str | None) -> UserError:
 
 
 def remove_temporary_files() -> None:
-    """Remove the temporary files of this process, before it is ended abruptly."""
+    """Remove this process's temporary files before the process is ended abruptly."""
     for temporary in list(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -99,7 +99,7 @@ class DeviceConfig:
 
 @functools.cache
 def list_setting_names() -> tuple[str, ...]:
-    """Return the names of the numeric settings in order of declaration."""
+    """Return the names of the numeric settings in their order of declaration."""
     return tuple(a.name for a in attrs.fields(DeviceConfig) if "limits" in a.metadata)
 
 

@@ -144,7 +144,7 @@ def _known_code(_: object, __: object, code: str) -> None:
 
 @frozen
 class Diagnostic:
-    """A problem of a user's input, with what was found and expected and a hint."""
+    """Problem of a user's input: message, place, found and expected value, and a hint."""
 
     code: str = attrs.field(validator=_known_code)
     message: str
@@ -228,7 +228,7 @@ def list_alternatives(names: Iterable[object]) -> str:
 def did_you_mean(
     word: str, known: Iterable[str], prefix: str = "", nearness: float = 0.6
 ) -> str | None:
-    """Return a hint that names the known word most similar to ``word``, or None.
+    """Return a hint with the known word that is most similar to ``word``, or None.
 
     ``nearness`` from 0 to 1: how much of both must be alike.
     """
@@ -241,5 +241,5 @@ def did_you_mean(
 
 
 def suggest_name(name: str) -> str:
-    """Return the hint that names what the user probably meant."""
+    """Return a hint "Did you mean ...?" with a name."""
     return f"Did you mean '{name}'?"

@@ -14,7 +14,7 @@ import attrs
 
 @attrs.frozen
 class PresetSetting:
-    """Value of a setting of ``[dram]`` in a preset, with its source."""
+    """Value of a ``[dram]`` setting in a preset, and the source of the value."""
 
     value: int | Fraction
     """The value; a fraction if the device's clock does not divide it."""
@@ -33,7 +33,7 @@ def list_presets() -> list[str]:
 
 
 def read_preset(name: str, clock_mhz: int) -> dict[str, PresetSetting]:
-    """Return the settings of a preset by key of ``[dram]``.
+    """Return the ``[dram]`` settings of a preset by key.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ def escape(text: str) -> str:
 
 
 def escape_line(text: str) -> str:
-    """Escape a text and write it on one line."""
+    """Escape a text and join its lines to one."""
     return escape(text.replace("\n", "\\n").replace("\t", " "))
 
 
@@ -52,7 +52,7 @@ def escape_csv(value: object) -> object:
 
 
 def unescape_csv(text: str) -> str:
-    """Return the text that :func:`escape_csv` escaped."""
+    """Return the original text of a value escaped by :func:`escape_csv`."""
     return text[1:] if text.startswith("'") and escape_csv(text[1:]) == text else text
 
 

@@ -15,7 +15,7 @@ from nmpsim.diagnostics import Place, UserError, fail
 def require_extra(
     extra: str, message: str, *, place: Place | Path | None = None, instead: str | None = None
 ) -> Iterator[None]:
-    """Convert an ImportError in the context to UserError (PKG001) with the command to install it.
+    """Convert an ImportError in the context to UserError (PKG001) with an install command.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def require_extra(
     try:
         yield
     except ImportError as error:
-        hint = f"Run `{install_command(extra)}`"
+        hint = f"Run `{get_install_command(extra)}`"
         raise fail(
             "PKG001",
             message,
@@ -52,7 +52,7 @@ def make_missing_package_error(package: str) -> UserError:
     )
 
 
-def install_command(extra: str) -> str:
+def get_install_command(extra: str) -> str:
     """Return the command that installs an extra from the source of this installation.
 
     pip records a folder, wheel or repository in ``direct_url.json`` (PEP 610); without it the

@@ -35,7 +35,7 @@ SMALL_BYTES = 32 << 20
 
 @frozen
 class PlannedAllocation:
-    """A planned allocation: its size in bytes and what it is for."""
+    """Planned allocation: its size in bytes, and its purpose."""
 
     field: str
     nbytes: int

@@ -18,8 +18,8 @@ MAX_SETTINGS_BYTES = 1 << 20
 """Size limit of TOML."""
 
 
-def read_head(path: Path, count: int) -> bytes:
-    """Read the first ``count`` bytes of a regular file; return no bytes if that is impossible."""
+def read_first_bytes(path: Path, count: int) -> bytes:
+    """Read at most ``count`` first bytes of a regular file; return no bytes on an error."""
     try:
         if not path.is_file():  # opening a pipe would wait for its other end
             return b""

@@ -38,7 +38,7 @@ _KIND = re.compile(r"[|<>=]?[A-Za-z?][0-9]{0,6}")
 
 
 @frozen
-class Header:
+class ArrayHeader:
     """Element type, shape and memory order of a stored array."""
 
     dtype: np.dtype[Any]
@@ -59,7 +59,7 @@ class HeaderError(Exception):
         self.message, self.found, self.expected = message, found, expected
 
 
-def read_header(file: IO[bytes]) -> Header:
+def read_header(file: IO[bytes]) -> ArrayHeader:
     """Read the header of an array up to the start of its data; raise HeaderError if invalid."""
     start = file.read(8)
     version = start[6:8]
@@ -94,7 +94,7 @@ def read_header(file: IO[bytes]) -> Header:
     # file.
     if 0 in shape and math.prod(filter(None, shape)) * dtype.itemsize > sys.maxsize:
         raise HeaderError("has an impossible shape", str(shape)[:80])
-    return Header(dtype, shape, order == "True")
+    return ArrayHeader(dtype, shape, order == "True")
 
 
 def _kind_name(kind: str) -> str:

@@ -63,7 +63,7 @@ def _unsupported_as_skip() -> Iterator[None]:
 
 
 class PreparedModel(BackendRep):
-    """Model that is compiled for the values of those inputs that must be constants."""
+    """Model that is compiled again when an input's shape or a constant input's value changes."""
 
     report: RunReport | None = None
     """Report of the last run; None before the first run."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from nmpsim.bundle import Bundle, BundleHolder
     from nmpsim.checking.run import CheckedRun
-    from nmpsim.checking.snapshot import Runner
+    from nmpsim.checking.snapshot import ProgramRunner
 
 MARKER = (
     "nmp_device(file=None, **settings): run on the device of a file (from the test's folder on),"
@@ -55,7 +55,7 @@ def pytest_terminal_summary(
 class Nmp:
     """Fixture that loads, compiles and runs programs on the device of a test."""
 
-    def __init__(self, runner: Runner, node: pytest.Item) -> None:
+    def __init__(self, runner: ProgramRunner, node: pytest.Item) -> None:
         self._runner = runner
         self._file, self._settings = _device_of(node)
         self.load = runner.load
@@ -217,15 +217,15 @@ def _device_of(node: pytest.Item) -> tuple[Path | None, dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def nmp_session() -> Runner:
+def nmp_session() -> ProgramRunner:
     """Return the loader and compiler of a test session."""
-    from nmpsim.checking.snapshot import Runner
+    from nmpsim.checking.snapshot import ProgramRunner
 
-    return Runner()
+    return ProgramRunner()
 
 
 @pytest.fixture
-def nmp(nmp_session: Runner, request: pytest.FixtureRequest) -> Nmp:
+def nmp(nmp_session: ProgramRunner, request: pytest.FixtureRequest) -> Nmp:
     """Return the fixture that runs programs on the device of the marker ``nmp_device``."""
     return Nmp(nmp_session, request.node)
 

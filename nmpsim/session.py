@@ -25,13 +25,13 @@ from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import Limits
 from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import fail
-from nmpsim.input_files import read_head
+from nmpsim.input_files import read_first_bytes
 from nmpsim.records import frozen
 from nmpsim.report.analyses import ShadowLayer
 from nmpsim.report.data import RunReport
 
 if TYPE_CHECKING:
-    from nmpsim.analysis.lint import Finding
+    from nmpsim.analysis.lint import LocatedFinding
     from nmpsim.compiler.passes.rescale_bias import RescaledBias
     from nmpsim.compiler.tiling.search import TiledLayer
     from nmpsim.frontends import ImportedModel
@@ -512,7 +512,7 @@ def load(
 
 def is_model(path: Path) -> bool:
     """Return whether a file is a model that a front end reads, not a bundle or LIR text."""
-    if read_head(path, len(MAGIC)) == MAGIC:
+    if read_first_bytes(path, len(MAGIC)) == MAGIC:
         return False
     from nmpsim.frontends import find_front_end
 
@@ -601,7 +601,7 @@ def lint(
     original_weights: FilePath | None = None,
     original_tensors: FilePath | None = None,
     ranges: FilePath | None = None,
-) -> tuple[Finding, ...]:
+) -> tuple[LocatedFinding, ...]:
     """Check a program for numerical problems without running it.
 
     Parameters

@@ -7,18 +7,18 @@ import sys
 from typing import Any, Protocol
 
 
-class Child(Protocol):
+class ChildProcess(Protocol):
     """A started process that can be killed."""
 
     def kill(self) -> None:
-        """End the process at once; do nothing if it has ended."""
+        """End the process immediately; do nothing if it has ended."""
         ...
 
 
-_children: list[Child] = []
+_children: list[ChildProcess] = []
 
 
-def register_child(child: Child) -> None:
+def register_child(child: ChildProcess) -> None:
     """Register a process for :func:`kill_children`."""
     _children.append(child)
 

@@ -16,7 +16,7 @@ from nmpsim.lir.opcodes import NO_WORK
 
 @attrs.frozen
 class DataFlow:
-    """Data-flow graph whose nodes are instruction names or layer names."""
+    """Data-flow graph between instructions or layers, which are identified by name."""
 
     sources: Mapping[str, tuple[str, ...]]
     """Node -> names of the nodes and program inputs whose values it reads."""

@@ -33,7 +33,7 @@ _BFLOAT16 = "bfloat16"
 
 @attrs.frozen
 class Tolerance:
-    """Tolerance of a comparison; two elements count as equal if one of the limits is satisfied."""
+    """Tolerance of a comparison: elements are equal if they satisfy any of its limits."""
 
     ulp: int = 0
     """Allowed difference in units of the last place; not used for floats."""
@@ -47,8 +47,8 @@ EXACT = Tolerance()
 
 
 @attrs.frozen
-class Element:
-    """Actual and expected value of one element of two compared outputs."""
+class ElementDifference:
+    """Actual and expected value of an element of two compared outputs."""
 
     at: tuple[int, ...]
     """Coordinates of the element."""
@@ -60,16 +60,16 @@ class Element:
 
 
 @attrs.frozen
-class Difference:
-    """Measures of how an output differs from the expected one."""
+class OutputDifference:
+    """Measures of the difference between an output and the expected output."""
 
     shape: Shape
     elements: int
     differing: int
     """Number of unequal elements; two NaN count as equal."""
-    first: Element | None
+    first: ElementDifference | None
     """First unequal element in row-major order; None if all are equal."""
-    worst: Element | None
+    worst: ElementDifference | None
     """First element with the largest difference: in ulp for integers, in value for floats."""
     mean_ulp: float
     """Mean difference of all elements, in units of the last place."""
@@ -93,7 +93,7 @@ class Difference:
         return 0 if self.worst is None else self.worst.ulp
 
 
-def compare(
+def compare_outputs(
     actual: Array,
     expected: Array,
     elem: str,
@@ -101,8 +101,8 @@ def compare(
     offset: int | None = None,
     tolerance: Tolerance = EXACT,
     shape: Shape | None = None,
-) -> Difference:
-    """Compare an output with the expected one, element by element.
+) -> OutputDifference:
+    """Compare an output with the expected output, element by element.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def compare(
     is_near |= ulp <= (0 if is_float else tolerance.ulp)
     distance = _no_nan(np.abs(error)) if is_float else ulp
     shape = actual.shape if shape is None else shape
-    return Difference(
+    return OutputDifference(
         shape=shape,
         elements=actual.size,
         differing=apart.size,
@@ -181,7 +181,7 @@ def compute_ulp_distance(actual: Array, expected: Array, elem: str) -> npt.NDArr
 def dequantize_values(
     stored: Array, elem: str, scale: float | None, offset: int | None
 ) -> npt.NDArray[np.float64]:
-    """Return ``scale * (stored - offset)`` as float64, or the stored values if scale is None."""
+    """Return ``scale * (stored - offset)`` as float64; without a scale, the stored values."""
     real = _numbers(stored, elem).astype(np.float64)
     return real if scale is None else scale * (real - (offset or 0))
 
@@ -232,7 +232,7 @@ def _cosine(one: Array, other: Array) -> float:
 
 def _element(
     numbers: tuple[Array, Array], ulp: Array, flat: int, shape: tuple[int, ...]
-) -> Element:
+) -> ElementDifference:
     at = tuple(int(index) for index in np.unravel_index(flat, shape))
     actual, expected, apart = (array.reshape(-1)[flat].item() for array in (*numbers, ulp))
-    return Element(at, actual, expected, apart)
+    return ElementDifference(at, actual, expected, apart)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from nmpsim.analysis.program import Program, program_from_bundle
+from nmpsim.analysis.program import Program, make_bundle_program
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.diagnostics import UserError
@@ -52,7 +52,7 @@ def _always(bundle: Bundle, last: int) -> Iterator[MemoryBlock]:
 
 def _activations(bundle: Bundle) -> Iterator[MemoryBlock]:
     try:
-        program = program_from_bundle(bundle)
+        program = make_bundle_program(bundle)
     except UserError:  # none, or another version's: what the layers write is known all the same
         yield from _written(bundle)
         return

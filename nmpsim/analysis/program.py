@@ -12,7 +12,7 @@ from nmpsim.bundle import Bundle, Tensor, parse_bundle, read_bundle
 from nmpsim.bundle.elf import MAGIC
 from nmpsim.bundle.formulas import CustomFormulas, find_custom_formulas, select_numerics
 from nmpsim.bundle.metadata import Normalization, make_unsigned_tensor
-from nmpsim.compiler.assign import assign_numerics, list_layer_parts
+from nmpsim.compiler.assign import assign_numerics, list_layer_operations
 from nmpsim.compiler.fuse import fuse_clips
 from nmpsim.compiler.placement import assign_placement
 from nmpsim.compiler.resolve import find_inputs_and_outputs, resolve_operands
@@ -20,7 +20,7 @@ from nmpsim.config import DeviceConfig, default_device, make_device_config
 from nmpsim.diagnostics import fail
 from nmpsim.frontends import import_model
 from nmpsim.frontends.imported_model import ImportedModel
-from nmpsim.input_files import read_head
+from nmpsim.input_files import read_first_bytes
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.constants import attach_constants, find_tensors_file
 from nmpsim.lir.nodes import Module, TensorType
@@ -31,7 +31,7 @@ from nmpsim.lir.verify import verify
 
 @attrs.frozen
 class Program:
-    """A verified module with the metadata of the file that it was loaded from."""
+    """Verified module with the metadata of its file."""
 
     module: Module
     """The module, with constants only if their values are known."""
@@ -129,7 +129,7 @@ def load_program(path: Path, weights: Path | None = None, tensors: Path | None =
 def load_compiled_or_model(
     path: Path, weights: Path | None = None, tensors: Path | None = None
 ) -> Program | None:
-    """Load a program from a bundle or a model file; return None for LIR text.
+    """Load a program from a bundle or a model file; return None for any other file.
 
     Raises
     ------
@@ -138,18 +138,18 @@ def load_compiled_or_model(
     """
     if is_bundle(path):
         refuse_files(path, weights, tensors)
-        return program_from_bundle(read_bundle(path))
+        return make_bundle_program(read_bundle(path))
     imported = import_model(path, weights, tensors)
-    return None if imported is None else program_from_model(imported)
+    return None if imported is None else make_model_program(imported)
 
 
 def is_bundle(path: Path) -> bool:
     """Return whether a file is a bundle, by its first bytes; False if it cannot be opened."""
-    return read_head(path, len(MAGIC)) == MAGIC
+    return read_first_bytes(path, len(MAGIC)) == MAGIC
 
 
 def refuse_files(path: Path, *files: Path | None) -> None:
-    """Raise UserError (ARG001) if files with constants or scales are given with a bundle."""
+    """Raise UserError (ARG001) if constants or scales are given together with a bundle."""
     if any(file is not None for file in files):
         raise fail(
             "ARG001",
@@ -160,11 +160,11 @@ def refuse_files(path: Path, *files: Path | None) -> None:
         )
 
 
-def program_from_model(imported: ImportedModel) -> Program:
-    """Return an imported model as a program, with its layers on the default device."""
+def make_model_program(imported: ImportedModel) -> Program:
+    """Return the program of an imported model, for the default device."""
     _, resolved = resolve_operands(imported.module)
     operations = assign_numerics(resolved, imported.numerics, imported.layer_numerics)
-    parts = list_layer_parts(fuse_clips(assign_placement(operations, default_device())))
+    parts = list_layer_operations(fuse_clips(assign_placement(operations, default_device())))
     return Program(
         imported.module,
         imported.numerics,
@@ -178,8 +178,8 @@ def program_from_model(imported: ImportedModel) -> Program:
     )
 
 
-def program_from_bundle(bundle: Bundle) -> Program:
-    """Return the program that a bundle was compiled from.
+def make_bundle_program(bundle: Bundle) -> Program:
+    """Return the program from which a bundle was compiled.
 
     Raises
     ------

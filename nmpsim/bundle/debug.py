@@ -33,7 +33,7 @@ from nmpsim.lir.printer import format_module
 from nmpsim.lir.scales import SidecarScale as NamedScale
 from nmpsim.lir.scales import apply_scales, iterate_types, round_to_float32
 from nmpsim.lir.verify import verify
-from nmpsim.report.fields import Before
+from nmpsim.report.fields import WrittenBefore
 
 SCHEMA: Final = "nmpsim-lir-2"
 """Schema of the index."""
@@ -61,7 +61,7 @@ class ConstantPlace:
 
 @attrs.frozen
 class PackedConstantPlace:
-    """Location of a constant that is divided into pieces packed for the MAC array.
+    """Location of a constant that is stored as pieces packed for the MAC array.
 
     Weights of [O, kernel_h, kernel_w, I] are divided along O and along I. Pieces are stored in
     ascending order of O, then of I, and do not overlap.
@@ -89,7 +89,7 @@ class ModuleIndex:
     """Locations of the float32 values that constants had before quantization."""
 
     @property
-    def schema(self) -> Annotated[Literal["nmpsim-lir-2"], Before("scales")]:
+    def schema(self) -> Annotated[Literal["nmpsim-lir-2"], WrittenBefore("scales")]:
         """Version of the index."""
         return SCHEMA
 

@@ -159,7 +159,7 @@ def count_header_bytes(segments: int) -> int:
 
 
 def read_buffer(piece: Buffer | LazyBytes) -> Buffer:
-    """Return the bytes of a buffer; compute them first if it is a ``LazyBytes``."""
+    """Return the bytes of a buffer; a ``LazyBytes`` is computed first."""
     return piece.make() if isinstance(piece, LazyBytes) else piece
 
 

@@ -11,7 +11,7 @@ from nmpsim.bundle import limits
 from nmpsim.bundle.limits import Address, Barrier, ClippedSides, Line, Macs, Pad, ZeroPoint
 from nmpsim.lir.names import get_operation_name, make_display_names
 from nmpsim.records import frozen
-from nmpsim.report.fields import NOT_IN_JSON, OMITTED_IF_EMPTY, Before
+from nmpsim.report.fields import NOT_IN_JSON, OMITTED_IF_EMPTY, WrittenBefore
 
 SCHEMA: Final = "nmpsim-bundle-2"
 """Schema of the metadata and descriptors; a reader accepts only its own version."""
@@ -47,7 +47,7 @@ class Tensor:
 
 
 def make_unsigned_tensor(tensor: Tensor) -> Tensor:
-    """Return a signed tensor with the unsigned element type of its width and the shifted offset."""
+    """Return a tensor with the unsigned element type of the same width and a shifted offset."""
     elem, more = UNSIGNED_ELEMS[tensor.elem]
     return attrs.evolve(tensor, elem=elem, offset=(tensor.offset or 0) + more)
 
@@ -66,7 +66,7 @@ class OperatorMapping:
 
 @frozen
 class Normalization:
-    """Mean and standard deviation by which image pixels are normalized."""
+    """Mean and standard deviation for the normalization of image pixels."""
 
     input: str
     mean: Annotated[tuple[float, ...], limits.CHANNELS]
@@ -76,7 +76,7 @@ class Normalization:
 
 @frozen
 class LayerClaim:
-    """Claim that a device layer is one operation on whole tensors.
+    """Claim in the metadata that a device layer is one operation on whole tensors.
 
     The device runs the layer as one kernel call if its instructions prove the claim.
     """
@@ -202,7 +202,7 @@ class Metadata:
         return self.numerics if custom is None else custom.label
 
     @property
-    def schema(self) -> Annotated[Literal["nmpsim-bundle-2"], Before("program")]:
+    def schema(self) -> Annotated[Literal["nmpsim-bundle-2"], WrittenBefore("program")]:
         """Version of the metadata."""
         return SCHEMA
 
@@ -237,7 +237,7 @@ class Metadata:
 
     @property
     def layer_numerics(self) -> Mapping[str, str]:
-        """Profile of each LIR instruction whose layer follows another one than ``numerics``."""
+        """Profile of each LIR instruction whose layer does not use the profile ``numerics``."""
         return {
             name: layer.numerics
             for layer in self.layers

@@ -3,7 +3,7 @@
 from nmpsim.checking.case import CaseWork, ExpectedArrays, check_case
 from nmpsim.checking.results import (
     CaseResult,
-    Check,
+    CheckResult,
     FailedLayer,
     LayerOutcome,
     get_exit_code,
@@ -11,23 +11,23 @@ from nmpsim.checking.results import (
 )
 from nmpsim.checking.suite import (
     Budget,
-    Case,
-    Expect,
+    Expectations,
     InputFile,
     SaturationLimit,
     Suite,
+    SuiteCase,
 )
 from nmpsim.checking.suite_file import read_suite
 from nmpsim.checking.suite_run import check_cases
 
 __all__ = [
     "Budget",
-    "Case",
+    "SuiteCase",
     "CaseResult",
     "CaseWork",
-    "Check",
+    "CheckResult",
     "FailedLayer",
-    "Expect",
+    "Expectations",
     "ExpectedArrays",
     "InputFile",
     "LayerOutcome",

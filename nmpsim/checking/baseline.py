@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from nmpsim.arrays import Array, Shape
-from nmpsim.atomic import is_special, write_file
+from nmpsim.atomic import is_special_file, write_file
 from nmpsim.bundle.schema import make_strict_converter
 from nmpsim.checking.run import CheckedRun, digest_output
 from nmpsim.diagnostics import Place, UserError, fail
@@ -20,7 +20,7 @@ from nmpsim.experiments.identity import get_code_version
 from nmpsim.input_files import read_text
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import LayerReport, OutputReport, Saturation
-from nmpsim.report.fields import Before
+from nmpsim.report.fields import WrittenBefore
 from nmpsim.report.json import format_json, to_json
 
 SCHEMA: Final = "nmpsim-baseline-3"
@@ -38,7 +38,7 @@ _OTHER_PROGRAM = "Name the baseline of this program."
 
 @attrs.frozen
 class BaselineLayer:
-    """A layer of a baseline."""
+    """Layer of a baseline."""
 
     name: str
     op: str
@@ -62,15 +62,15 @@ class BaselineLayer:
     ]
     output: Annotated[str, "digest of its output"]
 
-    def is_same_layer(self, layer: LayerReport) -> bool:
-        """Return whether a layer of a run has the same operation and output; names may differ."""
+    def matches_layer(self, layer: LayerReport) -> bool:
+        """Return whether a run's layer has the same operation and output; names may differ."""
         same_elem = self.elem is None or self.elem == layer.elem
         return same_elem and (self.op, self.shape) == (layer.op, layer.shape)
 
 
 @attrs.frozen
 class BaselineOutput:
-    """An output of a baseline."""
+    """Output of a baseline."""
 
     elem: str
     shape: Shape
@@ -105,7 +105,7 @@ class BaselineOutput:
 
 @attrs.frozen
 class Baseline:
-    """A recorded run with which later runs are compared."""
+    """Recorded run to which later runs are compared."""
 
     nmpsim: Annotated[str, "version, and a digest of the sources"]
     program: str
@@ -119,7 +119,7 @@ class Baseline:
     layers: tuple[BaselineLayer, ...]
 
     @property
-    def schema(self) -> Annotated[Literal["nmpsim-baseline-3"], Before("nmpsim")]:
+    def schema(self) -> Annotated[Literal["nmpsim-baseline-3"], WrittenBefore("nmpsim")]:
         """Version of the document."""
         return SCHEMA
 
@@ -148,7 +148,7 @@ def make_baseline(run: CheckedRun) -> Baseline:
                 count_saturated(layer),
                 run.constants[layer.index],
                 run.rescale[layer.index],
-                run.digest(layer),
+                run.get_output_digest(layer),
             )
             for layer in report.layers
         ),
@@ -156,10 +156,10 @@ def make_baseline(run: CheckedRun) -> Baseline:
 
 
 def count_saturated(layer: LayerReport) -> dict[str, int]:
-    """Count the saturated values of a layer, without clipped ones, by stage and side."""
+    """Return the numbers of saturated values of a layer by stage and side."""
     found: dict[str, int] = {}
     for one in layer.saturation:
-        if not one.wanted:
+        if not one.is_requested:
             found[_stage(one)] = found.get(_stage(one), 0) + one.count
     return found
 
@@ -178,7 +178,7 @@ def read_baseline(path: Path) -> Baseline:
         BASE001 if the file is missing or is no baseline; FILE001 if it cannot be read.
     """
     place = Place(str(path))
-    if is_special(path):  # opening a pipe would wait for its other end
+    if is_special_file(path):  # opening a pipe would wait for its other end
         raise _unusable(place, "it is not a regular file")
     try:
         text = read_text(path, "baseline", MAX_BYTES, "BASE001", UPDATE_HINT)
@@ -238,7 +238,7 @@ def check_same_program(baseline: Baseline, run: CheckedRun, place: Place) -> Non
 
 
 def find_other_version(baseline: Baseline | None) -> str | None:
-    """Return the nmpsim version that made a baseline, or None if it is this one."""
+    """Return the nmpsim version of a baseline, or None if it is the current version."""
     return None if baseline is None or baseline.nmpsim == get_code_version() else baseline.nmpsim
 
 
@@ -256,7 +256,7 @@ def _first_difference(
 ) -> tuple[str, str] | None:
     """Return the first layer that differs, now and before; None if all are the same."""
     for then, layer in zip(before, now, strict=False):
-        if not then.is_same_layer(layer):
+        if not then.matches_layer(layer):
             index = f"layer {layer.index} "
             return index + _layer_text(layer), index + _layer_text(then)
     if len(before) != len(now):

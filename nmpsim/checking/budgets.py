@@ -7,35 +7,35 @@ from collections.abc import Iterable, Sequence
 from nmpsim.checking.baseline import Baseline, make_baseline_error
 from nmpsim.checking.compared_run import ComparedRun
 from nmpsim.checking.expectations import make_failed_layer
-from nmpsim.checking.results import Check, FailedLayer, LayerOutcome
+from nmpsim.checking.results import CheckResult, FailedLayer, LayerOutcome
 from nmpsim.checking.run import list_changed_settings
 from nmpsim.checking.suite import Budget, SaturationLimit
 from nmpsim.diagnostics import Diagnostic, Place
 
 
-def check_cycles(compared: ComparedRun, budget: Budget) -> Check:
+def check_cycles(compared: ComparedRun, budget: Budget) -> CheckResult:
     """Check the cycles of a run against the limit and the baseline."""
     report, baseline = compared.run.report, _get_cycle_baseline(compared, budget)
     moved = () if baseline is None else _list_moved_to_host(compared)
     if moved:
         message = f"{report.cycles:,} do not include layers that moved to the host: {_named(moved)}"
-        return Check("cycles", "over", message, moved)
+        return CheckResult("cycles", "over", message, moved)
     over = _over(report.cycles, budget, baseline)
     if not over:
         before = "" if baseline is None else f", baseline {baseline.cycles:,}"
-        return Check("cycles", "passed", f"{report.cycles:,}{before}")
+        return CheckResult("cycles", "passed", f"{report.cycles:,}{before}")
     culprits = _rank_slower(compared.layers)
     message = f"{report.cycles:,} are {' and '.join(over)}: {_named(culprits)}"
     changes = () if baseline is None else list_changed_settings(baseline.device, report.device)
     if changes:
         message += f"; the device has changed: {', '.join(changes)}"
-    return Check("cycles", "over", message, culprits)
+    return CheckResult("cycles", "over", message, culprits)
 
 
 def find_device_mismatch(
     compared: ComparedRun, budget: Budget, place: Place
 ) -> tuple[Diagnostic, ...]:
-    """Return an error (BASE002) if the baseline's cycles are of another device, else ``()``."""
+    """Return an error (BASE002) if the baseline is from another device, else ``()``."""
     baseline = _get_cycle_baseline(compared, budget)
     changes = baseline and list_changed_settings(baseline.device, compared.run.report.device)
     if not changes:
@@ -52,10 +52,10 @@ def _get_cycle_baseline(compared: ComparedRun, budget: Budget) -> Baseline | Non
 
 
 def _describe_most_changed(layers: Sequence[LayerOutcome]) -> str:
-    most = max(layers, key=lambda one: abs(one.more_cycles), default=None)
-    if most is None or not most.more_cycles:
+    most = max(layers, key=lambda one: abs(one.added_cycles), default=None)
+    if most is None or not most.added_cycles:
         return ""
-    return f"; most changed: layer {most.name}, {most.more_cycles:+,} cycles"
+    return f"; most changed: layer {most.name}, {most.added_cycles:+,} cycles"
 
 
 def _over(cycles: int, budget: Budget, baseline: Baseline | None) -> list[str]:
@@ -70,7 +70,7 @@ def _over(cycles: int, budget: Budget, baseline: Baseline | None) -> list[str]:
     return over
 
 
-def check_saturation(compared: ComparedRun, limit: SaturationLimit) -> Check:
+def check_saturation(compared: ComparedRun, limit: SaturationLimit) -> CheckResult:
     """Check the number of saturated values against a limit or the baseline."""
     layers = compared.layers
     total = sum(layer.saturated for layer in layers)
@@ -83,16 +83,16 @@ def check_saturation(compared: ComparedRun, limit: SaturationLimit) -> Check:
         worse, text = total > limit.at_most, f"{limit.at_most:,} allowed"
     message = f"{total:,} values saturated, {text}"
     if not worse:
-        return Check("saturation", "passed", message)
-    return Check("saturation", "over", f"{message}: {_named(culprits)}", culprits)
+        return CheckResult("saturation", "passed", message)
+    return CheckResult("saturation", "over", f"{message}: {_named(culprits)}", culprits)
 
 
-def check_memory(compared: ComparedRun, most_bytes: int) -> Check:
+def check_memory(compared: ComparedRun, most_bytes: int) -> CheckResult:
     """Check the DRAM for code, constants and activations against a limit in bytes."""
     run, layers = compared.run, compared.layers
     used = run.memory_bytes
     if used <= most_bytes:
-        return Check("memory", "passed", f"{used:,} bytes of {most_bytes:,}")
+        return CheckResult("memory", "passed", f"{used:,} bytes of {most_bytes:,}")
     sizes = [(0 if out is None else out.nbytes, i) for i, out in enumerate(run.layer_outputs)]
     largest, index = max(sizes, default=(0, 0))
     culprits = (make_failed_layer(layers[index], f"{largest:,} bytes of output"),) if layers else ()
@@ -100,7 +100,7 @@ def check_memory(compared: ComparedRun, most_bytes: int) -> Check:
         f"{used:,} bytes exceed the limit of {most_bytes:,}; the largest output is that of"
         f" {_named(culprits)}"
     )
-    return Check("memory", "over", message, culprits)
+    return CheckResult("memory", "over", message, culprits)
 
 
 def _list_moved_to_host(compared: ComparedRun) -> tuple[FailedLayer, ...]:
@@ -115,7 +115,7 @@ def _list_moved_to_host(compared: ComparedRun) -> tuple[FailedLayer, ...]:
             f" {report.layers[layer.index].reason}",
         )
         for layer in compared.layers
-        if layer.moved_to_host
+        if layer.has_moved_to_host
     )
 
 
@@ -123,12 +123,12 @@ def _rank_slower(layers: Sequence[LayerOutcome]) -> tuple[FailedLayer, ...]:
     """Return the layers with more cycles than before, or else all that take cycles, worst first."""
     slower = _rank(
         (
-            one.more_cycles,
+            one.added_cycles,
             one,
-            f"{one.cycles:,} cycles, {one.more_cycles:,} more than {one.cycles_before:,}",
+            f"{one.cycles:,} cycles, {one.added_cycles:,} more than {one.cycles_before:,}",
         )
         for one in layers
-        if one.more_cycles
+        if one.added_cycles
     )
     return slower or _rank((one.cycles, one, f"{one.cycles:,} cycles") for one in layers)
 

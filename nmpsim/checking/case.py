@@ -26,16 +26,16 @@ from nmpsim.checking.budgets import (
 )
 from nmpsim.checking.compared_run import ComparedRun
 from nmpsim.checking.expectations import (
-    check_answer,
+    check_all_outputs,
     check_layers,
     check_layers_against_baseline,
     check_top1,
     check_trap,
 )
 from nmpsim.checking.hazards import check_hazards, find_hazards, make_unfinished_check
-from nmpsim.checking.results import CaseResult, Check, CoreFile
+from nmpsim.checking.results import CaseResult, CheckResult, CoreFile
 from nmpsim.checking.run import CheckedRun, ProgramCache, list_changed_settings
-from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
+from nmpsim.checking.suite import Budget, Expectations, SaturationLimit, SuiteCase
 from nmpsim.config import DeviceConfig, load_device, make_device_config
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import TimeBudget, TimeLimitError
@@ -61,7 +61,7 @@ class ExpectedArrays:
 class CaseWork:
     """A case with the contents of its files and the options of the check."""
 
-    case: Case
+    case: SuiteCase
     bundle: Bundle
     inputs: Arrays
     expected: ExpectedArrays
@@ -103,7 +103,7 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: ProgramCac
             work.bundle, _device(case, work.bundle), case.limits, work.strict, work.max_memory
         )
         run = loaded.run(work.inputs, progress, case.limits, work.strict)
-        result, hazards = judge_run(case, run, work.expected, before), []
+        result, hazards = check_run(case, run, work.expected, before), []
         trap = run.report.trap
         took_too_long = trap is not None and trap.kind == "timeout"
         config = case.limits.apply_to_device(loaded.device.config)
@@ -117,9 +117,9 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: ProgramCac
             except TimeLimitError as error:
                 check, took_too_long = make_unfinished_check(error), True
             result = attrs.evolve(result, checks=(*result.checks, check))
-        if work.core is not None and result.failed and not took_too_long:
+        if work.core is not None and result.failed_checks and not took_too_long:
             result = _attach_core_file(result, work.core, work, run, config, hazards, budget)
-        if work.update_baseline and case.baseline is not None and not result.failed:
+        if work.update_baseline and case.baseline is not None and not result.failed_checks:
             write_baseline(case.baseline, make_baseline(run))
             result = attrs.evolve(result, baseline_written=True)
         return result
@@ -132,8 +132,8 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: ProgramCac
         )
 
 
-def judge_run(
-    case: Case, run: CheckedRun, expected: ExpectedArrays, baseline: Baseline | None
+def check_run(
+    case: SuiteCase, run: CheckedRun, expected: ExpectedArrays, baseline: Baseline | None
 ) -> CaseResult:
     """Check a run against expectations, budget and baseline.
 
@@ -174,11 +174,11 @@ def judge_run(
 
 
 def _check_results(
-    compared: ComparedRun, expect: Expect, expected: ExpectedArrays
-) -> Iterator[Check]:
+    compared: ComparedRun, expect: Expectations, expected: ExpectedArrays
+) -> Iterator[CheckResult]:
     baseline = compared.baseline
     if expected.outputs is not None or baseline is not None:
-        yield check_answer(compared, expected.outputs, expect)
+        yield check_all_outputs(compared, expected.outputs, expect)
     if expected.layers is not None:
         yield check_layers(compared, expected.layers, expect)
     elif baseline is not None and expect.only:
@@ -187,7 +187,7 @@ def _check_results(
         yield check_top1(compared, expect.top1)
 
 
-def _check_costs(compared: ComparedRun, budget: Budget) -> Iterator[Check]:
+def _check_costs(compared: ComparedRun, budget: Budget) -> Iterator[CheckResult]:
     baseline = compared.baseline
     if budget.cycles is not None or baseline is not None:
         yield check_cycles(compared, budget)
@@ -198,7 +198,7 @@ def _check_costs(compared: ComparedRun, budget: Budget) -> Iterator[Check]:
         yield check_memory(compared, budget.memory_bytes)
 
 
-def _device(case: Case, bundle: Bundle) -> DeviceConfig:
+def _device(case: SuiteCase, bundle: Bundle) -> DeviceConfig:
     if case.device is not None:
         return load_device(case.device)
     return make_device_config(bundle.metadata.device)
@@ -241,7 +241,7 @@ def _place(
     result: CaseResult, debugger: Debugger, hazards: Sequence[Hazard]
 ) -> tuple[int | None, str]:
     """Return the position for the core file (None for the end of the run), also in words."""
-    wrong = [check.name for check in result.failed if check.status == "wrong"]
+    wrong = [check.name for check in result.failed_checks if check.status == "wrong"]
     if hazards and set(wrong) <= {"trap", "hazards"}:  # a race is a violation of the contract, too
         return hazards[0].position, "at the first hazard"
     if "trap" in wrong:
@@ -255,7 +255,7 @@ def _place(
 
 def _layer(result: CaseResult) -> int | None:
     """Return the first wrong layer, or the one that exceeds its budget most."""
-    failed = [check for check in result.failed if check.culprits]
+    failed = [check for check in result.failed_checks if check.culprits]
     wrong = [check.culprits[0].index for check in failed if check.status == "wrong"]
     if wrong:
         return min(wrong)

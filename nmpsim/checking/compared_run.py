@@ -49,10 +49,10 @@ class ComparedRun:
                 None if then is None else then.cycles,
                 layer.saturated,
                 None if then is None else sum(then.saturated.values()),
-                None if then is None else run.digest(layer) != then.output,
+                None if then is None else run.get_output_digest(layer) != then.output,
                 None if then is None else run.constants[layer.index] != then.constants,
                 None if then is None else run.rescale[layer.index] != then.rescale,
-                tuple(one for one in layer.saturation if not one.wanted),
+                tuple(one for one in layer.saturation if not one.is_requested),
             )
             for layer, then in zip(layers, before, strict=True)
         )

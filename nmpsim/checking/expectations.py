@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import attrs
 import numpy as np
 
-from nmpsim.analysis.difference import Difference, compare
+from nmpsim.analysis.difference import OutputDifference, compare_outputs
 from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle.metadata import is_same_shape
 from nmpsim.checking.baseline import UPDATE_HINT, BaselineOutput
 from nmpsim.checking.compared_run import ComparedRun
-from nmpsim.checking.results import Check, FailedLayer, LayerOutcome
-from nmpsim.checking.suite import Expect
+from nmpsim.checking.results import CheckResult, FailedLayer, LayerOutcome
+from nmpsim.checking.suite import Expectations
 from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.experiments.samples import is_score_shape
 from nmpsim.experiments.worker import get_scores, rank_classes
@@ -26,23 +26,25 @@ _PATTERN = frozenset("*?[")
 """Characters that make a word a pattern."""
 
 
-def _make_failure(name: str, message: str, culprits: Sequence[FailedLayer]) -> Check:
+def _make_failure(name: str, message: str, culprits: Sequence[FailedLayer]) -> CheckResult:
     """Return a failed check whose message ends with the first layer concerned."""
     if culprits:
         first = culprits[0]
         line = f", line {first.line} of the LIR" if first.line else ""
         message += f" (first in layer {first.display_name}{line})"
-    return Check(name, "wrong", message, tuple(culprits))
+    return CheckResult(name, "wrong", message, tuple(culprits))
 
 
-def check_trap(trap: TrapReport, layers: Sequence[LayerReport]) -> Check:
+def check_trap(trap: TrapReport, layers: Sequence[LayerReport]) -> CheckResult:
     """Return the failed check of a run that stopped before its end."""
     layers = [layer for layer in layers if layer.name == trap.layer]
     culprits = [make_failed_layer(layer, "here the run stopped") for layer in layers]
     return _make_failure("trap", f"the run stopped: {trap.kind}: {trap.message}", culprits)
 
 
-def check_answer(compared: ComparedRun, expected: Arrays | None, expect: Expect) -> Check:
+def check_all_outputs(
+    compared: ComparedRun, expected: Arrays | None, expect: Expectations
+) -> CheckResult:
     """Check the outputs of a run against expected arrays, then against the baseline.
 
     If both pass, the message says what neither was compared with.
@@ -77,7 +79,7 @@ def check_answer(compared: ComparedRun, expected: Arrays | None, expect: Expect)
     return attrs.evolve(found, message=f"{found.message}; not compared: {'; '.join(left_out)}")
 
 
-def _list_not_compared(compared: ComparedRun, given: Arrays, expect: Expect) -> Iterator[str]:
+def _list_not_compared(compared: ComparedRun, given: Arrays, expect: Expectations) -> Iterator[str]:
     """Yield what a passed answer was not compared with."""
     if compared.baseline is None:
         names = (output.name for output in compared.run.report.output_reports)
@@ -94,20 +96,20 @@ def _list_not_compared(compared: ComparedRun, given: Arrays, expect: Expect) -> 
         yield "constants (none are known without the LIR)"
 
 
-def check_outputs(compared: ComparedRun, expected: Arrays, expect: Expect) -> Check:
+def check_outputs(compared: ComparedRun, expected: Arrays, expect: Expectations) -> CheckResult:
     """Check the outputs of a run against expected arrays by name.
 
     Raises INPUT001 for an array that is no output, INPUT002 for one that cannot be compared.
     """
     outputs = {output.name: output for output in compared.run.report.output_reports}
-    reject_unknown_names(expected, outputs, "output")
+    check_names(expected, outputs, "output")
     found = {name: compare_output(outputs[name], array) for name, array in expected.items()}
     return _check_differences(compared, found, expect)
 
 
 def check_outputs_against_baseline(
-    compared: ComparedRun, expect: Expect, given: Collection[str] = ()
-) -> Check:
+    compared: ComparedRun, expect: Expectations, given: Collection[str] = ()
+) -> CheckResult:
     """Check the outputs of a run against the baseline.
 
     Without tolerances, the outputs of all layers, the constants and the rescale values must be
@@ -127,7 +129,7 @@ def check_outputs_against_baseline(
     UserError
         BASE001 if a tolerance is given and the baseline has no values of an output.
     """
-    changed: dict[str, Difference | None] = {}
+    changed: dict[str, OutputDifference | None] = {}
     for output, before in compared.outputs:
         if before.matches(output.values):
             continue
@@ -165,11 +167,11 @@ def check_outputs_against_baseline(
     return _make_failure("outputs", message, culprits) if culprits else found
 
 
-def check_layers(compared: ComparedRun, expected: Arrays, expect: Expect) -> Check:
+def check_layers(compared: ComparedRun, expected: Arrays, expect: Expectations) -> CheckResult:
     """Check the outputs of layers against expected arrays with keys ``NNNN:name`` or ``name``."""
     run = compared.run
     named = {parse_layer_name(key): array for key, array in expected.items()}
-    reject_unknown_names(named, [layer.name for layer in run.layers], "layer")
+    check_names(named, [layer.name for layer in run.layers], "layer")
     chosen = _select_layers(run.layers, expect, named)
     culprits = []
     for layer in chosen:
@@ -182,7 +184,7 @@ def check_layers(compared: ComparedRun, expected: Arrays, expect: Expect) -> Che
     return _make_layers_check(len(chosen), culprits)
 
 
-def check_layers_against_baseline(compared: ComparedRun, expect: Expect) -> Check:
+def check_layers_against_baseline(compared: ComparedRun, expect: Expectations) -> CheckResult:
     """Check that the outputs of selected layers equal the baseline's."""
     chosen = _select_layers(compared.run.layers, expect)
     culprits = [
@@ -193,7 +195,7 @@ def check_layers_against_baseline(compared: ComparedRun, expect: Expect) -> Chec
     return _make_layers_check(len(chosen), culprits)
 
 
-def check_top1(compared: ComparedRun, label: int) -> Check:
+def check_top1(compared: ComparedRun, label: int) -> CheckResult:
     """Check the class that a classifier predicts."""
     outputs = compared.run.report.output_reports
     scores = [output for output in outputs if is_score_shape(output.values.shape)]
@@ -216,12 +218,12 @@ def check_top1(compared: ComparedRun, label: int) -> Check:
         )
     best = int(rank_classes(values)[0])
     if best == label:
-        return Check("top1", "passed", f"class {best}")
+        return CheckResult("top1", "passed", f"class {best}")
     message = f"class {best}, expected {label}"
     return _make_failure("top1", message, _find_writer(compared, scores[0].name, message))
 
 
-def compare_output(output: OutputReport, expected: Array) -> Difference:
+def compare_output(output: OutputReport, expected: Array) -> OutputDifference:
     """Compare an output with an expected array; dimensions of size 1 are ignored.
 
     Raises
@@ -244,10 +246,10 @@ def compare_output(output: OutputReport, expected: Array) -> Difference:
             found=f"{expected.dtype} of shape {list(expected.shape)}",
             expected=f"{own} of shape {list(output.values.shape)}, as the device stores it",
         )
-    return compare(output.values, stored, output.elem, output.scale, output.offset)
+    return compare_outputs(output.values, stored, output.elem, output.scale, output.offset)
 
 
-def is_within_tolerance(difference: Difference, expect: Expect) -> bool:
+def is_within_tolerance(difference: OutputDifference, expect: Expectations) -> bool:
     """Return whether a difference is within the tolerances; without any it must be zero."""
     near = True
     if expect.ulp or expect.sqnr_db is None:
@@ -257,8 +259,8 @@ def is_within_tolerance(difference: Difference, expect: Expect) -> bool:
     return near
 
 
-def describe_difference(difference: Difference | None) -> str:
-    """Return the number of differing elements, the first and the worst, as text.
+def describe_difference(difference: OutputDifference | None) -> str:
+    """Return the number of differing elements, and the first and worst one, as text.
 
     None is a difference from the baseline of unknown size.
     """
@@ -282,13 +284,13 @@ def make_failed_layer(layer: LayerReport | LayerOutcome, message: str) -> Failed
 
 
 def parse_layer_name(key: str) -> str:
-    """Return the layer's name of a key ``NNNN:name``, as ``--save-layers`` writes it."""
+    """Return the layer name of a key ``NNNN:name`` of ``--save-layers``."""
     number, colon, name = key.partition(":")
     return name if colon and number.isdigit() else key
 
 
-def reject_unknown_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Raise UserError for unknown names (INPUT001) or if no name is given (SUITE002)."""
+def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Raise UserError for an unknown name (INPUT001) or for no name at all (SUITE002)."""
     names = list(known)
     for name in given:
         if name not in names:
@@ -312,8 +314,8 @@ def reject_unknown_names(given: Iterable[str], known: Iterable[str], what: str) 
 
 
 def _check_differences(
-    compared: ComparedRun, found: Mapping[str, Difference | None], expect: Expect
-) -> Check:
+    compared: ComparedRun, found: Mapping[str, OutputDifference | None], expect: Expectations
+) -> CheckResult:
     """Check the differences of outputs by name; None for a difference of unknown size."""
     wrong = {
         name: one
@@ -321,7 +323,7 @@ def _check_differences(
         if one is None or not is_within_tolerance(one, expect)
     }
     if not wrong:
-        return Check("outputs", "passed", "as expected")
+        return CheckResult("outputs", "passed", "as expected")
     texts = [f"output {name}: {describe_difference(one)}" for name, one in wrong.items()]
     then = "; ".join(f"output {name} is {_format_error(one)}" for name, one in wrong.items())
     culprits = _find_first_changed(compared, then)
@@ -329,25 +331,25 @@ def _check_differences(
     return _make_failure("outputs", "; ".join(texts), culprits)
 
 
-def _format_error(found: Difference | None) -> str:
+def _format_error(found: OutputDifference | None) -> str:
     if found is None:
         return "not the baseline's"
     return f"off by up to {found.worst_ulp:,} ulp, SQNR {found.sqnr_db:.1f} dB"
 
 
-def _needs_values(output: OutputReport, before: BaselineOutput, expect: Expect) -> bool:
+def _needs_values(output: OutputReport, before: BaselineOutput, expect: Expectations) -> bool:
     """Return whether an output changed and a tolerance cannot be applied for want of values."""
     has_tolerance = expect.ulp or expect.sqnr_db is not None
     return bool(has_tolerance) and before.values is None and not before.matches(output.values)
 
 
-def _is_strict(expect: Expect) -> bool:
+def _is_strict(expect: Expectations) -> bool:
     return not expect.ulp and expect.sqnr_db is None and not expect.only
 
 
-def _make_layers_check(count: int, culprits: Sequence[FailedLayer]) -> Check:
+def _make_layers_check(count: int, culprits: Sequence[FailedLayer]) -> CheckResult:
     if not culprits:
-        return Check("layers", "passed", f"{count} as expected")
+        return CheckResult("layers", "passed", f"{count} as expected")
     message = f"{len(culprits)} of {count} layers differ; {culprits[0].message}"
     return _make_failure("layers", message, culprits)
 
@@ -376,7 +378,7 @@ def _find_writer(compared: ComparedRun, output: str, message: str) -> list[Faile
 
 
 def _select_layers(
-    layers: Sequence[LayerReport], expect: Expect, names: Collection[str] | None = None
+    layers: Sequence[LayerReport], expect: Expectations, names: Collection[str] | None = None
 ) -> list[LayerReport]:
     """Return the layers that ``only`` selects, by pattern or by name, and that ``names`` has.
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from nmpsim.arrays import Arrays
 from nmpsim.bundle import Bundle
 from nmpsim.checking.expectations import make_failed_layer
-from nmpsim.checking.results import Check, FailedLayer
+from nmpsim.checking.results import CheckResult, FailedLayer
 from nmpsim.config import DeviceConfig
 from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeLimitError
 from nmpsim.core.run import Progress, ProgressCallback
@@ -29,7 +29,7 @@ def find_hazards(
     budget: TimeBudget | None = None,
     max_found: int = MAX_HAZARDS,
 ) -> list[Hazard]:
-    """Run a program instruction by instruction and return accesses whose order is undefined.
+    """Run a program instruction by instruction; return accesses with undefined order.
 
     Parameters
     ----------
@@ -65,19 +65,19 @@ def find_hazards(
     return hazards.found
 
 
-def make_unfinished_check(error: TimeLimitError) -> Check:
+def make_unfinished_check(error: TimeLimitError) -> CheckResult:
     """Return the failed check of a hazard search that ran out of time."""
-    return Check("hazards", "wrong", error.diagnostics[0].message)
+    return CheckResult("hazards", "wrong", error.diagnostics[0].message)
 
 
-def check_hazards(hazards: Sequence[Hazard], layers: Sequence[LayerReport]) -> Check:
+def check_hazards(hazards: Sequence[Hazard], layers: Sequence[LayerReport]) -> CheckResult:
     """Check that a run has no hazards."""
     if not hazards:
-        return Check("hazards", "passed", "none")
+        return CheckResult("hazards", "passed", "none")
     more = "or more " if len(hazards) >= MAX_HAZARDS else ""
     count = "1 hazard" if len(hazards) == 1 else f"{len(hazards):,} {more}hazards, the first"
     message = f"{count}: {_placed(hazards[0], layers)}"
-    return Check("hazards", "wrong", message, _culprits(hazards, layers))
+    return CheckResult("hazards", "wrong", message, _culprits(hazards, layers))
 
 
 def _placed(hazard: Hazard, layers: Sequence[LayerReport]) -> str:

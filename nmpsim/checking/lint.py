@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
-from nmpsim.analysis.lint import Finding, load_subject, run_rules
+from nmpsim.analysis.lint import LocatedFinding, load_subject, run_rules
 from nmpsim.bundle import Bundle
-from nmpsim.checking.suite import Case
+from nmpsim.checking.suite import SuiteCase
 from nmpsim.diagnostics import Place, UserError
 
 
-def lint_cases(cases: Iterable[Case], load: Callable[[Case], Bundle]) -> tuple[Finding, ...]:
+def lint_cases(
+    cases: Iterable[SuiteCase], load: Callable[[SuiteCase], Bundle]
+) -> tuple[LocatedFinding, ...]:
     """Return the lint findings of all bundles of a suite; a bundle without LIR has none."""
     bundles = {case.bundle: case for case in cases}
     return tuple(finding for case in bundles.values() for finding in _findings(case, load))
 
 
-def _findings(case: Case, load: Callable[[Case], Bundle]) -> Iterator[Finding]:
+def _findings(case: SuiteCase, load: Callable[[SuiteCase], Bundle]) -> Iterator[LocatedFinding]:
     try:
         bundle = load(case)
         report = run_rules(load_subject(bundle))

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from nmpsim.checking.suite import Case
+from nmpsim.checking.suite import SuiteCase
 from nmpsim.diagnostics import Place, fail
 
 _WORKFLOW = """\
@@ -35,7 +35,7 @@ def format_workflow() -> str:
     return _WORKFLOW
 
 
-def format_suite(case: Case, folder: Path) -> str:
+def format_suite(case: SuiteCase, folder: Path) -> str:
     """Return the text of a suite of one case.
 
     Raises

@@ -17,7 +17,7 @@ from nmpsim.diagnostics import (
 )
 from nmpsim.experiments.identity import get_code_version
 from nmpsim.report.data import Saturation
-from nmpsim.report.fields import AT_END, NOT_IN_JSON, Before, Key
+from nmpsim.report.fields import AT_END, NOT_IN_JSON, JsonKey, WrittenBefore
 from nmpsim.report.json import to_json
 
 Status: TypeAlias = Literal["passed", "wrong", "over"]
@@ -26,7 +26,7 @@ Status: TypeAlias = Literal["passed", "wrong", "over"]
 
 @attrs.frozen
 class FailedLayer:
-    """A layer for which a check failed, with the reason."""
+    """Layer for which a check failed, and the reason."""
 
     index: int
     name: str
@@ -42,7 +42,7 @@ class FailedLayer:
 
 
 @attrs.frozen
-class Check:
+class CheckResult:
     """Result of one check of a run."""
 
     name: Annotated[str, "trap, outputs, layers, top1, cycles, saturation, memory or hazards"]
@@ -60,7 +60,7 @@ class Check:
 
 @attrs.frozen
 class LayerOutcome:
-    """A layer of a checked run, compared with the baseline if there is one."""
+    """Layer of a checked run, compared with the baseline if there is one."""
 
     index: int
     name: str
@@ -92,7 +92,7 @@ class LayerOutcome:
         """Change from the baseline, judged by placement, cycles and saturation."""
         if self.cycles_before is None or self.saturated_before is None:
             return "unknown"
-        if self.moved_to_host:
+        if self.has_moved_to_host:
             return "regressed"
         now, before = (self.cycles, self.saturated), (self.cycles_before, self.saturated_before)
         if now == before:
@@ -101,7 +101,7 @@ class LayerOutcome:
         return "regressed" if worse else "improved"
 
     @property
-    def moved_to_host(self) -> bool:
+    def has_moved_to_host(self) -> bool:
         """Whether the layer ran on the device in the baseline and runs on the host now."""
         return (self.placement_before, self.placement) == ("device", "host")
 
@@ -111,14 +111,14 @@ class LayerOutcome:
         return bool(self.output_changed or self.constants_changed or self.rescale_changed)
 
     @property
-    def more_cycles(self) -> int:
-        """Increase of cycles from the baseline; 0 without a baseline."""
+    def added_cycles(self) -> int:
+        """Increase of cycles over the baseline; 0 without a baseline."""
         return self.cycles - (self.cycles if self.cycles_before is None else self.cycles_before)
 
 
 @attrs.frozen
 class CoreFile:
-    """A core file of a failed case, which ``nmpsim debug`` opens."""
+    """Core file of a failed case, which ``nmpsim debug`` opens."""
 
     path: str
     position: Annotated[str, "where in the run, as `after layer conv1`"]
@@ -148,7 +148,7 @@ class CaseResult:
     core: Annotated[CoreFile | None, "of a failed case, where one was asked for"] = None
     errors: Annotated[tuple[Diagnostic, ...], NOT_IN_JSON] = ()
     """Errors because of which the case could not be checked."""
-    checks: tuple[Check, ...] = ()
+    checks: tuple[CheckResult, ...] = ()
     layers: tuple[LayerOutcome, ...] = ()
     seconds: Annotated[float, NOT_IN_JSON] = 0.0
     """Duration of the check in seconds."""
@@ -156,12 +156,14 @@ class CaseResult:
     @property
     def error_texts(
         self,
-    ) -> Annotated[list[str], "why it could not be checked", Key("errors"), Before("checks")]:
+    ) -> Annotated[
+        list[str], "why it could not be checked", JsonKey("errors"), WrittenBefore("checks")
+    ]:
         """Texts of the errors."""
         return [str(error) for error in self.errors]
 
     @property
-    def failed(self) -> tuple[Check, ...]:
+    def failed_checks(self) -> tuple[CheckResult, ...]:
         """Checks that failed."""
         return tuple(check for check in self.checks if check.failed)
 
@@ -171,14 +173,14 @@ class CaseResult:
         if self.baseline_version is None:
             return None
         text = f"the baseline was made by nmpsim {self.baseline_version}, this is another one"
-        if self.failed or self.errors:
+        if self.failed_checks or self.errors:
             text += "; the version tells whose change it is: check the same bundle with that nmpsim"
         return text
 
     @property
     def status(
         self,
-    ) -> Annotated[Literal["passed", "wrong", "over", "error"], Before("source")]:
+    ) -> Annotated[Literal["passed", "wrong", "over", "error"], WrittenBefore("source")]:
         """Worst status of all checks."""
         if self.errors:
             return "error"

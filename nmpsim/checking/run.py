@@ -17,13 +17,13 @@ from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.run import ProgressCallback, make_layer_key
 from nmpsim.experiments.identity import compute_array_digest
-from nmpsim.interpreter import locate_tensors, read_part
+from nmpsim.interpreter import locate_tensors, view_tensor
 from nmpsim.report.data import LayerReport, RunReport
 
 
 @attrs.frozen(eq=False)
 class CheckedRun:
-    """A run of a bundle with digests of its inputs, constants and layer outputs."""
+    """Run of a bundle with digests of its inputs, constants and layer outputs."""
 
     report: RunReport
     bundle: str
@@ -58,7 +58,7 @@ class CheckedRun:
         """Reports of all layers."""
         return self.report.layers
 
-    def digest(self, layer: LayerReport) -> str:
+    def get_output_digest(self, layer: LayerReport) -> str:
         """Return the digest of a layer's output; empty if the run did not reach the layer."""
         output = self.layer_outputs[layer.index]
         return "" if output is None else digest_output(output)
@@ -66,7 +66,7 @@ class CheckedRun:
 
 @attrs.frozen(eq=False)
 class LoadedProgram:
-    """A program with the device on which it runs."""
+    """Program with the device on which it runs."""
 
     bundle: Bundle
     device: Device
@@ -141,7 +141,7 @@ def digest_constants(bundle: Bundle) -> tuple[str, ...]:
         names = [name for name in dict.fromkeys((*layer.fused, layer.name)) if name in instructions]
         operands = [places[one.name] for name in names for one in instructions[name].operands]
         arrays = [
-            read_part(held[place.storage], place) for place in operands if place.storage in held
+            view_tensor(held[place.storage], place) for place in operands if place.storage in held
         ]
         named = {str(number): array for number, array in enumerate(arrays)}
         digests.append(compute_array_digest(named) if named else "")
@@ -163,7 +163,7 @@ def list_changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> 
 
 
 class ProgramCache:
-    """Cache of the last program with its device; it is freed before another one is loaded."""
+    """Cache of the last program and its device; it is freed before the next one is loaded."""
 
     def __init__(self) -> None:
         self._key: tuple[object, ...] | None = None

@@ -15,20 +15,20 @@ import numpy.typing as npt
 from nmpsim import session
 from nmpsim.bundle import Bundle, BundleHolder, get_bundle, parse_bundle
 from nmpsim.checking.baseline import make_baseline, read_baseline, write_baseline
-from nmpsim.checking.case import ExpectedArrays, judge_run
+from nmpsim.checking.case import ExpectedArrays, check_run
 from nmpsim.checking.compared_run import ComparedRun
 from nmpsim.checking.expectations import check_layers, check_outputs, check_trap
 from nmpsim.checking.hazards import check_hazards, find_hazards
-from nmpsim.checking.results import CaseResult, Check
+from nmpsim.checking.results import CaseResult, CheckResult
 from nmpsim.checking.run import CheckedRun, LoadedProgram
-from nmpsim.checking.suite import Budget, Case, Expect
+from nmpsim.checking.suite import Budget, Expectations, SuiteCase
 from nmpsim.config import DeviceConfig, load_device, make_device_config
 from nmpsim.core.device import Device
 from nmpsim.diagnostics import UserError, fail
 
 
-class Runner:
-    """Programs and devices of a test session, each created once."""
+class ProgramRunner:
+    """Programs and devices of a test session; each one is created once."""
 
     def __init__(self) -> None:
         self._bundles: dict[Path, Bundle] = {}
@@ -126,7 +126,7 @@ def compare_arrays(
 
     Raises INPUT001 or INPUT002 for arrays that no output can be compared with.
     """
-    expect, compared = Expect(ulp=ulp, sqnr_db=sqnr_db), ComparedRun(run)
+    expect, compared = Expectations(ulp=ulp, sqnr_db=sqnr_db), ComparedRun(run)
     checks = []
     if outputs:
         arrays = {name: np.asarray(array) for name, array in outputs.items()}
@@ -140,15 +140,15 @@ def compare_arrays(
 def compare_snapshot(
     run: CheckedRun, path: Path, cycles_percent: float, ulp: int, sqnr_db: float | None
 ) -> str:
-    """Compare a run with a snapshot; return what became worse as text, empty if nothing did."""
-    case = Case(
+    """Compare a run with a snapshot; return regressions as text, empty if there are none."""
+    case = SuiteCase(
         bundle=Path(),
         baseline=path,
-        expect=Expect(ulp=ulp, sqnr_db=sqnr_db),
+        expect=Expectations(ulp=ulp, sqnr_db=sqnr_db),
         budget=Budget(cycles_percent=cycles_percent),
     )
     try:
-        result = judge_run(case, run, ExpectedArrays(), read_baseline(path))
+        result = check_run(case, run, ExpectedArrays(), read_baseline(path))
     except UserError as error:
         result = CaseResult("", "", errors=error.diagnostics)
     errors = [str(attrs.evolve(one, hint=None)) for one in result.errors]
@@ -161,8 +161,8 @@ def write_snapshot(run: CheckedRun, path: Path) -> None:
     write_baseline(path, make_baseline(run))
 
 
-def format_failures(checks: list[Check] | tuple[Check, ...]) -> str:
-    """Format the failed checks and the layers concerned as text."""
+def format_failures(checks: list[CheckResult] | tuple[CheckResult, ...]) -> str:
+    """Format the failed checks and the affected layers as text."""
     lines = []
     for check in checks:
         if check.failed:

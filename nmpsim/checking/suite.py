@@ -36,7 +36,7 @@ class SaturationLimit:
 
 @attrs.frozen
 class InputFile:
-    """A file with values of one input, or of several inputs by name."""
+    """File with values of one input, or of several inputs by name."""
 
     path: Path
     name: str | None = None
@@ -54,7 +54,7 @@ def _optional_count() -> Any:
 
 
 @attrs.frozen
-class Expect:
+class Expectations:
     """Expected results of a run; None for results that are not checked."""
 
     outputs: Path | None = None
@@ -98,8 +98,8 @@ def _is_limit(name: str) -> Callable[[Any, Any, Any], None]:
 
 
 @attrs.frozen
-class Case:
-    """A program with inputs, expectations, budget and baseline."""
+class SuiteCase:
+    """Program with inputs, expectations, budget and baseline."""
 
     bundle: Path
     input: tuple[InputFile, ...] = ()
@@ -110,7 +110,7 @@ class Case:
     baseline: Path | None = None
     lir: str = ""
     """Path of the LIR text for annotations; by default the name in the bundle."""
-    expect: Expect = Expect()
+    expect: Expectations = Expectations()
     budget: Budget = Budget()
     max_cycles: int | None = attrs.field(default=None, validator=_is_limit("max_cycles"))
     timeout: float | None = attrs.field(default=None, validator=_is_limit("timeout"))
@@ -140,13 +140,13 @@ class Case:
 
 @attrs.frozen
 class Suite:
-    """The cases of a suite file, in order."""
+    """Cases of a suite file, in order."""
 
     file: str
-    cases: tuple[Case, ...]
+    cases: tuple[SuiteCase, ...]
 
     def validate(self) -> Suite:
-        """Return the suite; raise UserError for a case that cannot fail or is not unique."""
+        """Return the suite; raise UserError for a case that cannot fail or a repeated name."""
         place = Place(self.file)
         findings = [finding for case in self.cases for finding in _findings(case, place)]
         if not self.cases:
@@ -160,7 +160,7 @@ class Suite:
         return self
 
 
-def _findings(case: Case, place: Place) -> list[Diagnostic]:
+def _findings(case: SuiteCase, place: Place) -> list[Diagnostic]:
     title = f"case {case.name!r}"
     if case.has_no_checks:
         message = f"{title} has nothing to check"

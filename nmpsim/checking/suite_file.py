@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from nmpsim.bundle.schema import make_strict_converter
-from nmpsim.checking.suite import Case, InputFile, SaturationLimit, Suite
+from nmpsim.checking.suite import InputFile, SaturationLimit, Suite, SuiteCase
 from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean, fail
 from nmpsim.input_files import read_toml
 
@@ -48,7 +48,7 @@ def read_suite(path: Path) -> Suite:
         )
     converter = _make_converter(path.parent)
     findings: list[Diagnostic] = []
-    cases: list[Case] = []
+    cases: list[SuiteCase] = []
     for number, table in enumerate(tables, 1):
         try:
             cases.append(_case(_merged(defaults, table), number, place, converter))
@@ -79,13 +79,13 @@ def _without_comparisons(default: Mapping[str, Any], own: Mapping[str, Any]) -> 
     }
 
 
-def _case(table: dict[str, Any], number: int, place: Place, converter: Converter) -> Case:
+def _case(table: dict[str, Any], number: int, place: Place, converter: Converter) -> SuiteCase:
     from cattrs import BaseValidationError, transform_error
 
     name = table.get("name")
     where = f"case {name!r}" if isinstance(name, str) else f"case {number}"
     try:
-        case = converter.structure(table, Case)
+        case = converter.structure(table, SuiteCase)
     except BaseValidationError as error:
         problems = transform_error(error, path=where, format_exception=_explained)
         raise UserError(

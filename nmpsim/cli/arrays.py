@@ -21,7 +21,7 @@ import numpy as np
 from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.host_memory import PlannedAllocation, check_memory
-from nmpsim.npy import MAGIC, ZIP_METHODS, Header, HeaderError, read_header
+from nmpsim.npy import MAGIC, ZIP_METHODS, ArrayHeader, HeaderError, read_header
 from nmpsim.records import frozen
 
 _COPIES = 3
@@ -51,7 +51,7 @@ def _damage() -> tuple[type[Exception], ...]:
 
 @frozen(eq=False)
 class StoredArray:
-    """The header of an array in a file, whose data are read on request."""
+    """Header of an array in a file; the data are read on request."""
 
     file: ArrayFile
     key: str
@@ -86,7 +86,7 @@ class StoredArray:
 
 
 class ArrayFile:
-    """A file with one array (``.npy``) or several (``.npz``), distinguished by their contents.
+    """File with one array (``.npy``) or several (``.npz``); the contents determine which.
 
     Raises UserError: FILE001 if the file cannot be read, INPUT003 for other contents. An array of
     objects fails only when it is requested.
@@ -106,7 +106,7 @@ class ArrayFile:
             self.keys = self._archive_keys(file) if self.is_archive else ("",)
 
     def find_keys(self, names: Iterable[str], prefix: str) -> dict[str, str]:
-        """Return the key of each name in the file: the name itself, or else with a prefix."""
+        """Return the key of each name in the file: the name itself, or the name with a prefix."""
         found = ((name, key) for name in names for key in (prefix + name, name))
         return {name: key for name, key in found if key in self.keys}
 
@@ -205,7 +205,7 @@ class ArrayFile:
             with archive.open(f"{key}.npy") as member:
                 yield member
 
-    def _header(self, member: IO[bytes], key: str) -> Header:
+    def _header(self, member: IO[bytes], key: str) -> ArrayHeader:
         try:
             return read_header(member)
         except HeaderError as error:

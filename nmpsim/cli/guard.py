@@ -42,11 +42,11 @@ _LABEL = re.compile(r"^(  \w+:|warning:)", re.MULTILINE)
 
 
 class CommandInterruptedError(Exception):
-    """Interruption of a command by Ctrl-C."""
+    """Error for a command that Ctrl-C interrupted."""
 
 
 class PipeClosedError(Exception):
-    """Failed write because the reader of standard output closed the pipe."""
+    """Error for a write to standard output after the reader closed the pipe."""
 
 
 def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
@@ -86,7 +86,7 @@ def _interrupted() -> int:
 
 
 def print_message(text: str) -> None:
-    """Print a line on stderr, escaped and colored; errors of writing are ignored."""
+    """Print a line on stderr, escaped and colored; write errors are ignored."""
     print_ci_command(_coloured(escape(text)))
 
 

@@ -54,7 +54,7 @@ _DAMAGE = (
 
 @frozen
 class ImageFormat:
-    """The conversion of an image to an input."""
+    """Conversion of images to one input: size, channel order and normalization."""
 
     layout: str
     height: int

@@ -31,7 +31,7 @@ from nmpsim.cli.samples import (
     group_batches,
 )
 from nmpsim.diagnostics import UserError, did_you_mean, fail
-from nmpsim.input_files import CHECK_FILE_HINT, read_head
+from nmpsim.input_files import CHECK_FILE_HINT, read_first_bytes
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.npy import MAGIC
 from nmpsim.views.text import format_count, format_shape
@@ -214,7 +214,7 @@ def _find_files(folder: Path) -> list[Path]:
 
 
 def split_argument(argument: str, names: Sequence[str]) -> tuple[str | None, Path]:
-    """Split an argument ``[NAME=]FILE`` into the name (None without one) and the path.
+    """Split an argument ``[NAME=]FILE`` into the name, or None, and the path.
 
     A name may contain ``=``, and so may a path that exists. Raises UserError (INPUT001) for a name
     that is not one of ``names``.
@@ -242,7 +242,7 @@ def is_array_file(path: Path) -> bool:
     """
     if (_exists(path) and path.is_dir()) or (glob.has_magic(str(path)) and not _exists(path)):
         return False
-    head = read_head(path, _HEAD_BYTES)
+    head = read_first_bytes(path, _HEAD_BYTES)
     return not head or _has_array_magic(head)
 
 
@@ -252,7 +252,7 @@ def _has_array_magic(head: bytes) -> bool:
 
 def _find_sources(name: str | None, path: Path, inputs: ProgramInputs) -> dict[str, InputSource]:
     """Return the sources in a file by input."""
-    head = read_head(path, _HEAD_BYTES)
+    head = read_first_bytes(path, _HEAD_BYTES)
     if not _has_array_magic(head):
         if is_image(path, head):
             own = name or inputs.get_single_name(path)

@@ -187,7 +187,7 @@ def get_interrupt_message() -> str:
 
 
 def end_interrupted() -> None:
-    """End the process at once with a message, if :func:`watch_interrupts` was called.
+    """End the process immediately with a message if :func:`watch_interrupts` was called.
 
     A normal exit would take long, and could fail on an object whose creation was interrupted.
     """
@@ -197,7 +197,7 @@ def end_interrupted() -> None:
 
 @contextmanager
 def add_interrupt_note(note: Callable[[], str | None]) -> Iterator[None]:
-    """Print the text that ``note`` returns if Ctrl-C interrupts the context."""
+    """Print the text of ``note`` if Ctrl-C interrupts the context."""
     before, _watcher.note = _watcher.note, note
     yield
     _watcher.note = before  # not after an exception, which may be the interruption
@@ -205,7 +205,7 @@ def add_interrupt_note(note: Callable[[], str | None]) -> Iterator[None]:
 
 @contextmanager
 def interactive_session() -> Iterator[None]:
-    """Let Ctrl-C interrupt single commands instead of the process within the context."""
+    """Let Ctrl-C interrupt single commands, not the process, within the context."""
     _watcher.is_interactive = True
     try:
         yield

@@ -37,7 +37,7 @@ def load_program(
     """
     from nmpsim import session
 
-    with announce_loading(path):
+    with report_slow_loading(path):
         if not session.is_model(path):
             return session.load(path, patch)
         from nmpsim.cli.inputs import read_sample_shapes
@@ -82,8 +82,8 @@ def warn_if_float(metadata: Metadata, model: Path) -> None:
 
 
 @contextmanager
-def announce_loading(path: Path) -> Iterator[None]:
-    """Print on a terminal that a file is being loaded if the context takes over a second."""
+def report_slow_loading(path: Path) -> Iterator[None]:
+    """Print on a terminal that a file is being loaded if this takes more than a second."""
     timer = threading.Timer(ANNOUNCE_SECONDS, _print_loading, (path,))
     timer.daemon = True
     if sys.stderr is not None and sys.stderr.isatty():

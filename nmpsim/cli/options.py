@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
-from nmpsim.cli.parameters import Positive, option
+from nmpsim.cli.parameters import Positive, define_option
 from nmpsim.cli.stdin import copy_stream_to_file
 from nmpsim.diagnostics import fail
 from nmpsim.records import frozen
@@ -99,32 +99,34 @@ Size = Annotated[int, _Size()]
 class ImageOptions:
     """Options for the conversion of images to an input."""
 
-    mode: Literal["0to1", "neg1to1", "neg128to127", "0to255"] | None = option(
+    mode: Literal["0to1", "neg1to1", "neg128to127", "0to255"] | None = define_option(
         "Value range.  [default: from the model]", names="--image-mode", group=IMAGES
     )
-    layout: Literal["NCHW", "NHWC"] | None = option(
+    layout: Literal["NCHW", "NHWC"] | None = define_option(
         "Input layout.  [default: from the shape]", names="--image-layout", group=IMAGES
     )
-    channel_order: Literal["RGB", "BGR"] | None = option(
+    channel_order: Literal["RGB", "BGR"] | None = define_option(
         "Channel order.  [default: RGB; BGR for LIR]",
         names="--image-channel-order",
         group=IMAGES,
     )
-    mean: NumberList = option(
+    mean: NumberList = define_option(
         "Subtract these from pixels of 0 to 255.",
         "M1,M2,M3",
         names="--image-mean",
         group=IMAGES,
         default=(),
     )
-    stddev: NumberList = option(
+    stddev: NumberList = define_option(
         "Divide pixels by these, after --image-mean.",
         "S1,S2,S3",
         names="--image-stddev",
         group=IMAGES,
         default=(),
     )
-    resize: bool = option("Resize images to the input (bilinear).", group=IMAGES, default=False)
+    resize: bool = define_option(
+        "Resize images to the input (bilinear).", group=IMAGES, default=False
+    )
 
 
 DEFAULT_IMAGES = ImageOptions()
@@ -134,7 +136,7 @@ DEFAULT_IMAGES = ImageOptions()
 class InputOptions:
     """Options for the inputs of a run."""
 
-    arguments: tuple[InputArgument, ...] = option(
+    arguments: tuple[InputArgument, ...] = define_option(
         "Array, image or raw values; - for stdin.",
         "[NAME=]FILE",
         names="--input",
@@ -147,15 +149,15 @@ class InputOptions:
 class LimitOptions:
     """Options for the limits of each run."""
 
-    max_cycles: Annotated[int, click.IntRange(1, 1 << 62)] | None = option(
+    max_cycles: Annotated[int, click.IntRange(1, 1 << 62)] | None = define_option(
         "Stop a run after N simulated cycles.", "N", group=LIMITS
     )
-    timeout: PositiveSeconds | None = option(
+    timeout: PositiveSeconds | None = define_option(
         "Stop a run after this many seconds of simulation.", "SECONDS", group=LIMITS
     )
 
     def make_limits(self) -> Limits:
-        """Return the limits as ``Device.run`` takes them."""
+        """Return the limits as an argument of ``Device.run``."""
         from nmpsim.core.limits import Limits
 
         return Limits(self.max_cycles, self.timeout)
@@ -165,7 +167,9 @@ class LimitOptions:
 class ShapeOptions:
     """Options for the shapes of the inputs of an ONNX model."""
 
-    input_shape: tuple[str, ...] = option("Shape of an ONNX input: image=1,3,224,224.", "NAME=DIMS")
+    input_shape: tuple[str, ...] = define_option(
+        "Shape of an ONNX input: image=1,3,224,224.", "NAME=DIMS"
+    )
 
     def parse_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each input by name. Raises UserError (ARG001) if invalid."""
@@ -193,10 +197,10 @@ class WorkerOptions:
     Raises UsageError if both options are given.
     """
 
-    jobs: Positive | None = option(
+    jobs: Positive | None = define_option(
         "Number of processes.  [default: one per processor]", "N", group=EXECUTION
     )
-    scheduler: str | None = option(
+    scheduler: str | None = define_option(
         "Run on the Dask cluster of this scheduler.", "ADDRESS", group=EXECUTION
     )
 
@@ -207,29 +211,29 @@ class WorkerOptions:
 
 def make_device_option(default: str) -> Any:
     """Return the field of ``--device``; ``default`` describes the default device."""
-    return option(f"Device file.  [default: {default}]", "D.toml")
+    return define_option(f"Device file.  [default: {default}]", "D.toml")
 
 
-ENGINE_OPTION: Any = option("Simulation engine.", group=EXECUTION, default="auto")
+ENGINE_OPTION: Any = define_option("Simulation engine.", group=EXECUTION, default="auto")
 """Request field of ``--engine``, of type ``Engine``."""
-MAX_MEMORY_OPTION: Any = option(
+MAX_MEMORY_OPTION: Any = define_option(
     "Memory limit, such as 2GiB.  [default: free memory]", "SIZE", group=LIMITS
 )
 """Request field of ``--max-memory``, of type ``Size``."""
-STRICT_OPTION: Any = option("Trap undefined behavior.", group=EXECUTION, default=True)
+STRICT_OPTION: Any = define_option("Trap undefined behavior.", group=EXECUTION, default=True)
 """Request field of ``--strict/--no-strict``, of type bool."""
-PATCH_OPTION: Any = option("Apply a patch exported by `nmpsim debug`.", "P.json")
+PATCH_OPTION: Any = define_option("Apply a patch exported by `nmpsim debug`.", "P.json")
 """Request field of ``--patch``, a file."""
-FORMAT_OPTION: Any = option("Tables or JSON.", default="text")
+FORMAT_OPTION: Any = define_option("Tables or JSON.", default="text")
 """Request field of ``--format``, of type ``Format``."""
 
 
 def make_output_option(metavar: str, help: str, group: str = "Options") -> Any:
     """Return the field of ``-o``, a file."""
-    return option(help, metavar, names="-o --output", group=group)
+    return define_option(help, metavar, names="-o --output", group=group)
 
 
-WEIGHTS_OPTION: Any = option("Constants of a network in LIR.", "W.npz")
+WEIGHTS_OPTION: Any = define_option("Constants of a network in LIR.", "W.npz")
 """Request field of ``--weights``, a file."""
-TENSORS_OPTION: Any = option("Unrounded scales.  [default: NET.tensors.json]", "T.json")
+TENSORS_OPTION: Any = define_option("Unrounded scales.  [default: NET.tensors.json]", "T.json")
 """Request field of ``--tensors``, a file."""

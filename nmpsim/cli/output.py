@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmpsim.atomic import STDOUT, is_special, make_write_error, resolve_path, write_file
+from nmpsim.atomic import STDOUT, is_special_file, make_write_error, resolve_path, write_file
 from nmpsim.cli.guard import discard_stdout_error
 from nmpsim.diagnostics import fail
 
@@ -42,7 +42,7 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] 
             _check_output(path)
         except OSError as error:  # the name is too long, or a folder is not accessible
             raise make_write_error(path, error.strerror or str(error), None) from error
-        if is_special(path):
+        if is_special_file(path):
             continue
         real = resolve_path(path)
         if real in taken:
@@ -59,7 +59,7 @@ def _check_output(path: Path) -> None:
         raise make_write_error(path, "its folder is missing", f"Run `mkdir -p '{path.parent}'`.")
     if not folder.is_dir():
         raise make_write_error(path, f"{path.parent} is not a folder", "Pass a path in a folder.")
-    if not os.access(folder, os.W_OK) and not is_special(path):
+    if not os.access(folder, os.W_OK) and not is_special_file(path):
         raise make_write_error(path, "its folder is not writable", "Pass a path in another folder.")
 
 

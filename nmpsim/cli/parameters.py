@@ -51,8 +51,8 @@ Positive = Annotated[int, click.IntRange(1)]
 Natural = Annotated[int, click.IntRange(0)]
 
 
-class Option(click.Option):
-    """An option that belongs to a group of the help text."""
+class GroupedOption(click.Option):
+    """Command-line option that belongs to a group of the help text."""
 
     group = _COMMON
 
@@ -64,7 +64,7 @@ class Option(click.Option):
 
 
 class GroupedCommand(click.Command):
-    """A command whose help text shows options in groups, and whose usage errors name it."""
+    """Command with options in groups; its usage errors name the command."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse the arguments and return the context, or print ``--help``."""
@@ -101,7 +101,7 @@ def get_given_arguments(ctx: click.Context) -> tuple[str, ...]:
 
 
 def define_command(run: Callable[[Any], int | None], help: str | None = None) -> GroupedCommand:
-    """Return the click command of a function whose parameter ``options`` is a class of options.
+    """Return the click command of a function with a parameter ``options`` of an options class.
 
     The command is named as the function's module. Its help is the docstring unless given.
     """
@@ -114,8 +114,8 @@ def define_command(run: Callable[[Any], int | None], help: str | None = None) ->
     )
 
 
-def argument(metavar: str) -> Any:
-    """Return a field that is a positional argument, optional if in square brackets."""
+def define_argument(metavar: str) -> Any:
+    """Return a field for a positional argument, which is optional in square brackets."""
 
     def make(name: str, kind: Any) -> click.Argument:
         type_, _, is_multiple = _parse_annotation(kind)
@@ -130,7 +130,7 @@ def argument(metavar: str) -> Any:
     return attrs.field(metadata={_MAKE: make})
 
 
-def option(
+def define_option(
     help: str,
     metavar: str | None = None,
     *,
@@ -138,7 +138,7 @@ def option(
     group: str = _COMMON,
     default: Any = None,
 ) -> Any:
-    """Return a field that is an option.
+    """Return a field for an option.
 
     Parameters
     ----------
@@ -155,13 +155,13 @@ def option(
         does not allow None, is required.
     """
 
-    def make(name: str, kind: Any) -> Option:
+    def make(name: str, kind: Any) -> GroupedOption:
         type_, is_optional, is_multiple = _parse_annotation(kind)
         is_flag = type_ is bool
         flags = names or f"--{name.replace('_', '-')}"
         if is_flag and (is_optional or default is True):
             flags += f"/--no-{name.replace('_', '-')}"
-        made = Option(
+        made = GroupedOption(
             [name, *flags.split()],
             help=help,
             metavar=f"{metavar}..." if is_multiple else metavar,

@@ -14,7 +14,7 @@ import click
 from nmpsim.atomic import open_new_file
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.options import LAYER
-from nmpsim.cli.parameters import OutputFile, option
+from nmpsim.cli.parameters import OutputFile, define_option
 from nmpsim.diagnostics import fail
 from nmpsim.records import frozen
 
@@ -42,17 +42,19 @@ class TraceOptions:
     Raises UserError (ARG001) for a selection of cores or layers without a trace.
     """
 
-    trace: OutputFile | None = option(
+    trace: OutputFile | None = define_option(
         "Timeline of all units, for ui.perfetto.dev.", "OUT.json[.gz]", group=_TRACES
     )
-    dram_trace: OutputFile | None = option(
+    dram_trace: OutputFile | None = define_option(
         "Addresses of DRAM bursts, for DRAMsim3.", "OUT.trc", group=_TRACES
     )
-    trace_cores: str | None = option("Cores to trace.  [default: all]", "0-3,8", group=_TRACES)
-    trace_layer: tuple[str, ...] = option(
+    trace_cores: str | None = define_option(
+        "Cores to trace.  [default: all]", "0-3,8", group=_TRACES
+    )
+    trace_layer: tuple[str, ...] = define_option(
         f"Layer to trace: {LAYER}.", "LAYER", group=_TRACES, default=()
     )
-    trace_limit: Annotated[int, click.IntRange(1, 100_000)] = option(
+    trace_limit: Annotated[int, click.IntRange(1, 100_000)] = define_option(
         "Size limit of --trace.", "MB", group=_TRACES, default=100
     )
 
@@ -145,7 +147,7 @@ def save_core_file(
     config: DeviceConfig,
     max_memory: int | None,
 ) -> None:
-    """Write a core file that reproduces the trap of a run; warn if a timeout has none.
+    """Write a core file that reproduces a run's trap; for a timeout, only print a warning.
 
     The debugger opens the file at the trap. For a violation of the contract, at which the debugger
     does not stop, the position of the first violation is searched for and stored.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class ProgramInputs:
-    """Tensors of a program's inputs, with the conversion of images to them."""
+    """Input tensors of a program and the options for converting images to them."""
 
     tensors: Mapping[str, Tensor]
     """Name -> tensor, in the user's layout."""

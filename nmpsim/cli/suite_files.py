@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmpsim.atomic import make_file_name
-from nmpsim.checking import Case, CaseResult, CaseWork, ExpectedArrays
-from nmpsim.checking.expectations import parse_layer_name, reject_unknown_names
+from nmpsim.checking import CaseResult, CaseWork, ExpectedArrays, SuiteCase
+from nmpsim.checking.expectations import check_names, parse_layer_name
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.cli.inputs import load_inputs, read_sample_shapes
 from nmpsim.cli.loading import load_program
@@ -28,7 +28,7 @@ _OUTPUT = "output/"
 
 
 def load_cases(
-    cases: Iterable[Case],
+    cases: Iterable[SuiteCase],
     *,
     update: bool,
     core_folder: Path | None = None,
@@ -49,7 +49,7 @@ def load_cases(
             yield CaseResult(case.name, case.lir, errors=error.diagnostics)
 
 
-def get_core_path(folder: Path | None, case: Case) -> Path | None:
+def get_core_path(folder: Path | None, case: SuiteCase) -> Path | None:
     """Return the path of the core file of a case; None without a folder."""
     return None if folder is None else folder / f"{make_file_name(case.name)}.core"
 
@@ -61,7 +61,7 @@ class BundleCache:
         self._key: tuple[object, ...] | None = None
         self._bundle: Bundle | None = None
 
-    def load(self, case: Case) -> Bundle:
+    def load(self, case: SuiteCase) -> Bundle:
         """Return the bundle of a case, loaded again only if its file or device changed."""
         device = None if case.device is None else load_device(case.device)
         arguments = tuple(one.argument for one in case.input)
@@ -84,7 +84,7 @@ def _file_state(path: Path) -> tuple[int, ...]:
 
 
 def _load_case(
-    case: Case,
+    case: SuiteCase,
     update: bool,
     core: Path | None,
     strict: bool,
@@ -129,7 +129,7 @@ def _arrays(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of these keys by the names of tensors, whose shapes they have."""
     with locate_errors(file.path):
-        reject_unknown_names(keys, tensors, what)
+        check_names(keys, tensors, what)
     stored = {name: file.get_array(key) for name, key in keys.items()}
     for name, array in stored.items():
         if not tensors[name].accepts_shape(array.shape):

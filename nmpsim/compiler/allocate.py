@@ -15,7 +15,7 @@ ALIGNMENT = 64
 
 @attrs.frozen
 class Allocation:
-    """Offsets of all buffers in read-write memory and the size of that memory, in bytes."""
+    """Offset of each buffer in read-write memory and the total size, in bytes."""
 
     offsets: Mapping[str, int]
     nbytes: int
@@ -30,8 +30,8 @@ class _LiveRange:
     last: int
 
 
-def allocate(operations: tuple[Operation, ...], always: Iterable[Buffer]) -> Allocation:
-    """Allocate buffers in read-write memory by first fit, the largest first."""
+def allocate_buffers(operations: tuple[Operation, ...], always: Iterable[Buffer]) -> Allocation:
+    """Allocate buffers in read-write memory by first fit, largest buffer first."""
     lives = {b.name: _LiveRange(b, 0, len(operations)) for b in always}
     for index, op in enumerate(operations):
         for buffer in _buffers(op):

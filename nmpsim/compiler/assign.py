@@ -11,7 +11,7 @@ from nmpsim.compiler.numerics import PROFILES, get_profile_name
 from nmpsim.compiler.operations import Operation
 from nmpsim.diagnostics import UserError, did_you_mean, fail
 from nmpsim.isa.profiles import NUMERICS
-from nmpsim.lir.layers import PlainLayer, find_operations
+from nmpsim.lir.layers import LayerEntry, find_operations
 from nmpsim.lir.messages import quote
 from nmpsim.lir.names import make_display_names
 
@@ -19,7 +19,7 @@ from nmpsim.lir.names import make_display_names
 def assign_numerics(
     operations: tuple[Operation, ...], numerics: str, by_name: Mapping[str, str] | None = None
 ) -> tuple[Operation, ...]:
-    """Return operations with their numerics profiles set: one for all, or one by instruction name.
+    """Return operations with a numerics profile each: ``numerics``, or their own by name.
 
     Raises
     ------
@@ -55,11 +55,11 @@ def check_custom_formulas(formulas: CustomFormulas, operations: Iterable[Operati
             )
 
 
-def list_layer_parts(layers: Sequence[Operation]) -> list[PlainLayer]:
-    """Return all operations of layers, each with the index and display name of its layer."""
-    shown = make_display_names([op.last.instruction.name for op in layers])
+def list_layer_operations(layers: Sequence[Operation]) -> list[LayerEntry]:
+    """Return all operations of layers, with the index and display name of their layer."""
+    shown = make_display_names([op.last_fused.instruction.name for op in layers])
     return [
-        PlainLayer(
+        LayerEntry(
             index,
             part.instruction.number,
             part.instruction.span.line,
@@ -90,7 +90,7 @@ def expand_layer_numerics(
     UserError
         COMP001 for a word that names no layer or several; ARG001 if two of them name one operation.
     """
-    parts = list_layer_parts(layers)
+    parts = list_layer_operations(layers)
     named: dict[str, str] = {}
     for word, profile in by_layer.items():
         for part in find_operations(parts, word, "COMP001"):

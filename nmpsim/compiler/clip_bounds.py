@@ -43,7 +43,7 @@ def get_clip_bounds(op: Operation, grid: BufferView) -> tuple[int | None, int | 
 
 
 def find_clipped_sides(op: Operation, grid: BufferView) -> int:
-    """Return a bit mask of the sides on which an operation clips inside the integer type.
+    """Return a bit mask of the sides on which an operation clips within the integer type.
 
     The bits are those of ``clip_wanted``. Where the bound is the limit of the type, values beyond
     it count as clipped by the network, not as saturated.
@@ -63,7 +63,7 @@ def find_saturating_sides(op: Operation, grid: BufferView) -> int:
 
 
 def get_hidden_relu_side(op: Operation) -> int:
-    """Return the bit of the lower side if the smallest result is zero (a ReLU), else 0."""
+    """Return the low side's bit if the smallest integer represents zero (a ReLU), else 0."""
     is_hidden = op.output.offset == op.output.limits[0]
     return WANTED_LOW if is_hidden and op.kind is not OpcodeKind.CONVERSION else 0
 

@@ -30,7 +30,7 @@ from nmpsim.compiler.assign import (
     expand_layer_numerics,
 )
 from nmpsim.compiler.emit import Emitter
-from nmpsim.compiler.fuse import apply_joined_numerics, assign_clipped_sides, fuse_clips
+from nmpsim.compiler.fuse import assign_clipped_sides, copy_fused_numerics, fuse_clips
 from nmpsim.compiler.numerics import (
     DEFAULT_NUMERICS,
     AveragePoolOperands,
@@ -126,7 +126,7 @@ def compile_module(
         by_name = expand_layer_numerics(layers, layer_numerics)
         placed = assign_placement(assign_numerics(resolved, numerics, by_name), config)
     fused = fuse_clips(placed)
-    operations = fused if fuse_activations else apply_joined_numerics(placed, fused)
+    operations = fused if fuse_activations else copy_fused_numerics(placed, fused)
     if slicing not in TILINGS:
         expected = list_alternatives(TILINGS)
         raise fail("COMP001", "unknown tiling", found=quote(slicing), expected=expected)
@@ -145,7 +145,7 @@ def compile_module(
     return compilation.bundle(said, unsigned, fates, normalizations)
 
 
-def find_refusals(
+def find_unsupported_operations(
     module: Module,
     config: DeviceConfig,
     *,
@@ -288,7 +288,7 @@ class _Compilation:
         )
 
     def _layer(self, index: int, op: Operation, planned: LayerPlan | None) -> Layer:
-        last = op.last.instruction
+        last = op.last_fused.instruction
         return Layer(
             index=index,
             name=last.name,

@@ -9,7 +9,7 @@ from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.tiling.compiled.items import ARGUMENT, COMPUTE, KIND, LOAD, STORE, WAIT
 from nmpsim.compiler.tiling.grid import Integers, compute_offsets
 from nmpsim.compiler.tiling.plan import LayerPlan, TileInstructions, get_word_offsets
-from nmpsim.compiler.tiling.simulate import order_items
+from nmpsim.compiler.tiling.simulate import order_instructions
 from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_table
 from nmpsim.isa.expressions import compute_high_part, compute_low_part
 from nmpsim.isa.table import REGISTERS, CsrAddress, Unit
@@ -19,7 +19,7 @@ Words = npt.NDArray[np.uint32]
 
 
 class Emitter:
-    """Code generator: writes descriptors and instructions of planned layers to a bundle."""
+    """Code generator that writes planned layers as descriptors and instructions to a bundle."""
 
     def __init__(self, builder: BundleBuilder, cores: int) -> None:
         self._builder = builder
@@ -33,7 +33,7 @@ class Emitter:
 
     def add_layer(self, plan: LayerPlan, layer: int, barrier: int) -> None:
         """Add the descriptors and instructions of a layer for all cores."""
-        items, begins = order_items(plan)
+        items, begins = order_instructions(plan)
         words, ends = _code(plan, items, self._add_descriptors(plan, items, layer))
         last = np.array(self._barrier(barrier), np.uint32)
         for core, program in enumerate(self._programs[-1]):

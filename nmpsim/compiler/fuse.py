@@ -162,9 +162,9 @@ def _with_clip(op: Operation, activation: Operation) -> Operation:
     return attrs.evolve(joined, clip_low=low, clip_high=high, fused=fused)
 
 
-def apply_joined_numerics(
+def copy_fused_numerics(
     operations: tuple[Operation, ...], fused: tuple[Operation, ...]
 ) -> tuple[Operation, ...]:
-    """Return unfused operations with the numerics profiles of the fused operations."""
+    """Return unfused operations with the numerics profiles that fusion assigned."""
     numerics = {part.instruction.name: op.numerics for op in fused for part in (op, *op.fused)}
     return tuple(attrs.evolve(op, numerics=numerics[op.instruction.name]) for op in operations)

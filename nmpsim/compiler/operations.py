@@ -45,7 +45,7 @@ class BufferView:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the tensor is quantized Int8 or Int16, which the device computes with."""
+        """Whether the tensor is quantized Int8 or Int16, the types that the device computes."""
         return self.type.elem in NARROW and self.type.quant is not None
 
     @property
@@ -71,7 +71,7 @@ class BufferView:
 
     @property
     def real_limits(self) -> tuple[float, float]:
-        """Real values of the smallest and largest integer of the element type."""
+        """Dequantized smallest and largest integer of the element type."""
         low, high = (self.scale * (limit - self.offset) for limit in self.limits)
         return low, high
 
@@ -142,11 +142,11 @@ class Operation:
     @property
     def output(self) -> BufferView:
         """View of the result, after fused activations."""
-        return self.last.list_outputs()[0]
+        return self.last_fused.list_outputs()[0]
 
     @property
-    def last(self) -> Operation:
-        """Last fused activation, or the operation itself."""
+    def last_fused(self) -> Operation:
+        """Last fused activation, or the operation itself if none is fused."""
         return self.fused[-1] if self.fused else self
 
     @property
@@ -164,7 +164,7 @@ class Operation:
         return self.instruction.attributes.get(name, default)
 
     def list_outputs(self) -> tuple[BufferView, ...]:
-        """Return the operands that are written, without those of fused activations."""
+        """Return the written operands, without those of fused activations."""
         return tuple(
             view
             for view, operand in zip(self.operands, self.instruction.operands, strict=True)
@@ -172,7 +172,7 @@ class Operation:
         )
 
     def list_inputs(self) -> tuple[BufferView, ...]:
-        """Return the operands that are read."""
+        """Return the read operands."""
         return tuple(
             view
             for view, operand in zip(self.operands, self.instruction.operands, strict=True)

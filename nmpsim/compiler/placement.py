@@ -10,7 +10,7 @@ from nmpsim.compiler.numerics import get_profile
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.tiling.channelwise import (
     POOLS,
-    compute_smallest_tile,
+    compute_smallest_tile_bytes,
     is_depthwise,
     read_image_shape,
 )
@@ -53,7 +53,7 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
     opcode = op.instruction.opcode
     if op.kind not in POOLS and not is_depthwise(op):
         return ""
-    needs = compute_smallest_tile(read_image_shape(op))
+    needs = compute_smallest_tile_bytes(read_image_shape(op))
     dtypes = [view.type.dtype for view in op.operands]
     if needs <= config.scratchpad_bytes or find_unsupported_reason(
         opcode, dtypes, get_profile(op).name

@@ -10,7 +10,7 @@ from nmpsim.arrays import Array
 from nmpsim.bundle.debug import PackedConstantPlace
 from nmpsim.bundle.elf import Buffer, LazyBytes
 from nmpsim.bundle.write import BundleBuilder
-from nmpsim.compiler.allocate import allocate
+from nmpsim.compiler.allocate import allocate_buffers
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import fail
@@ -22,7 +22,7 @@ SYMBOL_BYTES = 512
 
 
 class ProgramMemory:
-    """Addresses of a program's buffers and constants; constants are placed when first used."""
+    """Addresses of a program's buffers; a constant gets its address when it is first used."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ProgramMemory:
         self.packed: dict[str, PackedConstantPlace] = {}
         """Location of each packed constant by name."""
         always = [v.buffer for v in weights.values() if not v.buffer.constant]
-        allocation = allocate(operations, always)
+        allocation = allocate_buffers(operations, always)
         self._base = builder.reserve("", allocation.nbytes)
         self._offsets = allocation.offsets
         end = self._base + allocation.nbytes - DRAM_BASE
@@ -54,7 +54,7 @@ class ProgramMemory:
             )
 
     def get_address(self, view: BufferView) -> int:
-        """Return the DRAM address of a view; place its constant first if it has none yet."""
+        """Return the DRAM address of a view; its constant is stored first if necessary."""
         name = view.buffer.name
         if not view.buffer.constant:
             return self._base + self._offsets[name] + view.byte_offset
@@ -68,15 +68,15 @@ class ProgramMemory:
         return view.get_constant_values(self.values)
 
     def add_constant(self, name: str, data: Array | Buffer | LazyBytes) -> int:
-        """Place data among the constants and return its DRAM address."""
+        """Store data among the constants; return their DRAM address."""
         return self._builder.add_constant(self._make_symbol(name), data)
 
     def get_next_address(self) -> int:
         """Return the address of the next constant."""
         return self._builder.get_constant_address()
 
-    def record_packed(self, view: BufferView, where: PackedConstantPlace) -> None:
-        """Record the location of a packed constant if the view covers all of it."""
+    def record_packed_constant(self, view: BufferView, where: PackedConstantPlace) -> None:
+        """Record where a packed constant is stored if the view covers all of it."""
         values = self.values[where.name]
         if view.shape == values.shape and view.type.dtype == values.dtype:
             self.packed.setdefault(where.name, where)

@@ -35,15 +35,15 @@ FIRST_BIT = np.array(
 """Bit of an instruction's access to the first bytes of a word; those of other bytes follow."""
 
 
-def find_entry_index(word: Any) -> Any:
-    """Return the index of an aligned word's entry in the cache."""
+def get_entry_index(word: Any) -> Any:
+    """Return the index of the cache entry for an aligned word."""
     return (word ^ word >> 15) & (ENTRIES - 1)
 
 
 def is_cached(seen: Int64s, number: Any, address: Any) -> Any:
     """Return whether an aligned access is in the cache."""
     word = address >> 2
-    entry = seen[find_entry_index(word)]
+    entry = seen[get_entry_index(word)]
     is_word = entry >> KIND_BITS == word << GENERATION_BITS | seen[GENERATION]
     return is_word and (entry >> (FIRST_BIT[number] + (address & 3))) & 1 != 0
 
@@ -55,7 +55,7 @@ def add_access(seen: Int64s, number: Any, address: Any) -> None:
             invalidate(seen)
         return  # a core may learn more there each time
     word = address >> 2
-    place = find_entry_index(word)
+    place = get_entry_index(word)
     name = word << GENERATION_BITS | seen[GENERATION]
     if seen[place] >> KIND_BITS != name:
         seen[place] = name << KIND_BITS

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nmpsim.host_memory import get_available_memory
-from nmpsim.kernels.cache_folder import CacheFolder, lock, open_cache_folder
+from nmpsim.kernels.cache_folder import CacheFolder, open_cache_folder, try_lock_file
 from nmpsim.kernels.sources import compute_source_digest
 from nmpsim.records import frozen
 
@@ -28,7 +28,7 @@ RETRY_SECONDS = 900
 
 @frozen
 class KernelCacheStatus:
-    """Kernel cache on disk: whether it is complete or being compiled, and its lock file."""
+    """Status of the kernel cache on disk: complete, being compiled, or neither."""
 
     folder: CacheFolder
     """Parent of the kernel cache folders."""
@@ -53,23 +53,23 @@ class KernelCacheStatus:
             return False
 
     def is_writable(self) -> bool:
-        """Return whether kernels can be stored here."""
+        """Return whether kernels can be stored in the folder."""
         path = self.folder.path
         return os.access(next(one for one in (path, *path.parents) if one.exists()), os.W_OK)
 
     @contextlib.contextmanager
-    def exclusive(self) -> Iterator[bool]:
-        """Acquire the lock file without waiting; yield whether it was acquired."""
+    def try_lock(self) -> Iterator[bool]:
+        """Try to acquire the lock file without waiting; yield whether it was acquired."""
         self.folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self.lock.open("ab") as file:
-            is_locked = lock(file.fileno())
+            is_locked = try_lock_file(file.fileno())
             if is_locked:
                 os.utime(self.lock)
             yield is_locked
 
 
 def get_kernel_cache_status(parent: str, host: str) -> KernelCacheStatus | None:
-    """Return the status of the cache for this user and processor; None if nothing can be cached.
+    """Return the status of the kernel cache; None if the system cannot cache kernels.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def _processor() -> str:
 
 
 def start_background_compile(parent: str, host: str) -> bool:
-    """Start the background process unless it is not needed, not possible, or memory is short.
+    """Start the background process if kernels are missing; return whether it was started.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def compile_all_kernels(parent: str, host: str) -> None:
     status = get_kernel_cache_status(parent, host)
     if status is None or status.is_complete():
         return
-    with status.exclusive() as is_locked:
+    with status.try_lock() as is_locked:
         if is_locked:
             # Imported here, so that a process without the lock ends at once.
             from nmpsim.config import default_device

@@ -19,7 +19,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.counters import Counters, LayerReports, count_host_clipping
 from nmpsim.core.critical_path import CriticalPath, PathSection
 from nmpsim.core.host_steps import HostClipping, read_tensor
-from nmpsim.core.state import NEVER, Count, Machine
+from nmpsim.core.state import NEVER, CountColumn, Machine
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 from nmpsim.lir.opcodes import OPCODES
@@ -85,7 +85,7 @@ _SIMPLE = frozenset(
 
 
 def compute_host_cycles(step: ProgramStep, config: DeviceConfig) -> int:
-    """Return the cycles that a host step takes; 0 if the device file does not count them."""
+    """Return the cycles of a host step; 0 if the device file does not count them."""
     opcode = OPCODES.get(step.opcode or "")
     kind = OpcodeKind.HOST if opcode is None else opcode.kind
     shapes = [operand.tensor.shape for operand in step.operands]
@@ -107,7 +107,7 @@ _NAMED = 3
 
 
 @attrs.define
-class CycleAccount:
+class RunCycles:
     """Cycles and critical path of each layer so far, and values that host operations clipped."""
 
     cycles: dict[int, int]
@@ -118,24 +118,24 @@ class CycleAccount:
     """Cycle up to which cycles are attributed."""
 
     @classmethod
-    def from_layers(cls, layers: Sequence[Layer]) -> CycleAccount:
-        """Return an account with 0 cycles for each layer."""
+    def from_layers(cls, layers: Sequence[Layer]) -> RunCycles:
+        """Return a record with 0 cycles for each layer."""
         return cls(dict.fromkeys(range(len(layers)), 0), {}, {})
 
-    def copy(self) -> CycleAccount:
+    def copy(self) -> RunCycles:
         """Return an independent copy."""
-        return CycleAccount(dict(self.cycles), dict(self.clips), dict(self.paths), self.last_cycle)
+        return RunCycles(dict(self.cycles), dict(self.clips), dict(self.paths), self.last_cycle)
 
 
 def record_device_step(
-    account: CycleAccount,
+    account: RunCycles,
     machine: Machine,
     layers: Sequence[Layer],
     step: ProgramStep,
     is_complete: bool,
     path: CriticalPath | None = None,
 ) -> None:
-    """Add the cycles of a device step to its layers.
+    """Add the cycles of a device step to its layers, and store its critical path.
 
     A layer lasts from the end of the one before to its barrier. Cycles after the last passed
     barrier belong to the next layer, or to the last one.
@@ -158,9 +158,9 @@ def record_device_step(
 
 
 def record_host_step(
-    account: CycleAccount, step: ProgramStep, clip: HostClipping | None, config: DeviceConfig
+    account: RunCycles, step: ProgramStep, clip: HostClipping | None, config: DeviceConfig
 ) -> None:
-    """Add the cycles of a host step to the account of its layers."""
+    """Add the cycles and the clipped values of a host step to its layers."""
     for index in step.layers:
         account.cycles[index] = compute_host_cycles(step, config)
         if clip is not None:
@@ -169,7 +169,7 @@ def record_host_step(
 
 def _give_unnamed_cycles(machine: Machine, layer: int) -> None:
     """Attribute the cycles of cores that named no layer of the bundle to ``layer``."""
-    activities = slice(0, Count.IDLE + 1)
+    activities = slice(0, CountColumn.IDLE + 1)
     for cycles in (machine.layers.counts[:, activities], machine.layers.spent):
         cycles[layer] += cycles[-1]
         cycles[-1] = 0
@@ -189,7 +189,7 @@ def build_run_report(
     bundle: Bundle,
     machine: Machine,
     counted: Counters,
-    account: CycleAccount,
+    account: RunCycles,
     *,
     engine: str,
     host_seconds: float,
@@ -197,7 +197,7 @@ def build_run_report(
     contract: ContractReport,
     layer_outputs: Mapping[str, npt.NDArray[Any]],
 ) -> RunReport:
-    """Build the report of a run from the machine and the account of cycles."""
+    """Build the report of a run from the machine, its counters and the cycles of each layer."""
     metadata, config = bundle.metadata, counted.config
     on_host = (layer.index for layer in metadata.layers if layer.placement == "host")
     cycles = int(machine.cores.clock.max()) + sum(account.cycles[index] for index in on_host)

@@ -100,7 +100,7 @@ class _EventLog:
 
 
 class ContractCheck:
-    """Check of one run against the contract; methods return False after a violation."""
+    """Contract check of one run; its methods return False after a violation."""
 
     def __init__(self, machine: Machine, costs: Costs, check: EventCheck) -> None:
         shared = machine.shared[0]
@@ -134,7 +134,7 @@ class ContractCheck:
 
     @property
     def message(self) -> str:
-        """Description of incomplete checks; empty if everything was checked."""
+        """Text about incomplete checks; empty if everything was checked."""
         return INCOMPLETE if self._state.numbers[StateWord.IS_INCOMPLETE] else ""
 
     def check_host_write(self, tensor: Tensor) -> bool:
@@ -152,7 +152,7 @@ class ContractCheck:
         return all(map(self.check_host_read, reads)) and all(map(self.check_host_write, writes))
 
     def begin_segment(self) -> None:
-        """Record that the host starts all cores."""
+        """Check the start of all cores by the host, which begins a new segment."""
         self._check_host(HostEvent.STARTS)
 
     def consume(self, events: Int64s, words: Int64s, first_word: int) -> bool:
@@ -184,8 +184,8 @@ class ContractCheck:
         """Check events without logging them; return False after a violation or a new rival post."""
         return self._check(self._state, events, words, first_word)
 
-    def take_trace(self, stops: StopConditions) -> bool:
-        """Check and clear an engine's trace; return False after a violation."""
+    def consume_trace(self, stops: StopConditions) -> bool:
+        """Check an engine's trace and clear it; return False after a violation."""
         trace = stops.trace[: int(stops.noted[StopState.ROWS])]
         stops.noted[StopState.ROWS] = 0
         begin, end = self._image

@@ -17,7 +17,7 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.config import DeviceConfig
 from nmpsim.core.critical_path import PathSection
 from nmpsim.core.host_steps import HostClipping
-from nmpsim.core.state import Count, Machine, PathCause
+from nmpsim.core.state import CountColumn, Machine, PathCause
 from nmpsim.kernels.saturation_stages import ACTIVATION, STAGE_NAMES
 from nmpsim.records import frozen
 from nmpsim.report.analyses import UNITS
@@ -25,7 +25,7 @@ from nmpsim.report.data import Bound, BytesMoved, ChannelCounts, LayerReport, Sa
 from nmpsim.report.device_use import ACTIVITIES, CAUSES, PATH_CAUSES, compute_device_use
 from nmpsim.timing import Costs, get_costs
 from nmpsim.timing.bounds import (
-    burst_efficiency,
+    compute_burst_efficiency,
     compute_mac_bound,
     compute_memory_bound,
     compute_vector_bound,
@@ -80,8 +80,8 @@ class ValueCounters:
         return elements
 
     @cached_property
-    def unwanted(self) -> Sequence[int]:
-        """Number of saturated values of each layer, without those that the network clips."""
+    def saturated(self) -> Sequence[int]:
+        """Number of saturated values of each layer; clipped values are not counted."""
         wanted = self._layers["saturated"][:, ACTIVATION]
         counts: list[int] = (self._layers["saturated"].sum(axis=1) - wanted).sum(axis=1).tolist()
         return counts
@@ -117,7 +117,7 @@ class ValueCounters:
 
 @frozen
 class Counters:
-    """Counters of a machine as plain numbers, by layer."""
+    """Counters of a machine by layer, as Python numbers."""
 
     config: DeviceConfig
     costs: Costs
@@ -131,7 +131,7 @@ class Counters:
 
 
 def read_counters(machine: Machine, config: DeviceConfig) -> Counters:
-    """Read all counters of a machine into plain numbers."""
+    """Return all counters of a machine as Python numbers."""
     layers = machine.layers.view(np.ndarray)
     lists = {name: layers[name].tolist() for name in ("counts", "spent", "worked")}
     return Counters(config, get_costs(config), **lists, values=ValueCounters.from_machine(machine))
@@ -140,7 +140,9 @@ def read_counters(machine: Machine, config: DeviceConfig) -> Counters:
 def compute_layer_bound(layer: Layer, counters: Counters) -> Bound:
     """Compute lower bounds of a layer's cycles by MAC array, vector unit and memory."""
     counts, config, wide = counters.counts[layer.index], counters.config, is_wide(layer)
-    macs, busy, bursts = (counts[i] for i in (Count.MACS, Count.BUSY_VECTOR, Count.BURSTS))
+    macs, busy, bursts = (
+        counts[i] for i in (CountColumn.MACS, CountColumn.BUSY_VECTOR, CountColumn.BURSTS)
+    )
     mac, vector = compute_mac_bound(macs, wide, config), compute_vector_bound(busy, config)
     memory, cores = compute_memory_bound(bursts, counters.costs), config.cores_count
     largest = max(mac, vector, memory)
@@ -170,9 +172,9 @@ class HostCounts:
     saturation: tuple[Saturation, ...]
 
     @property
-    def unwanted(self) -> int:
-        """Number of saturated values, without those that the network clips."""
-        return sum(one.count for one in self.saturation if not one.wanted)
+    def saturated(self) -> int:
+        """Number of saturated values; clipped values are not counted."""
+        return sum(one.count for one in self.saturation if not one.is_requested)
 
     def add(self, more: HostCounts) -> HostCounts:
         """Return the sum of these counters and those of another run."""
@@ -198,7 +200,7 @@ class LayerReports(Sequence[LayerReport]):
     """Reports of a run that differs in values alone."""
 
     def with_values(self, values: ValueCounters, host: Mapping[int, HostCounts]) -> LayerReports:
-        """Return the reports of a run with the same cycles and other counters of values."""
+        """Return the reports of another run with the same cycles but different value counters."""
         like = self._like or self
         return LayerReports(
             self._layers, self._counted, self._cycles, self._paths, values, host, like
@@ -235,9 +237,9 @@ class LayerReports(Sequence[LayerReport]):
     def get_saturation_totals(self) -> list[tuple[int, int]]:
         """Return the number of elements and of saturated values of each layer."""
         values = self._values
-        found = list(zip(values.elements, values.unwanted, strict=True))[: len(self._layers)]
+        found = list(zip(values.elements, values.saturated, strict=True))[: len(self._layers)]
         for index, host in self._host.items():
-            found[index] = host.elements, host.unwanted
+            found[index] = host.elements, host.saturated
         return found
 
     def __repr__(self) -> str:
@@ -270,12 +272,12 @@ def get_saturation_totals(layers: Sequence[LayerReport]) -> list[tuple[int, int]
 def make_layer_fields(
     layer: Layer, counters: Counters, cycles: int, path: PathSection | None
 ) -> dict[str, Any]:
-    """Return the fields of a layer's report, except those computed from tensor values."""
+    """Return the fields of a layer's report that do not depend on tensor values."""
     counts, output = counters.counts[layer.index], layer.output
     waited_for = path.sum_cycles() if path is not None else [0] * len(PathCause)
-    macs, bursts = counts[Count.MACS], counts[Count.BURSTS]
+    macs, bursts = counts[CountColumn.MACS], counts[CountColumn.BURSTS]
     peak = cycles * count_macs_per_cycle(counters.config, is_wide(layer))
-    moved = BytesMoved(counts[Count.BYTES_READ], counts[Count.BYTES_WRITTEN])
+    moved = BytesMoved(counts[CountColumn.BYTES_READ], counts[CountColumn.BYTES_WRITTEN])
     known: dict[str, Any] = {name: getattr(layer, name) for name in _LAYER_FIELDS}
     report = LayerReport(
         **known,
@@ -289,16 +291,18 @@ def make_layer_fields(
         utilization=macs / peak if peak else 0.0,
         bytes=moved,
         bursts=bursts,
-        row_misses=counts[Count.ROW_MISSES],
+        row_misses=counts[CountColumn.ROW_MISSES],
         stalls=get_activity_cycles(counts),
-        busy={u: counts[Count.BUSY_LOAD + i] for i, u in enumerate(UNITS)},
+        busy={u: counts[CountColumn.BUSY_LOAD + i] for i, u in enumerate(UNITS)},
         elements=0,
         saturation=(),
         critical_path=dict(zip(PATH_CAUSES, waited_for, strict=False)),
         queueing=waited_for[PathCause.QUEUEING],
         core_cycles=dict(zip(CAUSES, counters.spent[layer.index], strict=True)),
         bound=compute_layer_bound(layer, counters),
-        burst_efficiency=burst_efficiency(moved.read + moved.written, bursts, counters.config),
+        burst_efficiency=compute_burst_efficiency(
+            moved.read + moved.written, bursts, counters.config
+        ),
     )
     use = compute_device_use([report], report.cycles, counters.config.dram_channels)
     return attrs.asdict(report, recurse=False) | {"use": use}

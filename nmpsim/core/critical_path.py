@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.core.state import NEVER, WAIT, Int64s, Job, Machine, PathCause, WaitTarget
+from nmpsim.core.state import NEVER, WAIT, Int64s, JobColumn, Machine, PathCause, WaitTarget
 from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import (
     ADDRESS,
@@ -48,7 +48,7 @@ class CriticalPath:
 
 
 def join_paths(paths: Sequence[CriticalPath]) -> CriticalPath:
-    """Join consecutive paths."""
+    """Return the critical path of consecutive parts of a run."""
     until = [np.zeros(0, np.int64), *(one.until for one in paths)]
     cycles = [np.zeros((0, CAUSES), np.int64), *(one.cycles for one in paths)]
     return CriticalPath(np.concatenate(until), np.concatenate(cycles))
@@ -105,14 +105,14 @@ class PathRecorder:
             self.follow_to_barrier(machine)
 
     def finish(self, machine: Machine, core: int | None = None) -> CriticalPath:
-        """Return the critical path to the end of ``core``, by default the core that ends last."""
+        """Return the critical path to the end of ``core``, or of the core that ends last."""
         clocks = machine.cores.clock
         last = int(clocks.argmax()) if core is None else core
         self._follow(*self._notes(), last, int(clocks[last]))
-        return self.certain
+        return self.certain_path
 
     @property
-    def certain(self) -> CriticalPath:
+    def certain_path(self) -> CriticalPath:
         """Part of the critical path that later events cannot change."""
         return join_paths(self._known)
 
@@ -129,7 +129,7 @@ class PathRecorder:
         return np.concatenate(self._work), np.concatenate(self._waits)
 
     def follow_to_barrier(self, machine: Machine) -> None:
-        """Extend the path to the last barrier of all cores at which all units were idle."""
+        """Extend the path to the last barrier at which all cores and units were idle."""
         work, waits = self._notes()
         self._work, self._waits = [work], [waits]
         asleep = waits[waits[:, 1] == WaitTarget.BARRIER]
@@ -165,7 +165,7 @@ def _pending_since(machine: Machine, depth: int) -> int:
     cores = machine.cores
     core, unit = np.nonzero(cores.served < cores.issued[:, : cores.served.shape[1]])
     slot = cores.served[core, unit] % depth
-    return int(cores.jobs[core, unit, slot, Job.READY].min(initial=NEVER))
+    return int(cores.jobs[core, unit, slot, JobColumn.READY].min(initial=NEVER))
 
 
 class _Walk:

@@ -16,8 +16,8 @@ from nmpsim.memory.checks import has_bad_scale_table
 from nmpsim.memory.weight_tail import find_nonzero_padding
 
 
-def find_bad_table(number: Int, words: Any, scratchpad: Any) -> Any:
-    """Return the index of the word of an invalid table of scales, or -1.
+def find_invalid_scale_table(number: Int, words: Any, scratchpad: Any) -> Any:
+    """Return the index of the word that locates an invalid scale table, or -1.
 
     ``words`` is a valid descriptor, ``scratchpad`` the memory of its core.
     """
@@ -30,6 +30,6 @@ def find_bad_table(number: Int, words: Any, scratchpad: Any) -> Any:
     return np.int64(-1)
 
 
-def find_weight_tail(number: Int, words: Any, scratchpad: Bytes) -> Any:
-    """Return the address of a nonzero weight beyond the tensor, or -1."""
+def find_nonzero_weight_padding(number: Int, words: Any, scratchpad: Bytes) -> Any:
+    """Return the address of a nonzero padding byte after the weights, or -1."""
     return find_nonzero_padding(words, scratchpad) if number == OP.nmp_conv else np.int64(-1)

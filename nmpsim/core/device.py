@@ -21,7 +21,7 @@ from nmpsim.core.load import load_machine
 from nmpsim.core.memory_demand import check_saved_memory, has_memory_for_layer_kernels
 from nmpsim.core.repeat_run import RepeatedRun
 from nmpsim.core.run import Clock, ProgressCallback, Run, RunOptions, notify_compiling
-from nmpsim.core.run_modes import LASTING, TRANSITIONS, Event, Mode, RestartError
+from nmpsim.core.run_modes import LASTING, TRANSITIONS, Mode, ModeEvent, RestartError
 from nmpsim.core.state import Machine, reset, restart
 from nmpsim.core.work import WorkListener
 from nmpsim.diagnostics import fail
@@ -136,7 +136,7 @@ class Device:
         with self._turn:
             loaded = self._load(bundle, save_layers)
             if isinstance(self._engine, AutoEngine):
-                self._engine.choose(bundle, limits)
+                self._engine.choose_engine(bundle, limits)
             options = RunOptions(
                 save_layers=save_layers,
                 progress=progress,
@@ -282,7 +282,7 @@ class Device:
             assert repeated is not None
             report = repeated.run(values, options, series.clock)
             loaded.repeated = repeated
-            if repeated.leaves_scratchpads(options):
+            if repeated.skips_scratchpads(options):
                 loaded.inputs, loaded.options = values, options
             return report
         if number > 0:
@@ -299,13 +299,13 @@ class Device:
         mode = Mode.CHECK if is_before else series.mode
         run = Run(bundle, machine, self.config, self._engine, mode, options, series.clock)
         try:
-            report = run.report()
+            report = run.execute()
         except RestartError as restart_error:
             if restart_error.violation is not None:
                 restart_error.violation = attrs.evolve(restart_error.violation, run=number)
             raise
         if run.is_proof and series.mode is not Mode.LOCATE:
-            series.change_mode(loaded, Event.PROVED)
+            series.change_mode(loaded, ModeEvent.PROVED)
         if run.can_be_repeated and number == 0:
             loaded.repeated = RepeatedRun(
                 bundle, machine, self._engine, options, report, run.recorded
@@ -317,7 +317,7 @@ class Device:
         return Device, (self.config, *self._arguments)
 
     def machine_after(self, bundle: Bundle) -> Machine:
-        """Return the machine in its final state of the last run of a bundle.
+        """Return the machine in its state after the last run of a bundle.
 
         A run with layer kernels is repeated tile by tile, because it left out the scratchpads.
         """
@@ -383,7 +383,7 @@ class _Series:
     mode: Mode
     """Mode of the next run."""
 
-    def change_mode(self, loaded: _LoadedBundle, event: Event) -> None:
+    def change_mode(self, loaded: _LoadedBundle, event: ModeEvent) -> None:
         """Change the mode after an event; later runs of the bundle begin in it if it lasts."""
         self.mode = TRANSITIONS[self.mode, event]
         if event in LASTING:
@@ -393,7 +393,7 @@ class _Series:
         """Prepare to begin all runs again."""
         self.change_mode(loaded, error.event)
         self.options = self.options.after_restart(error)
-        if error.event in (Event.ORDER_DEPENDENT, Event.VIOLATED):
+        if error.event in (ModeEvent.ORDER_DEPENDENT, ModeEvent.VIOLATED):
             self.clock.timeout = math.inf  # the run ends early, within the time it has taken
 
 

@@ -101,12 +101,12 @@ class Engine(ABC):
     def check_events(
         self, state: ContractState, events: Int64s, words: Int64s, first_word: int
     ) -> bool:
-        """Check events against the contract; return False after a violation."""
+        """Check events against the contract; return whether none violates it."""
 
     def record(
         self, machine: Machine, costs: Costs, consume: EventConsumer | None = None
     ) -> RecordedStep | None:
-        """Record a program to its end, leaving the machine as it is.
+        """Record a program to its end without changing the machine.
 
         Parameters
         ----------

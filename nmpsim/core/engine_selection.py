@@ -58,7 +58,7 @@ def make_engine(name: str, threads: int = 1) -> Engine:
 def make_compiled_engine(
     threads: int = 1, compilation: Compilation | None = None
 ) -> CompiledEngine:
-    """Make a compiled engine and mark its kernel cache as used."""
+    """Make a compiled engine, and mark the folder of its kernels as recently used."""
     from nmpsim.core.compiled.engine import CompiledEngine
 
     mark_kernel_cache_used()
@@ -75,7 +75,7 @@ def estimate_reference_seconds(bundle: Bundle) -> float:
 
 
 class AutoEngine(Engine):
-    """Engine that begins as the reference engine and continues as the compiled one."""
+    """Engine that begins with the reference engine and continues with the compiled engine."""
 
     def __init__(self, threads: int = 1) -> None:
         super().__init__()
@@ -96,22 +96,22 @@ class AutoEngine(Engine):
         return ReferenceEngine()
 
     @property
-    def current(self) -> Engine:
-        """The engine in use."""
+    def current_engine(self) -> Engine:
+        """Reference or compiled engine that executes the next call."""
         return self._get_compiled() if self._is_compiled else self._reference
 
     @property
     def name(self) -> str:
-        """Name of the engine in use."""
-        return self.current.name
+        """Name of the current engine."""
+        return self.current_engine.name
 
     @property
     def can_record(self) -> bool:
-        """Whether the engine in use can record programs."""
-        return self.current.can_record
+        """Whether the current engine can record programs."""
+        return self.current_engine.can_record
 
-    def choose(self, bundle: Bundle, limits: Limits) -> None:
-        """Choose the engine for the start of a run of a bundle."""
+    def choose_engine(self, bundle: Bundle, limits: Limits) -> None:
+        """Choose the engine that starts a run of a bundle."""
         if self._is_compiled:
             return
         timeout = math.inf if limits.timeout is None else limits.timeout
@@ -130,7 +130,7 @@ class AutoEngine(Engine):
         if not self._is_compiled and turns > 0 and self._should_compile(0.0):
             self._switch_to_compiled(machine, costs)
         begin = time.thread_time()
-        outcome = self.current.run(machine, costs, turns, stop_at_layers, stops)
+        outcome = self.current_engine.run(machine, costs, turns, stop_at_layers, stops)
         if not self._is_compiled:
             self._spent += time.thread_time() - begin
         return outcome
@@ -140,7 +140,7 @@ class AutoEngine(Engine):
     ) -> bool:
         """Check events on the current engine; see :class:`~nmpsim.core.engine.Engine`."""
         begin = time.thread_time()
-        is_cached = self.current.check_events(state, events, words, first_word)
+        is_cached = self.current_engine.check_events(state, events, words, first_word)
         if not self._is_compiled:
             self._spent += time.thread_time() - begin
         return is_cached
@@ -148,8 +148,8 @@ class AutoEngine(Engine):
     def record(
         self, machine: Machine, costs: Costs, consume: EventConsumer | None = None
     ) -> RecordedStep | None:
-        """Record a program on the engine in use; see :class:`~nmpsim.core.engine.Engine`."""
-        return self.current.record(machine, costs, consume)
+        """Record a program on the current engine; see :class:`~nmpsim.core.engine.Engine`."""
+        return self.current_engine.record(machine, costs, consume)
 
     def replay(
         self,
@@ -159,8 +159,8 @@ class AutoEngine(Engine):
         strict: bool = False,
         layer_kernels: bool = False,
     ) -> bool:
-        """Replay a program on the engine in use; see :class:`~nmpsim.core.engine.Engine`."""
-        return self.current.replay(machine, recorded, on_layer, strict, layer_kernels)
+        """Replay a program on the current engine; see :class:`~nmpsim.core.engine.Engine`."""
+        return self.current_engine.replay(machine, recorded, on_layer, strict, layer_kernels)
 
     def _should_compile(self, more: float) -> bool:
         """Return whether the compiled engine finishes first if ``more`` seconds remain."""
@@ -182,5 +182,5 @@ class AutoEngine(Engine):
         """Continue on the compiled engine; compiling or reading it is no simulation time."""
         self._is_compiled = True
         seconds, begin = self.compilation.seconds, time.perf_counter()
-        self.current.run(machine, costs, 0, False)
+        self.current_engine.run(machine, costs, 0, False)
         self.compilation.seconds = seconds + time.perf_counter() - begin

@@ -14,10 +14,10 @@ from nmpsim.core.state import Machine
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.words import WANTED_HIGH, WANTED_LOW
 from nmpsim.kernels.hostops import (
-    ClippedValues,
     HostResult,
     HostTensor,
     HostValueError,
+    SaturatedValues,
     StageOvershoot,
     get_integer_limits,
 )
@@ -36,11 +36,11 @@ _WHENCE = "Check the inputs and the results of earlier operations for invalid va
 
 @frozen(eq=False)
 class HostClipping:
-    """Values that a host operation clipped, with the limits of its result."""
+    """Values that a host operation clipped, and the limits of its result."""
 
     shape: Shape
     """Shape of the result."""
-    changed: ClippedValues
+    changed: SaturatedValues
     low: int
     high: int
     low_stage: str
@@ -73,7 +73,7 @@ def read_tensor(machine: Machine, tensor: Tensor) -> Array:
 
 
 def write_tensor(machine: Machine, tensor: Tensor, values: Array) -> None:
-    """Write values of the tensor's shape to a tensor in DRAM."""
+    """Write an array of the tensor's shape to DRAM."""
     read_tensor(machine, tensor)[...] = values
 
 
@@ -83,7 +83,7 @@ def run_host_step(machine: Machine, step: ProgramStep) -> HostClipping | None:
 
 
 def prepare_host_step(machine: Machine, step: ProgramStep) -> Callable[[], HostClipping | None]:
-    """Return a function that executes a host operation on DRAM."""
+    """Return a function that executes a host operation on DRAM and returns its clipped values."""
     try:
         operands = [_operand(machine, operand) for operand in step.operands]
         execute = prepare_operation(step.opcode or "", operands, step.attributes, step.numerics)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nmpsim.isa.exhaustive import dispatches_on
+from nmpsim.isa.exhaustive import require_cases
 from nmpsim.isa.table import (
     DESCRIPTORS,
     INSTRUCTIONS,
@@ -42,14 +42,14 @@ KIND = _constants("KindNumbers", {kind.name: int(kind) for kind in InstructionKi
 UNIT = _constants("UnitNumbers", {unit.name: int(unit) for unit in Unit})
 
 
-def decides_kinds(*kinds: InstructionKind) -> Callable[[_Function], _Function]:
-    """Declare that the decorated function handles these kinds of instructions."""
-    return dispatches_on(KIND._fields, [kind.name for kind in kinds])
+def handles_kinds(*kinds: InstructionKind) -> Callable[[_Function], _Function]:
+    """Return a decorator that declares that a function handles these kinds of instructions."""
+    return require_cases(KIND._fields, [kind.name for kind in kinds])
 
 
-def decides_instructions(*kinds: InstructionKind) -> Callable[[_Function], _Function]:
-    """Declare that the decorated function handles every instruction of these kinds."""
-    return dispatches_on(OP._fields, map(_identifier, list_mnemonics(*kinds)))
+def handles_instructions(*kinds: InstructionKind) -> Callable[[_Function], _Function]:
+    """Return a decorator that declares that a function handles all instructions of these kinds."""
+    return require_cases(OP._fields, map(_identifier, list_mnemonics(*kinds)))
 
 
 ILLEGAL = len(INSTRUCTIONS)

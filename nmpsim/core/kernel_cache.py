@@ -43,7 +43,7 @@ def mark_kernel_cache_used() -> None:
 
 
 def mark_used(folder: CacheFolder | None) -> None:
-    """Mark a folder as used by this process, and remove old folders once."""
+    """Mark a cache folder as used by this process; the first call removes old folders."""
     if fcntl is None or folder is None or folder.path in _marks or not folder.path.is_dir():
         return
     mark = folder.path / MARK
@@ -57,7 +57,7 @@ def mark_used(folder: CacheFolder | None) -> None:
 
 
 def remove_unused(parent: Path) -> None:
-    """Remove the kernel folders that were not used lately."""
+    """Remove the kernel folders that have not been used recently."""
     if fcntl is None or not is_trusted(parent):
         return
     folders = [path for path in parent.glob(FOLDERS) if _is_own_folder(path)]

@@ -56,7 +56,7 @@ class TimeLimitError(UserError):
 
 
 class TimeBudget:
-    """Budget of simulation time that all runs of a command share."""
+    """Simulation time that all runs of a command share."""
 
     def __init__(
         self, limits: Limits, spent: float = 0.0, subject: str = "the run and what was asked of it"

@@ -94,7 +94,7 @@ def check_device_memory(config: DeviceConfig, max_memory: int | None) -> None:
 
 
 def check_saved_memory(bundle: Bundle, max_memory: int | None) -> None:
-    """Raise UserError (MEM001) if the outputs of all layers are too large to be kept."""
+    """Raise UserError (MEM001) if the outputs of all layers do not fit into memory."""
     place = Place(str(bundle.path))
     check_memory("keeping the layers' outputs", _saved_parts(bundle), max_memory, place)
 
@@ -137,7 +137,7 @@ def _bundle_parts(bundle: Bundle, threads: int) -> Iterator[PlannedAllocation]:
 def has_memory_for_layer_kernels(
     bundle: Bundle, config: DeviceConfig, max_memory: int | None, threads: int
 ) -> bool:
-    """Return whether the memory suffices for a run with layer kernels.
+    """Return whether memory suffices for a run with layer kernels.
 
     A proof that needs more than :data:`MAX_PROOF_BYTES` is never made.
     """

@@ -23,7 +23,7 @@ from nmpsim.core.counters import HostCounts, LayerReports, ValueCounters, count_
 from nmpsim.core.engine import Engine, LayerCallback, RecordedStep
 from nmpsim.core.host_steps import HostClipping, prepare_host_step, read_tensor
 from nmpsim.core.run import Clock, LayerProgress, RunOptions, RunTimeoutError
-from nmpsim.core.run_modes import Event, RestartError
+from nmpsim.core.run_modes import ModeEvent, RestartError
 from nmpsim.core.state import NEVER, Machine, clear_value_counters
 from nmpsim.diagnostics import UserError
 from nmpsim.report.data import OutputReport, RunReport
@@ -36,7 +36,7 @@ _Step = Callable[[bool, LayerCallback], HostClipping | None]
 
 
 class RepeatedRun:
-    """Executor of further runs of a recorded bundle, which computes only values."""
+    """Further runs of a recorded bundle, which compute only values."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class RepeatedRun:
         is_plain = options.work is None and not options.save_layers and options.violation is None
         return is_plain and options.strict == self._strict and options.limits == self._limits
 
-    def leaves_scratchpads(self, options: RunOptions) -> bool:
-        """Return whether a run omits writes to scratchpads because it uses layer kernels."""
+    def skips_scratchpads(self, options: RunOptions) -> bool:
+        """Return whether a run does not write scratchpads because it uses layer kernels."""
         return options.whole_layers and any(self._layer_kernels)
 
     def run(self, values: Values, options: RunOptions, clock: Clock) -> RunReport:
@@ -112,7 +112,7 @@ class RepeatedRun:
         try:
             yield
         except (UserError, RunTimeoutError):
-            raise RestartError(Event.ENDED_EARLY) from None
+            raise RestartError(ModeEvent.ENDED_EARLY) from None
 
     def _compute(
         self, values: Values, options: RunOptions, clock: Clock
@@ -144,7 +144,7 @@ class RepeatedRun:
         def repeat(whole_layers: bool, on_layer: LayerCallback) -> None:
             has_kernels = whole_layers and self._layer_kernels[number]
             if not engine.replay(machine, recorded, on_layer, strict, has_kernels):
-                raise RestartError(Event.DIVERGED)
+                raise RestartError(ModeEvent.DIVERGED)
 
         return repeat
 

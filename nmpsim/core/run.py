@@ -16,7 +16,7 @@ from nmpsim.compile_notice import print_compile_notice
 from nmpsim.config import DeviceConfig
 from nmpsim.core.access_cache import ACCESS_CACHE_WORDS
 from nmpsim.core.build_report import (
-    CycleAccount,
+    RunCycles,
     build_run_report,
     record_device_step,
     record_host_step,
@@ -27,7 +27,7 @@ from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.engine import Engine, LayerCallback, RecordedStep
 from nmpsim.core.host_steps import read_tensor, run_host_step
 from nmpsim.core.limits import Limits
-from nmpsim.core.run_modes import Event, Mode, RestartError, Violation
+from nmpsim.core.run_modes import Mode, ModeEvent, RestartError, Violation
 from nmpsim.core.state import CSR_COLUMN, NEVER, Int64s, Machine, Outcome, end_segment, start_cores
 from nmpsim.core.stop_conditions import (
     STEPS_PER_TURN,
@@ -89,9 +89,9 @@ class RunOptions:
 
     def after_restart(self, restart: RestartError) -> RunOptions:
         """Return the options for a run after a restart."""
-        if restart.event is Event.VIOLATED:
+        if restart.event is ModeEvent.VIOLATED:
             return attrs.evolve(self, violation=restart.violation, work=None, progress=None)
-        if restart.event is Event.ORDER_DEPENDENT:
+        if restart.event is ModeEvent.ORDER_DEPENDENT:
             return attrs.evolve(self, in_order=True, progress=None)
         return self
 
@@ -142,7 +142,7 @@ class LayerProgress:
         self.count = 0
 
     def add(self, index: int) -> None:
-        """Count a layer as complete and call the progress callback."""
+        """Count one more completed layer and call the progress callback."""
         self.count += 1
         if self._progress:
             name = self._layers[index].display_name
@@ -186,7 +186,7 @@ class Run:
         self._violation: ViolationReport | None = None
         self._allows_parallel = options.work is None and not options.in_order
         self._layers = bundle.metadata.layers
-        self.account = CycleAccount.from_layers(self._layers)
+        self.account = RunCycles.from_layers(self._layers)
         self.recorded: list[RecordedStep] = []
         """The steps that were replayed."""
         self._saved: dict[str, Array] = {}
@@ -195,8 +195,8 @@ class Run:
         self._has_ended = self._handles_traps = self._has_run_in_parallel = False
         self._path: PathRecorder | None = None
 
-    def report(self) -> RunReport:
-        """Execute all steps and return the report; raise RestartError if the mode does not fit."""
+    def execute(self) -> RunReport:
+        """Execute all steps; return the report, or the reason for a restart."""
         if self._mode in (Mode.PROVE, Mode.CHECK) and self._options.strict:
             from nmpsim.core.contract_check import ContractCheck  # not needed if proved
 
@@ -223,14 +223,14 @@ class Run:
 
     @property
     def can_be_repeated(self) -> bool:
-        """Whether further runs can repeat this one with other values."""
+        """Whether further runs can repeat this run with other values."""
         on_device = sum(step.kind == "device" for step in self._bundle.metadata.steps)
         is_replayed = self._has_ended and len(self.recorded) == on_device
         return is_replayed and (self._mode is Mode.REPLAY or self.is_proof)
 
     @property
     def is_proof(self) -> bool:
-        """Whether this run proves that every run keeps to the contract."""
+        """Whether this run proves that all runs of the program obey the contract."""
         is_done = self._violation is None and self._has_ended
         return self._holds_for_all and is_done and not self._contract_message()
 
@@ -279,7 +279,7 @@ class Run:
                 if contract.is_violated:
                     violation = contract.violation_fields
                 elif recorded is None:
-                    raise RestartError(Event.DATA_DEPENDENT)
+                    raise RestartError(ModeEvent.DATA_DEPENDENT)
         if self._options.save_layers or self._options.work is not None or violation is not None:
             recorded = None
         elif self._mode is Mode.REPLAY:
@@ -292,7 +292,7 @@ class Run:
     def _replay(self, step: ProgramStep, recorded: RecordedStep) -> None:
         on_layer = self._done.make_callback(step, self._clock)
         if not self._engine.replay(self._machine, recorded, on_layer, self._options.strict):
-            raise RestartError(Event.DIVERGED)
+            raise RestartError(ModeEvent.DIVERGED)
         recorded.set_timing(self._machine)
         on_layer(NEVER)
         self.recorded.append(recorded)
@@ -325,7 +325,7 @@ class Run:
             self._clock.check()
         is_early = outcome in (Outcome.TRAP, Outcome.VIOLATION)
         if is_early and violation is None and self._has_run_in_parallel:
-            raise RestartError(Event.ORDER_DEPENDENT)
+            raise RestartError(ModeEvent.ORDER_DEPENDENT)
         if outcome == Outcome.VIOLATION:
             from nmpsim.core.termination import make_weight_tail_violation  # few runs end so
 
@@ -337,17 +337,17 @@ class Run:
         # A proof knows nothing about a program that handles traps.
         self._handles_traps |= bool(self._machine.cores.csr[:, CSR_COLUMN[CsrAddress.MTVEC]].any())
         if self._handles_traps and self._options.strict and self._mode in (Mode.REPLAY, Mode.PROVE):
-            raise RestartError(Event.DATA_DEPENDENT)
+            raise RestartError(ModeEvent.DATA_DEPENDENT)
         self._end_segment(step, outcome, self._path.finish(self._machine))
 
     def _check_trace(self, number: int, stops: StopConditions, contract: ContractCheck) -> None:
         """Check the traced instructions; raise RestartError if they violate the contract."""
-        is_kept = contract.take_trace(stops)
+        is_kept = contract.consume_trace(stops)
         if self._has_run_in_parallel and (contract.message or not is_kept):
-            raise RestartError(Event.ORDER_DEPENDENT)
+            raise RestartError(ModeEvent.ORDER_DEPENDENT)
         if not is_kept:
             found = contract.violation_fields.copy()
-            raise RestartError(Event.VIOLATED, Violation(0, number, found, contract.message))
+            raise RestartError(ModeEvent.VIOLATED, Violation(0, number, found, contract.message))
 
     def _take_work(self) -> None:
         work = drain_work_log(self._machine)

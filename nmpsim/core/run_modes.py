@@ -28,8 +28,8 @@ class Mode(Enum):
     """Simulate up to a known violation of the contract, and report the state there."""
 
 
-class Event(Enum):
-    """Event that changes the mode of a run; the run begins again after any event but PROVED."""
+class ModeEvent(Enum):
+    """Event that changes a run's mode; the run restarts after any event except PROVED."""
 
     PROVED = auto()
     """The run has shown that every run keeps to the contract."""
@@ -45,24 +45,24 @@ class Event(Enum):
     """The program violates the contract."""
 
 
-TRANSITIONS: Mapping[tuple[Mode, Event], Mode] = {
-    (Mode.REPEAT, Event.ENDED_EARLY): Mode.REPLAY,
-    (Mode.REPEAT, Event.DIVERGED): Mode.CHECK,
-    (Mode.REPLAY, Event.DIVERGED): Mode.CHECK,
-    (Mode.REPLAY, Event.DATA_DEPENDENT): Mode.CHECK,
-    (Mode.REPLAY, Event.ORDER_DEPENDENT): Mode.REPLAY,
-    (Mode.PROVE, Event.PROVED): Mode.REPLAY,
-    (Mode.PROVE, Event.DIVERGED): Mode.CHECK,
-    (Mode.PROVE, Event.DATA_DEPENDENT): Mode.CHECK,
-    (Mode.PROVE, Event.ORDER_DEPENDENT): Mode.PROVE,
-    (Mode.CHECK, Event.PROVED): Mode.REPLAY,
-    (Mode.CHECK, Event.ORDER_DEPENDENT): Mode.CHECK,
-    (Mode.CHECK, Event.VIOLATED): Mode.LOCATE,
-    (Mode.LOCATE, Event.ORDER_DEPENDENT): Mode.LOCATE,
+TRANSITIONS: Mapping[tuple[Mode, ModeEvent], Mode] = {
+    (Mode.REPEAT, ModeEvent.ENDED_EARLY): Mode.REPLAY,
+    (Mode.REPEAT, ModeEvent.DIVERGED): Mode.CHECK,
+    (Mode.REPLAY, ModeEvent.DIVERGED): Mode.CHECK,
+    (Mode.REPLAY, ModeEvent.DATA_DEPENDENT): Mode.CHECK,
+    (Mode.REPLAY, ModeEvent.ORDER_DEPENDENT): Mode.REPLAY,
+    (Mode.PROVE, ModeEvent.PROVED): Mode.REPLAY,
+    (Mode.PROVE, ModeEvent.DIVERGED): Mode.CHECK,
+    (Mode.PROVE, ModeEvent.DATA_DEPENDENT): Mode.CHECK,
+    (Mode.PROVE, ModeEvent.ORDER_DEPENDENT): Mode.PROVE,
+    (Mode.CHECK, ModeEvent.PROVED): Mode.REPLAY,
+    (Mode.CHECK, ModeEvent.ORDER_DEPENDENT): Mode.CHECK,
+    (Mode.CHECK, ModeEvent.VIOLATED): Mode.LOCATE,
+    (Mode.LOCATE, ModeEvent.ORDER_DEPENDENT): Mode.LOCATE,
 }
 """Mode and event -> next mode. Restarts come to an end: each leads to a mode that asks less of the
 program, or to a run without parallel cores."""
-LASTING = (Event.PROVED, Event.DIVERGED, Event.DATA_DEPENDENT)
+LASTING = (ModeEvent.PROVED, ModeEvent.DIVERGED, ModeEvent.DATA_DEPENDENT)
 """Events after which later runs of the program begin in the new mode, too."""
 
 
@@ -83,7 +83,7 @@ class Violation:
 class RestartError(Exception):
     """Exception for a run that must begin again in another mode."""
 
-    def __init__(self, event: Event, violation: Violation | None = None) -> None:
+    def __init__(self, event: ModeEvent, violation: Violation | None = None) -> None:
         """``violation`` is the position of the violation, for VIOLATED."""
         super().__init__(event)
         self.event, self.violation = event, violation

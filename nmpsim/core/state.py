@@ -57,7 +57,7 @@ class Outcome(IntEnum):
     """Weights beyond a tensor are not zero, which engines check on request."""
 
 
-class Count(IntEnum):
+class CountColumn(IntEnum):
     """Columns of a layer's ``counts``; the first eight are cycles of cores by activity."""
 
     CONTROL = 0
@@ -126,8 +126,8 @@ class WaitTarget(IntEnum):
     SEMAPHORE = 5
 
 
-class Job(IntEnum):
-    """Columns of a core's ``jobs`` after the transfer's cursor."""
+class JobColumn(IntEnum):
+    """Columns of a core's ``jobs`` after the columns of the transfer's cursor."""
 
     LAYER = CURSOR_WORDS
     READY = CURSOR_WORDS + 1
@@ -169,7 +169,7 @@ CORE = np.dtype(
         ("wait", "i8", (2,)),  # (unit, job), (barrier, cores) or (semaphore, count)
         ("layer", "i8"),  # current layer, -1 just after a barrier
         ("previous_layer", "i8"),  # layer before the last barrier
-        ("pending", "i8", (Count.IDLE + 1,)),  # cycles not yet attributed to a layer
+        ("pending", "i8", (CountColumn.IDLE + 1,)),  # cycles not yet attributed to a layer
         ("booked", "i8"),  # cycle up to which ``spent`` is complete
         ("spent", "i8", (len(CycleCause),)),  # the same by cause
         # Queueing delay of each DMA queue: in total, at the completion of instruction i at
@@ -184,7 +184,7 @@ CORE = np.dtype(
         ("request", "i8", (2,)),  # cycle of the queue's next DRAM request, or NEVER
         # Completion cycle of instruction i at i % depth, NEVER while unknown.
         ("finished", "i8", (len(Unit), MAX_QUEUED)),
-        ("jobs", "i8", (2, MAX_QUEUED, CURSOR_WORDS + len(Job))),
+        ("jobs", "i8", (2, MAX_QUEUED, CURSOR_WORDS + len(JobColumn))),
         ("registers", "i4", (32,)),
     ]
 )
@@ -192,7 +192,7 @@ CORE = np.dtype(
 
 LAYER = np.dtype(
     [
-        ("counts", "i8", (len(Count),)),
+        ("counts", "i8", (len(CountColumn),)),
         ("spent", "i8", (len(CycleCause),)),  # cycles of all cores by cause
         ("worked", "i8"),  # bit n: core n had a tensor instruction for it
         ("saturated", "i8", (STAGES, 2)),  # values saturated, by stage and side (0 low, 1 high)
@@ -413,10 +413,12 @@ def start_cores(machine: Machine, entry: int) -> None:
 
 
 def end_segment(machine: Machine) -> None:
-    """Count idle cycles of all cores up to the end of the last one."""
+    """Advance all clocks to the latest core's clock; count the difference as idle cycles."""
     cores = machine.cores
     end = cores.clock.max()
-    np.add.at(machine.layers.counts, (cores.previous_layer, int(Count.IDLE)), end - cores.clock)
+    np.add.at(
+        machine.layers.counts, (cores.previous_layer, int(CountColumn.IDLE)), end - cores.clock
+    )
     reached = cores.clock.copy()
     for cause, unit in ((CycleCause.MAC, Unit.MAC), (CycleCause.VECTOR, Unit.VECTOR)):
         until = np.clip(cores.unit_free[:, unit], reached, end)

@@ -17,13 +17,13 @@ TURNS, ROWS, STOPPED_CORE, FETCHED_AT = map(int, StopState)
 NUMBER, TURN, CORE, PC, WORD_COLUMN, RS1, RS2, BEGIN, END, JOB, FINISHED = map(int, TraceColumn)
 
 
-def count_turns(stops: StopConditions, turns: Int) -> None:
-    """Add a number of turns to the count of turns."""
+def add_turns(stops: StopConditions, turns: Int) -> None:
+    """Increase the number of completed turns by ``turns``."""
     stops.noted[TURNS] += turns
 
 
 def is_trace_full(stops: StopConditions) -> Any:
-    """Return whether the trace has no row left for another turn."""
+    """Return whether the trace has no free row for another turn."""
     capacity = stops.trace.shape[0]
     return 0 < capacity <= stops.noted[ROWS]
 
@@ -122,6 +122,6 @@ def record_instruction(
 
 
 def record_end(m: Machine, core: Int, pc: Int, cause: Int, value: Int) -> None:
-    """Record where a core ends the run, with the cause and value of a trap or -1."""
+    """Record where a core ends the run, with the cause and value of a trap, or -1."""
     trap = m.shared[0]["trap"]
     trap[0], trap[1], trap[2], trap[3], trap[4] = core, cause, value, pc, m.cores[core]["clock"]

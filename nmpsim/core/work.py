@@ -31,7 +31,7 @@ def add_work_log(machine: Machine, room: int = ROOM) -> Machine:
 
 
 def add_wait_log(machine: Machine, room: int = ROOM) -> Machine:
-    """Return a machine that shares the memory and has a work log and a wait log."""
+    """Return a machine that shares the memory and has both a work log and a wait log."""
     return add_work_log(machine, room)._replace(waits=np.zeros(room, WAIT).view(np.recarray))
 
 
@@ -50,7 +50,7 @@ def drain_work_log(machine: Machine) -> Any:
 
 
 def count_loggable_steps(machine: Machine) -> int:
-    """Return the number of steps for which the logs have space; MAX_STEPS without a log."""
+    """Return the number of steps for which the logs have space; MAX_STEPS if there is no log."""
     if machine.work.size == 0:
         return MAX_STEPS
     steps = int((machine.work.size - machine.shared[0]["noted"]) // MAX_NOTES)

@@ -63,13 +63,13 @@ class Term:
 
     @property
     def product(self) -> float:
-        """Value that the term adds to the sum: input times weight, or the input alone."""
+        """Value that the term adds to the sum: input times weight, or the input of a pool."""
         return self.input if self.weight is None else self.input * self.weight
 
 
 @attrs.frozen
 class ArithmeticStep:
-    """One step of the computation from terms to result."""
+    """Step of the computation of a result from its terms."""
 
     name: str
     formula: str
@@ -211,7 +211,7 @@ def _channel_count(d: Descriptor) -> int:
 def list_terms(
     machine: Machine, core: int, name: str, descriptor: Descriptor, at: OutputElement
 ) -> tuple[Term, ...]:
-    """Return the products that one instruction adds to the sum of an output element."""
+    """Return the products that an instruction adds to the sum of an output element."""
     return _sum_terms(Scratchpad(Core(machine, core)), name, descriptor, at)
 
 
@@ -359,7 +359,7 @@ def trace_result(
     at: OutputElement,
     earlier_terms: Sequence[Term] = (),
 ) -> ResultTrace:
-    """Return the terms and arithmetic steps by which an instruction computes one output element.
+    """Return the terms and the arithmetic steps with which an instruction computes an element.
 
     Parameters
     ----------

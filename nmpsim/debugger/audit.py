@@ -28,7 +28,7 @@ SCALE_TOLERANCE = 1e-4
 
 @attrs.frozen
 class ConstantAudit:
-    """Comparison of one constant of the program with the array of a file."""
+    """Comparison of a constant of the program with an array of a file."""
 
     name: str
     elem: str
@@ -42,7 +42,7 @@ class ConstantAudit:
 
 
 def describe_bias_scale(facts: LayerFacts | None) -> str:
-    """Describe how a bias's scale differs from that of the products; return "" if it does not."""
+    """Describe how a bias's scale differs from the products' scale; return "" if it does not."""
     scales = {one.role: one.scale for one in facts.operands} if facts else {}
     source, bias, dest = scales.get("Src"), scales.get("Bias"), scales.get("Dest")
     weights = scales.get("Filter", scales.get("Weights"))
@@ -99,14 +99,14 @@ class ChannelAudit:
     """Integers in descriptors or scale records; one entry if they all agree."""
 
     @property
-    def is_right(self) -> bool:
-        """Return whether all rescale integers of the channel are as expected."""
+    def is_correct(self) -> bool:
+        """Whether all rescale integers of the channel are as expected."""
         return self.found == (self.expected,)
 
 
 @attrs.frozen
 class StageAudit:
-    """Comparison of the integers of one rescaling of a layer with those that its scales require."""
+    """Comparison of a layer's rescale integers with the integers that its scales require."""
 
     layer: str
     stage: str
@@ -119,7 +119,7 @@ class StageAudit:
     @property
     def wrong_channels(self) -> tuple[ChannelAudit, ...]:
         """Channels with unexpected rescale integers."""
-        return tuple(one for one in self.channels if not one.is_right)
+        return tuple(one for one in self.channels if not one.is_correct)
 
 
 def audit_integers(
@@ -173,7 +173,7 @@ def _found(
 ) -> _Found:
     found: _Found = {}
     scaled = [one for one in trace if "profile" in one.words and one.words.get("part", 0) in (0, 3)]
-    with debugger.visit():
+    with debugger.visit_position():
         seen = set()
         for done in scaled:
             first = done.words["event_origin"] % count_channels(layer)
@@ -182,7 +182,7 @@ def _found(
                 continue
             seen.add(key)
             if done.words.get("scales"):
-                debugger.seek(done.position - 1)
+                debugger.seek_position(done.next_position - 1)
             for stage in stages:
                 factors = _factors(debugger.machine, done, stage, first)
                 for channel, integers in factors:

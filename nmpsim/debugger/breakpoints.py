@@ -33,14 +33,14 @@ class AddressCondition:
 
 @attrs.frozen
 class CycleCondition:
-    """Condition to stop before anything begins at a cycle or later."""
+    """Condition to stop before the first event at a cycle or later."""
 
     cycle: int
 
 
 @attrs.frozen
 class TrapCondition:
-    """Condition to stop at a trap, a deadlock or the cycle limit, which end a run anyway."""
+    """Condition to stop at a trap, a deadlock or the cycle limit."""
 
 
 @attrs.frozen
@@ -141,7 +141,7 @@ def list_stop_addresses(
 
 
 def find_stop_cycle(breakpoints: Sequence[Breakpoint], since: int) -> int:
-    """Return the first cycle after ``since`` that has a breakpoint, or NEVER."""
+    """Return the first cycle after ``since`` with a cycle breakpoint, or NEVER."""
     conditions = [one.condition for one in breakpoints if one.is_enabled]
     cycles = [c.cycle for c in conditions if isinstance(c, CycleCondition) and c.cycle > since]
     return min(cycles, default=NEVER)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 import numpy as np
 
-from nmpsim.analysis.difference import Difference
+from nmpsim.analysis.difference import OutputDifference
 from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.counters import count_channels
@@ -57,7 +57,9 @@ def find_word_addresses(
         if channel is None and word in d and word not in UNCHANGEABLE_WORDS:
             yield get_word_address(executed, word), 4
         return
-    before = [o for o in trace if o.core == executed.core and o.position < executed.position]
+    before = [
+        o for o in trace if o.core == executed.core and o.next_position < executed.next_position
+    ]
     first = d.get(table, 0) + 4 * [w.name for w in record].index(name)
     for address in (first + one * record.nbytes for one in chosen):
         load = find_last_writer(before, "scratchpad", address)
@@ -67,7 +69,7 @@ def find_word_addresses(
 
 
 def get_word_address(executed: ExecutedInstruction, word: str) -> int:
-    """Return the address of a named word in the descriptor of an instruction."""
+    """Return the address of a named word in an instruction's descriptor."""
     return executed.rs1 + 4 * list(executed.words).index(word)
 
 
@@ -86,11 +88,11 @@ def pack_integer(value: int, size: int) -> bytes:
 
 @attrs.frozen
 class LayerEffect:
-    """Difference of one layer's output and saturation from the run without changes."""
+    """Difference of a layer's output and saturation from the run without changes."""
 
     index: int
     name: str
-    difference: Difference | None
+    difference: OutputDifference | None
     saturated_before: int
     saturated: int
 
@@ -222,7 +224,7 @@ class ProgramChanges:
             debugger.go_to_layer_start(layer.index, here)
 
     def change_element(self, tensor: Tensor, at: tuple[int, ...], value: float) -> None:
-        """Change an element of a tensor each time that the run reaches the current position."""
+        """Change an element of a tensor whenever the run reaches the current position."""
         debugger, here = self._debugger, self._debugger.position
         address, now = _element(tensor, at, value)
         what = f"{tensor.name}{list(at)} = {value:g}"
@@ -247,7 +249,7 @@ class ProgramChanges:
                 outputs.get(index),
                 outputs_before.get(index),
             )
-            found: Difference | str = ""
+            found: OutputDifference | str = ""
             if actual is not None and before is not None:
                 old = debugger.bundle.metadata.layers[index].output
                 found = measure_difference(layer, actual, convert_scale(before, old, layer.output))
@@ -255,7 +257,7 @@ class ProgramChanges:
                 LayerEffect(
                     index,
                     layer.name,
-                    found if isinstance(found, Difference) else None,
+                    found if isinstance(found, OutputDifference) else None,
                     saturated_before[index],
                     saturated[index],
                 )
@@ -271,7 +273,7 @@ class ProgramChanges:
         """Return the executed instructions of a layer; run up to its end first if necessary."""
         debugger = self._debugger
         if layer.index not in debugger.layer_ends:
-            with debugger.visit():
+            with debugger.visit_position():
                 debugger.run_through_layer(layer.index)
         return trace_layer(debugger, layer.index)
 

@@ -26,7 +26,7 @@ from nmpsim.debugger.breakpoints import (
 from nmpsim.debugger.events import BreakpointObserver
 from nmpsim.debugger.execution import UNLIMITED, Pause, PauseReason, RunLog
 from nmpsim.debugger.hazards import Hazard, HazardLog
-from nmpsim.debugger.position import RunLocation, RunPosition, StopResult
+from nmpsim.debugger.position import PositionedRun, RunLocation, StopResult
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
 from nmpsim.debugger.work_log import WorkLog
 from nmpsim.diagnostics import fail, list_alternatives
@@ -48,8 +48,8 @@ FIRST_WINDOW = 64
 ProgressCallback = Callable[[RunLocation], None]
 
 
-class Debugger(RunPosition):
-    """Run of a bundle that can be stopped, inspected and reversed."""
+class Debugger(PositionedRun):
+    """Run of a bundle that can be stopped, inspected and run backwards."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Debugger(RunPosition):
         self.breakpoints.remove(self.get_breakpoint(number))
 
     def find_hazards(self) -> Sequence[Hazard]:
-        """Return all hazards up to the current position, and check all later instructions."""
+        """Return all hazards up to the current position; later instructions are checked, too."""
         if self.hazards is None:
             self.hazards = self.add_log(HazardLog(self))
         self._complete(self.hazards)
@@ -140,11 +140,11 @@ class Debugger(RunPosition):
         """Repeat what a log lacks up to this position."""
         here = self.position
         if log.position < here:
-            with self.visit(log.position):
+            with self.visit_position(log.position):
                 self.replay(here, self._record)
 
     def record_work(self) -> None:
-        """Start a log of the work of units and of the DRAM, from the start of the run."""
+        """Start a log of the work of units and DRAM, beginning at the start of the run."""
         self.work = self.add_log(WorkLog())
         self._complete(self.work)
 
@@ -153,7 +153,7 @@ class Debugger(RunPosition):
         return self.work or WorkLog()
 
     def report(self) -> RunReport:
-        """Return the report of the run up to this position.
+        """Return the report of the run up to the current position.
 
         A layer has its critical path as soon as it is done.
         """
@@ -198,7 +198,7 @@ class Debugger(RunPosition):
         return self._run_back() if back else self._forward()
 
     def run_until_cycle(self, cycle: int) -> StopResult:
-        """Run until everything before a cycle has begun; restart if the cycle is in the past."""
+        """Run until all events before a cycle have begun; restart if the cycle is in the past."""
         if cycle <= self.cycle:
             self.go_to(0)
         return self._forward(cycle=cycle) if cycle > 0 else self.make_stop("begin")
@@ -221,12 +221,12 @@ class Debugger(RunPosition):
 
     def go_to(self, position: int) -> StopResult:
         """Go to a position, ignoring breakpoints."""
-        self.seek(position, self._record)
+        self.seek_position(position, self._record)
         return self.make_stop("begin" if self.position == 0 else "step")
 
     def run_to_end(self) -> StopResult:
         """Run to the end or to a trap, ignoring breakpoints."""
-        self.seek(UNLIMITED, self._record)
+        self.seek_position(UNLIMITED, self._record)
         return self._make_end_stop()
 
     def restart(self) -> StopResult:
@@ -340,13 +340,13 @@ class Debugger(RunPosition):
             if stopped is not None:
                 return stopped
         if self.position != pause.position:
-            self.seek(pause.position, self._record)
+            self.seek_position(pause.position, self._record)
         return None
 
     def _stop_at_hits(self, position: int, hits: list[BreakpointHit]) -> StopResult | None:
         """Stop at a position if a hit's predicate is true there, and count all such hits."""
         if self.position != position:
-            self.seek(position, self._record)
+            self.seek_position(position, self._record)
         here = [
             (hit, self.get_breakpoint(hit.breakpoint)) for hit in hits if hit.position == position
         ]
@@ -381,7 +381,7 @@ class Debugger(RunPosition):
             return int(self.machine.cores[address.core].pc) == address.address
         if not after:
             return False
-        self.seek(pause.start)
+        self.seek_position(pause.start)
         return self.advance(pause.position, after=after, cores=cores).reason == PauseReason.STOPPED
 
     def _select_cores(self, core: int | None) -> npt.NDArray[np.bool_] | None:
@@ -458,7 +458,7 @@ class Debugger(RunPosition):
             begin = self.snapshots.find_before(until - 1).position
             if not is_run:  # stops at every step on the way: the last ones are enough
                 begin, window = max(begin, until - window), 4 * window
-            self.seek(begin)
+            self.seek_position(begin)
             self._resume()
             while self.position < until:
                 self.skip_address(self.find_next_core())

@@ -60,7 +60,7 @@ class IsolatedErrors:
 
     @property
     def has_jump(self) -> bool:
-        """Return whether the SQNR of the worst layer is JUMP_DB or more below the median."""
+        """Return whether the worst layer's SQNR is at least JUMP_DB below the median."""
         return get_isolated_sqnr(self.worst) <= self.median_db - JUMP_DB
 
 
@@ -110,7 +110,7 @@ _WINDOWED = ("convolution", "pool")
 def find_error_causes(
     debugger: Debugger, reference: ReferenceOutputs, comparison: LayerComparison, limit: int
 ) -> tuple[ErrorPattern, ...]:
-    """Return patterns in a layer's wrong elements and descriptors that suggest a cause.
+    """Return patterns in a layer's wrong elements and descriptors that suggest causes.
 
     Elements that are off by at most ``limit`` count as right.
     """

@@ -26,7 +26,7 @@ ScaleChanges = tuple[tuple[tuple[str, float], ...], ...]
 
 @attrs.frozen
 class Edit:
-    """Changes of memory and of scales that one command makes."""
+    """Changes of memory and of scales by one command."""
 
     position: int = attrs.field(validator=ge(0))
     """Position at which the change is made, each time the run reaches it. Changes of the program

@@ -28,7 +28,7 @@ _OF_CHANNELS = ": a weight, a bias, a factor?"
 
 @attrs.frozen
 class ErrorPattern:
-    """Property that all wrong elements have in common, and commands that investigate it."""
+    """Property that all wrong elements share, and commands for further investigation."""
 
     text: str
     next: tuple[str, ...]
@@ -289,7 +289,7 @@ class Displacement:
 def find_displacement(
     own: Array, expected: Array, wrong: Mask, parts: Array
 ) -> Displacement | None:
-    """Return the displacement of a result whose values are right but misplaced, or None.
+    """Return the displacement of a result whose values are correct but misplaced, or None.
 
     A place is recognized by ``WINDOW`` consecutive elements that occur only once. ``parts`` numbers
     the part of each element: strides start again in each part.

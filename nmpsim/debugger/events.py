@@ -31,7 +31,7 @@ from nmpsim.debugger.instructions import (
     iterate_instructions,
     list_host_accesses,
 )
-from nmpsim.debugger.position import RunPosition
+from nmpsim.debugger.position import PositionedRun
 from nmpsim.isa.table import DRAM_BASE, INSTRUCTIONS, SCRATCHPAD_BASE, Unit
 
 COMPUTE_UNITS = 1 << Unit.MAC | 1 << Unit.VECTOR
@@ -49,7 +49,7 @@ _Event = tuple[int, str, str]
 class BreakpointObserver:
     """Observer of a run that finds the hits of breakpoints."""
 
-    run: RunPosition
+    run: PositionedRun
     measure_difference: MeasureDifference = lambda _: None
     resume_cycle: int = 0
     """Cycle at which the run was resumed."""
@@ -57,7 +57,7 @@ class BreakpointObserver:
     """Layer -> number of saturated values when the last pause began."""
 
     def start(self) -> None:
-        """Record the current cycle and saturation counts; call this when the run is resumed."""
+        """Record the current cycle and saturation counts when the run resumes."""
         self._cuts, self.resume_cycle = self._count_saturated(), self.run.cycle
 
     def find_hits(self, breakpoints: Sequence[Breakpoint], pause: Pause) -> list[BreakpointHit]:
@@ -123,9 +123,9 @@ class BreakpointObserver:
 
     def _count_saturated(self) -> Mapping[int, int]:
         """Return the number of saturated values of each layer, without clipped values."""
-        counts = dict(enumerate(ValueCounters.from_machine(self.run.machine).unwanted))
+        counts = dict(enumerate(ValueCounters.from_machine(self.run.machine).saturated))
         clips = self.run.account.clips.items()
-        return counts | {index: count_host_clipping(clip).unwanted for index, clip in clips}
+        return counts | {index: count_host_clipping(clip).saturated for index, clip in clips}
 
     def _locate_saturation(
         self, index: int, limit: int, pause: Pause, count: int
@@ -134,7 +134,7 @@ class BreakpointObserver:
         run, here = self.run, pause.position
         if run.layers[index].placement == "host":
             return here, count
-        with run.visit(pause.start):
+        with run.visit_position(pause.start):
             count = 0
             while run.position < here and count <= limit:
                 run.advance(here, after=COMPUTE_UNITS)
@@ -168,7 +168,7 @@ def _find_accesses(
         for access in (*one.fetches, *one.accesses):
             if _is_watched(condition, one.core, access):
                 text = f"{one.description} {access.kind}s {access.operand}, cycle {one.end}"
-                yield one.position, text, one.code_command
+                yield one.next_position, text, one.code_command
                 break
 
 

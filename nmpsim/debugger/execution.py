@@ -23,7 +23,7 @@ from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.build_report import (
-    CycleAccount,
+    RunCycles,
     build_run_report,
     record_device_step,
     record_host_step,
@@ -98,34 +98,34 @@ class Pause:
 
     @property
     def is_final(self) -> bool:
-        """Return whether the run has reached its end or a trap."""
+        """Whether the run has reached its end or a trap."""
         return self.reason in (PauseReason.END, PauseReason.TRAP)
 
     @property
     def is_segment_end(self) -> bool:
-        """Return whether all cores have halted."""
+        """Whether all cores have halted, which ends a device segment."""
         return self.last_core is not None
 
 
 class RunLog(ABC):
-    """Base class of logs that process each move of a run once, even if the run is repeated."""
+    """Base class of logs that process each event of a run once, even if it is replayed."""
 
     position = 0
     """Position up to which the run has been processed."""
 
     def add(self, pause: Pause) -> None:
-        """Process the moves before a pause if they directly follow the processed ones."""
+        """Process the events before a pause if they directly follow the processed ones."""
         if pause.start == self.position:
             self.position = pause.position
             self.process(pause)
 
     @abstractmethod
     def process(self, pause: Pause) -> None:
-        """Process the moves between the previous pause and this one."""
+        """Process the events between the previous pause and this one."""
 
 
 class ReversibleExecution:
-    """Execution of a bundle in single moves, reversible through snapshots."""
+    """Execution of a bundle in single events, with snapshots for running backwards."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class ReversibleExecution:
         self.machine: Machine = add_wait_log(load_machine(bundle, config, limit, save_layers=True))
         self.engine, self.costs = make_engine(engine), get_costs(config)
         if isinstance(self.engine, AutoEngine):
-            self.engine.choose(bundle, NO_LIMITS)
+            self.engine.choose_engine(bundle, NO_LIMITS)
         self.inputs = prepare_inputs(bundle.metadata, inputs)
         self.edits: tuple[Edit, ...] = ()
         """Changes to the program and to DRAM, see :meth:`apply_edits`."""
@@ -159,7 +159,7 @@ class ReversibleExecution:
         self.logs: list[RunLog] = []
         """Logs of the run; an advance ends at the position of each, so that it can continue."""
         self._step, self._is_started = 0, False
-        self.account = CycleAccount.from_layers(self.layers)
+        self.account = RunCycles.from_layers(self.layers)
         self._stops = make_stop_conditions(
             config.cores_count, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS
         )
@@ -265,7 +265,7 @@ class ReversibleExecution:
             self.on_move = before
 
     def skip_address(self, core: int | None) -> None:
-        """Ignore the stop address at which a core is, so that the core can continue."""
+        """Let a core continue from the stop address at which it is."""
         if core is not None:
             self._stops.passed[core] = self.machine.cores[core].retired
 
@@ -290,8 +290,8 @@ class ReversibleExecution:
         """Return the arrays that a run writes besides the large memories."""
         return (*list_small_arrays(self.machine), self._stops.clocks)
 
-    def seek(self, position: int, on_pause: Callable[[Pause], None] | None = None) -> None:
-        """Go to a position, forwards or backwards, or to the end if it comes first."""
+    def seek_position(self, position: int, on_pause: Callable[[Pause], None] | None = None) -> None:
+        """Go forwards or backwards to a position, or to the end of the run if it comes first."""
         if (
             position < self.position
             or self.snapshots.find_before(position).position > self.position
@@ -309,16 +309,16 @@ class ReversibleExecution:
                 break
 
     @contextmanager
-    def visit(self, position: int | None = None) -> Iterator[None]:
-        """Go to a position temporarily; the current state is restored when the context exits."""
+    def visit_position(self, position: int | None = None) -> Iterator[None]:
+        """Go to a position for the duration of a context, then restore the current state."""
         here, trap = self.position, self.trap
         try:
             if position is not None:
-                self.seek(position)
+                self.seek_position(position)
             yield
         finally:
             self.restore(self.snapshots.find_before(here))
-            self.seek(here)
+            self.seek_position(here)
             self.trap = trap
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -352,7 +352,7 @@ class ReversibleExecution:
             for layer in bundle.metadata.layers
         )
         # The first one was taken before anything was edited.
-        self.snapshots.drop_after(0)
+        self.snapshots.remove_after(0)
         self.restore(self.snapshots.find_before(0))
 
     def _edit_here(self) -> None:

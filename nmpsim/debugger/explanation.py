@@ -63,7 +63,7 @@ class ElementEvent:
 
 @attrs.frozen
 class NamedTerm:
-    """Term of a sum or pooling window, with the tensor elements that its operands are."""
+    """Term of a sum or pooling window, with the names of its operands' elements."""
 
     term: Term
     input: str
@@ -105,7 +105,7 @@ def _explain_host_element(
     if step.opcode not in ("quantize", "dequantize") or len(inputs) != 1:
         return found
     (source,) = inputs
-    with debugger.visit(debugger.get_layer_start(layer.index)):
+    with debugger.visit_position(debugger.get_layer_start(layer.index)):
         value = read_tensor(debugger.machine, source).reshape(-1)[flat].item()
     tensor = layer.output if step.opcode == "quantize" else source
     scale, offset = np.float32(tensor.scale or 1.0), tensor.offset or 0
@@ -178,7 +178,9 @@ def _explain_stored_element(
 
     Both are in ``done``, the instructions of the layer.
     """
-    own = [one for one in done if one.core == store.core and one.position < store.position]
+    own = [
+        one for one in done if one.core == store.core and one.next_position < store.next_position
+    ]
     stored, maker, address = _make_event("store", store, layer), store, found.address
     if store.unit is not None:
         address = find_transfer_source(store, address) or 0
@@ -188,7 +190,7 @@ def _explain_stored_element(
             return attrs.evolve(found, events=(stored,), sources=sources)
         maker = last
     is_load = maker.unit == Unit.LOAD
-    before = own if is_load else [one for one in own if one.position < maker.position]
+    before = own if is_load else [one for one in own if one.next_position < maker.next_position]
     find_source = cache(partial(find_scratchpad_source, debugger, layer.index, before))
 
     def name(address: int | None) -> str:
@@ -224,7 +226,7 @@ def _trace_move(
 ) -> ResultTrace:
     """Trace a value that was loaded to a scratchpad address and stored from there."""
     dtype = ELEM_DTYPES[layer.output.elem]
-    with debugger.visit(store.position - 1):
+    with debugger.visit_position(store.next_position - 1):
         held = read_bytes(debugger.machine, store.core, address, dtype.itemsize) or b""
     value = np.frombuffer(held, dtype)[0].item()
     formula = "as it is" if source else "padding: what the load fills with"
@@ -263,11 +265,11 @@ def _trace_element(
     element = OutputElement(at, byte >> maker.words.get("element", 0))
     parts = _find_parts(before, maker)
     earlier = list[Term]()
-    with debugger.visit():
+    with debugger.visit_position():
         for part in parts:
-            debugger.seek(part.position - 1)
+            debugger.seek_position(part.next_position - 1)
             earlier += list_terms(debugger.machine, part.core, name, part.words, element)
-        debugger.seek(maker.position - 1)
+        debugger.seek_position(maker.next_position - 1)
         made = trace_result(debugger.machine, maker.core, name, maker.words, element, earlier)
     return made, parts
 
@@ -297,8 +299,8 @@ def _list_operand_events(
     found: dict[int, tuple[ExecutedInstruction, str]] = {}
     for address in (a for term in terms for a in (term.address, term.weight_address)):
         writer, name = (None, "") if address is None else find_source(address)
-        if writer is not None and not found.get(writer.position, (writer, ""))[1]:
-            found[writer.position] = (writer, name)  # not what is padding there
+        if writer is not None and not found.get(writer.next_position, (writer, ""))[1]:
+            found[writer.next_position] = (writer, name)  # not what is padding there
     for _, (writer, name) in sorted(found.items()):
         is_load = writer.unit == Unit.LOAD
         yield _make_event("load" if is_load else "made", writer, layer, name if is_load else "")
@@ -312,7 +314,7 @@ def _make_event(what: str, done: ExecutedInstruction, layer: Layer, data: str = 
         pc=done.pc,
         descriptor=done.rs1,
         cycle=done.end,
-        position=done.position,
+        position=done.next_position,
         layer=layer.name,
         data=data,
     )

@@ -26,7 +26,7 @@ from nmpsim.isa.table import SCRATCHPAD_BASE, Unit
 
 @attrs.frozen
 class Hazard:
-    """Memory access whose order or value is not defined."""
+    """Memory access with an undefined order or an undefined value."""
 
     position: int
     """Position just after the access, or after the post that reveals the hazard."""

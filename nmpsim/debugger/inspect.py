@@ -97,7 +97,7 @@ def list_layer_states(
     states = []
     for layer, counters in zip(debugger.layers, report.layers, strict=True):
         state: Literal["done", "running", "pending"] = "pending"
-        if debugger.is_done(layer.index):
+        if debugger.is_layer_done(layer.index):
             state = "done"
         elif layer.index == current and has_begun:
             state = "running"
@@ -144,7 +144,7 @@ def find_tensor(debugger: Debugger, name: str) -> Tensor:
 
 
 def read_values(debugger: Debugger, tensor: Tensor) -> Array:
-    """Return a copy of the values that memory holds for a tensor now.
+    """Return a copy of a tensor's current values in memory.
 
     Layers may share memory: it holds the tensor from the end of its layer until it is reused.
     """
@@ -190,7 +190,7 @@ def read_registers(debugger: Debugger, core: int) -> Mapping[str, int]:
 
 
 def read_memory(debugger: Debugger, address: int, count: int, core: int = 0) -> bytes:
-    """Return bytes as a core sees them; raise UserError (DEBUG002) outside of one memory."""
+    """Return bytes as a core sees them; raise UserError (DEBUG002) if they span memories."""
     machine = debugger.machine
     found = read_bytes(machine, debugger.check_core_number(core), address, count)
     if found is not None and 0 <= count <= MAX_BYTES:

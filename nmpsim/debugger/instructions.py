@@ -101,8 +101,8 @@ class ExecutedInstruction:
         return tuple(found)
 
     @property
-    def position(self) -> int:
-        """Position just after the instruction."""
+    def next_position(self) -> int:
+        """Position directly after the instruction."""
         return self.turn + 1
 
     @property
@@ -122,12 +122,12 @@ class ExecutedInstruction:
 
     @property
     def is_computation(self) -> bool:
-        """Return whether the MAC array or the vector unit executes the instruction."""
+        """Whether the MAC array or the vector unit executes the instruction."""
         return self.unit in (Unit.MAC, Unit.VECTOR)
 
     @property
     def description(self) -> str:
-        """Description in messages: the core, the mnemonic and the address."""
+        """Text for messages: the core, the mnemonic and the address."""
         return f"core {self.core} {self.instruction.mnemonic} at {self.pc:#x}"
 
     @property

@@ -78,9 +78,9 @@ def find_lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
 
 
 def read_layer_output(debugger: Debugger, layer: Layer) -> OperandValues:
-    """Return the output of a layer as it was at the end of the layer."""
+    """Return the output of a layer as it was when the layer ended."""
     tensor, kept = layer.output, debugger.layer_outputs.get(layer.index)
-    if kept is not None and debugger.is_done(layer.index):
+    if kept is not None and debugger.is_layer_done(layer.index):
         return _of(tensor, kept, layer=layer.index)
     is_current = layer.index == debugger.find_current_layer() and debugger.position > 0
     state = "being computed" if is_current else "not computed yet"
@@ -193,7 +193,7 @@ def _dtype(access: MemoryAccess, words: Mapping[str, int]) -> np.dtype[Any]:
 
 
 def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> OperandValues:
-    """Read the current values of an operand; the values are empty if it is not in one memory."""
+    """Return the current values of an operand; empty if it spans several memories."""
     region, dtype = location.access.region, location.dtype
     elem = next(e for e, one in ELEM_DTYPES.items() if one == dtype)
     name = f"{location.holds} at {region.start:#010x}"
@@ -214,7 +214,7 @@ def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> Op
 
 
 def read_byte_runs(machine: Machine, core: int, region: ByteRuns) -> npt.NDArray[np.uint8] | None:
-    """Read the bytes of a region, [runs * bytes of a run]; return None outside of one memory."""
+    """Return the bytes of a region, or None if it spans several memories."""
     found = find_region(machine, core, region.start, region.end - region.start)
     if found is None or region.nbytes > MAX_BYTES:
         return None

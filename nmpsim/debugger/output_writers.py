@@ -25,7 +25,7 @@ Labels = npt.NDArray[np.int64]
 
 @attrs.frozen(eq=False)
 class OutputWriters:
-    """Instructions that wrote a layer's output, and the first and last writer of each element."""
+    """Instructions that wrote a layer's output; first and last writer of each element."""
 
     stores: tuple[ExecutedInstruction, ...]
     """Instructions that wrote the output, in order."""
@@ -57,7 +57,7 @@ def describe_store(store: ExecutedInstruction) -> str:
     """Return a description of an executed store with its address, core and position."""
     return (
         f"{store.instruction.mnemonic} at {store.pc:#x} of core {store.core}"
-        f" (position {store.position})"
+        f" (position {store.next_position})"
     )
 
 
@@ -187,7 +187,9 @@ def _find_own_overwrite(
         for region in _written(store):
             for done in trace:
                 reads = (t.region for t in done.accesses if t.kind == "read")
-                if done.position > store.position and any(region.overlaps(one) for one in reads):
+                if done.next_position > store.next_position and any(
+                    region.overlaps(one) for one in reads
+                ):
                     text = f"{describe_store(store)} writes over what the layer reads after that"
                     yield ErrorPattern(text, (store.code_command,))
                     return
@@ -204,7 +206,7 @@ def _find_spoiled(
 
     A byte belongs to the last layer done there.
     """
-    with debugger.visit(position):
+    with debugger.visit_position(position):
         now: Bytes = debugger.machine.ram.view(np.uint8).copy()
         outputs = debugger.layer_outputs
     tensors = [(one, debugger.inputs[one.name], -1) for one in debugger.bundle.metadata.inputs]

@@ -58,8 +58,8 @@ class StopResult:
     """Core of the last instruction of a step by instructions."""
 
 
-class RunPosition(ReversibleExecution):
-    """Stopped run, with its location and the results of its layers."""
+class PositionedRun(ReversibleExecution):
+    """Stopped run with its location and the results of its layers."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -140,13 +140,13 @@ class RunPosition(ReversibleExecution):
         """Return the position at which a layer begins; all earlier layers must have run."""
         return max((self.layer_ends[one] for one in self.list_layers_before(index)), default=0)
 
-    def is_done(self, index: int) -> bool:
+    def is_layer_done(self, index: int) -> bool:
         """Return whether a layer is done at the current position."""
         return self.layer_ends.get(index, UNLIMITED) <= self.position
 
     def find_current_layer(self) -> int | None:
         """Return the index of the first layer that is not done yet, or None at the end."""
-        return next((one for one in self.get_layer_order() if not self.is_done(one)), None)
+        return next((one for one in self.get_layer_order() if not self.is_layer_done(one)), None)
 
     def get_location(self) -> RunLocation:
         """Return the current location of the run."""
@@ -161,7 +161,7 @@ class RunPosition(ReversibleExecution):
             layer_display_name=layer.display_name if layer else "",
             line=layer.line if layer else 0,
             placement=layer.placement if layer else "",
-            layers_done=sum(map(self.is_done, self.layer_ends)),
+            layers_done=sum(map(self.is_layer_done, self.layer_ends)),
             layers=len(self.layers),
             core=core,
             pc=pc,

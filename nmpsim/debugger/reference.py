@@ -8,8 +8,13 @@ from typing import Protocol
 
 import attrs
 
-from nmpsim.analysis.diff.tensors import Values, find_axis_order, list_saved_tensors
-from nmpsim.analysis.difference import Difference, compare, dequantize_values, quantize_values
+from nmpsim.analysis.diff.tensors import KnownValues, find_axis_order, list_saved_tensors
+from nmpsim.analysis.difference import (
+    OutputDifference,
+    compare_outputs,
+    dequantize_values,
+    quantize_values,
+)
 from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.host_steps import write_tensor
@@ -41,9 +46,9 @@ class LayerComparison:
 
     index: int
     name: str
-    accumulated: Difference | None
+    accumulated: OutputDifference | None
     """Difference in the network; None if there is nothing to compare, or it has not run yet."""
-    isolated: Difference | None = None
+    isolated: OutputDifference | None = None
     """Difference of the layer with the reference's inputs; None if not requested."""
     problem: str = ""
     """Why there is nothing to compare."""
@@ -52,12 +57,12 @@ class LayerComparison:
 
     @property
     def is_faulty(self) -> bool:
-        """Return whether the layer's output differs even with correct inputs; False if unknown."""
+        """Whether the layer's output differs even with correct inputs; False if unknown."""
         return self.isolated is not None and not self.isolated.equal
 
     @property
     def inherits_error(self) -> bool:
-        """Return whether the output differs only because the inputs do; False if unknown."""
+        """Whether the output differs only because the inputs do; False if unknown."""
         is_wrong = self.accumulated is not None and not self.accumulated.equal
         return is_wrong and self.isolated is not None and self.isolated.equal
 
@@ -77,13 +82,13 @@ class ReferenceOutputs:
 
         Raises :class:`~nmpsim.diagnostics.UserError` DIFF001 if no array matches a layer.
         """
-        found: dict[tuple[int | None, str, str | None], Callable[[], Values]] = {}
+        found: dict[tuple[int | None, str, str | None], Callable[[], KnownValues]] = {}
         for one in list_saved_tensors(keys := list(keys), read):
             for operand in (one.operand, None):
                 found.setdefault((one.number, one.name, operand), one.load)
         layers = list(layers)
         self._outputs = {layer.index: layer.output for layer in layers}
-        self._loads: dict[int, Callable[[], Values]] = {}
+        self._loads: dict[int, Callable[[], KnownValues]] = {}
         for layer in layers:
             for key in (
                 (layer.number, layer.name, layer.operand),
@@ -108,7 +113,7 @@ class ReferenceOutputs:
         return frozenset(self._loads)
 
     def is_float(self) -> bool:
-        """Return whether the reference contains real values for all quantized layers."""
+        """Whether the reference contains real values for all quantized layers."""
         quantized = [index for index in self._loads if self._outputs[index].scale is not None]
         return {self._loads[index]().array.dtype.kind for index in quantized} == {"f"}
 
@@ -132,16 +137,16 @@ class ReferenceOutputs:
         return convert_scale(values, self._outputs[layer.index], layer.output)
 
 
-def measure_difference(layer: Layer, actual: Array, expected: Array) -> Difference | str:
-    """Compare a layer's output with the expected output; return a reason if types do not match."""
+def measure_difference(layer: Layer, actual: Array, expected: Array) -> OutputDifference | str:
+    """Return a layer's difference from the expected output, or a text if types do not match."""
     output = layer.output
     if actual.dtype != expected.dtype and (expected.dtype.kind != "f" or output.scale is None):
         return f"the reference is {expected.dtype}, the layer {actual.dtype}"
-    return compare(actual, expected, output.elem, output.scale, output.offset)
+    return compare_outputs(actual, expected, output.elem, output.scale, output.offset)
 
 
 def convert_scale(values: Array, old: Tensor, new: Tensor) -> Array:
-    """Return integers unchanged if both scales are equal, else dequantized with the old scale."""
+    """Return values dequantized with the old scale, or unchanged if both scales are equal."""
     if old.scale is None or old.scale == new.scale:
         return values
     return dequantize_values(values, old.elem, old.scale, old.offset)
@@ -151,7 +156,7 @@ def compare_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -
     """Compare a layer's output in the network with the reference."""
     layer = debugger.layers[index]
     actual, expected = debugger.layer_outputs.get(index), reference.get_output(layer)
-    found: Difference | str
+    found: OutputDifference | str
     if expected is None:
         found = "not in the reference"
     elif actual is None:
@@ -174,7 +179,7 @@ def isolate_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -
     if comparison.accumulated is None or expected is None:
         return comparison
     before = debugger.list_layers_before(index)
-    with debugger.visit(debugger.get_layer_start(index)):
+    with debugger.visit_position(debugger.get_layer_start(index)):
         for tensor in debugger.bundle.metadata.inputs:  # layers before it may have spoiled them
             values = debugger.inputs[tensor.name]
             write_tensor(debugger.machine, tensor, values)
@@ -187,7 +192,7 @@ def isolate_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -
             )
         actual = debugger.run_single_layer(index)
     apart = None if actual is None else measure_difference(layer, actual, expected)
-    if not isinstance(apart, Difference):
+    if not isinstance(apart, OutputDifference):
         return comparison
     return attrs.evolve(comparison, isolated=apart, isolated_output=actual)
 

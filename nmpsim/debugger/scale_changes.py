@@ -43,7 +43,7 @@ class CompiledProgram:
 
 @attrs.frozen(eq=False)
 class ScaleChange:
-    """Changes of a program, and the affected layers, for another scale of a tensor."""
+    """Changes of a program for another scale of a tensor, and the affected layers."""
 
     program: CompiledProgram
     """Program with the new scale."""

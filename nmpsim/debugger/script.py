@@ -15,7 +15,7 @@ from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 
 
-class AnswerDocument(TypedDict):
+class CommandResultDocument(TypedDict):
     """Result of a debugger command, as text and as JSON data."""
 
     command: Annotated[str, Source(lambda answer: answer.line.text.strip())]
@@ -35,7 +35,7 @@ class DebugDocument(TypedDict):
         "whether a run trapped, or did not fulfil what was expected",
         Source("is_worse"),
     ]
-    commands: Annotated[list[AnswerDocument], Source("answers")]
+    commands: Annotated[list[CommandResultDocument], Source("answers")]
     never_hit: Annotated[list[str], "breakpoints and watchpoints that were never met"]
 
 
@@ -49,7 +49,7 @@ class ScriptLine:
 
 
 @attrs.frozen
-class ScriptAnswer:
+class ScriptLineResult:
     """Line of a script and the result of its command."""
 
     line: ScriptLine
@@ -60,20 +60,20 @@ class ScriptAnswer:
 class ScriptOutcome:
     """Results of all lines of a script."""
 
-    answers: tuple[ScriptAnswer, ...]
+    answers: tuple[ScriptLineResult, ...]
     never_hit: tuple[str, ...]
     """Breakpoints and watchpoints that were never hit."""
 
     @property
     def is_worse(self) -> bool:
-        """Return whether a run trapped or an expectation failed."""
+        """Whether the run trapped or an expectation failed."""
         return any(answer.result.is_worse for answer in self.answers)
 
 
 def run_script(
     shell: Shell,
     lines: Iterable[ScriptLine],
-    on_answer: Callable[[ScriptAnswer], None] = lambda _: None,
+    on_answer: Callable[[ScriptLineResult], None] = lambda _: None,
     line_context: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> ScriptOutcome:
     """Execute the lines of a script in order.
@@ -98,7 +98,7 @@ def run_script(
     for line in lines:
         try:
             with line_context():
-                answer = ScriptAnswer(line, shell.execute(line.text))
+                answer = ScriptLineResult(line, shell.execute(line.text))
         except UserError as error:
             raise UserError([_placed(one, line) for one in error.diagnostics]) from error
         if line.text.strip():

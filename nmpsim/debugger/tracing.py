@@ -29,7 +29,7 @@ def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
     def look(pause: Pause) -> None:
         found.extend(iterate_instructions(pause, debugger.machine))
 
-    with debugger.visit(debugger.get_layer_start(index)):
+    with debugger.visit_position(debugger.get_layer_start(index)):
         debugger.replay(debugger.layer_ends[index], look)
     return found
 

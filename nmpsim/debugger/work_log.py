@@ -22,11 +22,11 @@ class CriticalPathLog(RunLog):
     @property
     def path(self) -> CriticalPath:
         """Critical path of all finished layers."""
-        begun = [] if self._recorder is None else [self._recorder.certain]
+        begun = [] if self._recorder is None else [self._recorder.certain_path]
         return join_paths([*self._done, *begun])
 
     def process(self, pause: Pause) -> None:
-        """Follow the critical path through the work before a pause."""
+        """Extend the critical path by the work before a pause."""
         machine = self._execution.machine
         if self._recorder is None:
             if self._execution.is_started:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.atomic import is_special, write_file
+from nmpsim.atomic import is_special_file, write_file
 from nmpsim.bundle import Bundle, BundleHolder, Metadata, get_bundle
 from nmpsim.config import make_device_config
 from nmpsim.core.limits import NO_LIMITS, Limits
@@ -22,7 +22,7 @@ from nmpsim.escape import escape_csv
 from nmpsim.experiments.accuracy_result import (
     Evaluation,
     EvaluationKey,
-    LayerTally,
+    LayerSaturation,
     make_evaluation_document,
     resume_evaluation,
 )
@@ -116,7 +116,7 @@ def evaluate(
     checked = check_labels(labels, len(samples), count_classes(bundle))
     found = _empty_evaluation(bundle, samples, checked, class_names)
     path = None if results is None else Path(results)
-    if path is not None and path.exists() and not is_special(path):
+    if path is not None and path.exists() and not is_special_file(path):
         found = resume_evaluation(path, found)
     known = {prediction.index for prediction in found.predictions}
     count = len(checked) if limit is None else max(limit, 0)
@@ -137,7 +137,9 @@ def evaluate(
             scheduler=scheduler,
             progress=progress,
         )
-        partial_path = None if path is None or is_special(path) else path  # a pipe is written once
+        partial_path = (
+            None if path is None or is_special_file(path) else path
+        )  # a pipe is written once
         found = _add_results(found, chunks, partial_path, top, progress, len(labelled))
     if path is not None:
         write_results(path, found, top)
@@ -222,7 +224,7 @@ def _empty_evaluation(
         tuple(class_names),
         (),
         tuple(
-            LayerTally(layer.name, layer.display_name, layer.op, layer.operation, 0, 0)
+            LayerSaturation(layer.name, layer.display_name, layer.op, layer.operation, 0, 0)
             for layer in metadata.layers
         ),
     )

@@ -36,8 +36,8 @@ class EvaluationKey:
 
 
 @attrs.frozen
-class LayerTally:
-    """Number of elements and of saturated values of a layer, over all completed runs."""
+class LayerSaturation:
+    """Numbers of elements and saturated values of a layer in all completed runs."""
 
     name: str
     display_name: str
@@ -53,8 +53,8 @@ class LayerTally:
 
 
 @attrs.frozen
-class ClassTally:
-    """Number of samples of a class, and of correct predictions for them."""
+class ClassCounts:
+    """Numbers of samples and of correct predictions of a class."""
 
     label: int
     name: str
@@ -63,8 +63,8 @@ class ClassTally:
 
 
 @attrs.frozen
-class Confusion:
-    """Number of samples of class ``label`` whose best class is ``best``."""
+class ConfusionEntry:
+    """Number of samples of class ``label`` with the prediction ``best``."""
 
     label: int
     best: int
@@ -81,13 +81,13 @@ class Evaluation:
     class_names: tuple[str, ...]
     """Class names by label; empty if there are none."""
     predictions: tuple[Prediction, ...]
-    layers: tuple[LayerTally, ...]
+    layers: tuple[LayerSaturation, ...]
     reused: int = 0
     """Number of predictions taken from a file of results."""
 
     @property
     def failed(self) -> tuple[Prediction, ...]:
-        """Predictions of samples whose run did not complete; they count as wrong."""
+        """Predictions of samples whose run did not complete, which count as wrong."""
         return tuple(prediction for prediction in self.predictions if prediction.error is not None)
 
     def count_correct(self, top: int = 1) -> int:
@@ -103,19 +103,19 @@ class Evaluation:
         cycles = [prediction.cycles for prediction in self.predictions if prediction.error is None]
         return (min(cycles), sum(cycles) / len(cycles), max(cycles)) if cycles else (0, 0.0, 0)
 
-    def list_saturated_layers(self) -> list[LayerTally]:
+    def list_saturated_layers(self) -> list[LayerSaturation]:
         """Return the layers with saturated values, largest share first."""
         saturated = [layer for layer in self.layers if layer.saturated]
         return sorted(saturated, key=lambda layer: -layer.share)
 
-    def count_by_class(self) -> list[ClassTally]:
+    def count_by_class(self) -> list[ClassCounts]:
         """Return the counts of each class with samples, by ascending label."""
         counts: dict[int, tuple[int, int]] = {}
         for prediction in self.predictions:
             samples, right = counts.get(self.labels[prediction.index], (0, 0))
             counts[self.labels[prediction.index]] = samples + 1, right + (prediction.rank == 0)
         return [
-            ClassTally(label, self.get_class_name(label), *count)
+            ClassCounts(label, self.get_class_name(label), *count)
             for label, count in sorted(counts.items())
         ]
 
@@ -127,14 +127,14 @@ class Evaluation:
         """Return the number of samples without a label."""
         return self.labels.count(UNLABELLED)
 
-    def count_confusions(self) -> list[Confusion]:
+    def count_confusions(self) -> list[ConfusionEntry]:
         """Return the nonzero entries of the confusion matrix by class and predicted class."""
         counts = Counter(
             (self.labels[prediction.index], prediction.best)
             for prediction in self.predictions
             if prediction.best is not None
         )
-        return [Confusion(*pair, samples) for pair, samples in sorted(counts.items())]
+        return [ConfusionEntry(*pair, samples) for pair, samples in sorted(counts.items())]
 
     def add_chunks(self, chunks: Sequence[ChunkResult]) -> Evaluation:
         """Return the evaluation with the results of further chunks of samples."""
@@ -162,7 +162,7 @@ class CyclesDocument(TypedDict):
     max: int
 
 
-class AnswersDocument(TypedDict):
+class PredictionsDocument(TypedDict):
     """Predictions for samples, with one list per column."""
 
     index: list[int]
@@ -188,10 +188,10 @@ class EvaluationDocument(TypedDict):
     accuracy: Annotated[dict[str, float], "by k of top-k"]
     right: Annotated[dict[str, int], "by k of top-k"]
     cycles: CyclesDocument
-    layers: list[LayerTally]
-    classes: list[ClassTally]
-    confusions: Annotated[list[Confusion], "over samples with an answer; those that occurred"]
-    answers: AnswersDocument
+    layers: list[LayerSaturation]
+    classes: list[ClassCounts]
+    confusions: Annotated[list[ConfusionEntry], "over samples with an answer; those that occurred"]
+    answers: PredictionsDocument
 
 
 def make_evaluation_document(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDocument:
@@ -220,7 +220,7 @@ def has_exceeded_limit(prediction: Prediction) -> bool:
 
 
 def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
-    """Read an evaluation from a results file, to be continued instead of ``fresh``.
+    """Return ``fresh`` with the predictions and layers that a results file already contains.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
         predictions = tuple(
             a for a in _read_predictions(document["answers"]) if not has_exceeded_limit(a)
         )
-        layers = tuple(LayerTally(**layer) for layer in document["layers"])
+        layers = tuple(LayerSaturation(**layer) for layer in document["layers"])
     except (KeyError, TypeError, ValueError) as error:
         raise make_results_error(path, "the file is damaged", error) from error
     if [one.name for one in layers] != [one.name for one in fresh.layers]:

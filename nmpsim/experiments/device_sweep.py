@@ -170,10 +170,10 @@ def load_sweep_program(
         Codes of FILE, LIR, CONST, MODEL, PKG and BUN; BUN005 for a bundle without its module;
         ARG001 for weights or numerics given with a bundle, which has its own.
     """
-    from nmpsim.analysis.program import is_bundle, load_program, program_from_bundle
+    from nmpsim.analysis.program import is_bundle, load_program, make_bundle_program
 
     if isinstance(program, Bundle):
-        return program_from_bundle(program)
+        return make_bundle_program(program)
     path = Path(program)
     if numerics is not None and is_bundle(path):
         raise fail(

@@ -135,8 +135,8 @@ def read_document(folder: Path, number: int) -> str:
         raise _damaged(folder, error) from error
 
 
-def name_series(entries: Sequence[HistoryEntry]) -> dict[tuple[str, str], str]:
-    """Return a distinct name for each series, from its network and label.
+def make_series_names(entries: Sequence[HistoryEntry]) -> dict[tuple[str, str], str]:
+    """Return a distinct name for each series, made of its network and label.
 
     The name of a network whose name is shared or too long includes its digest.
     """

@@ -26,7 +26,7 @@ Submit = Callable[[Job[Any, Any], Any], Future[Any]]
 
 @attrs.frozen
 class Pool:
-    """A pool of workers."""
+    """Pool of worker processes that execute jobs."""
 
     workers: int
     """Number of jobs that run at once."""

@@ -94,7 +94,7 @@ class ArraySamples:
 
 
 def fit_sample(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Arrays:
-    """Read a sample, reshaped to the inputs' shapes where only dimensions of 1 differ.
+    """Read a sample; reshape arrays that differ from the inputs' shapes only in dimensions of 1.
 
     Raises INPUT002, with the sample's source, for one that no run could take.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from nmpsim.analysis.program import program_from_bundle
+from nmpsim.analysis.program import make_bundle_program
 from nmpsim.arrays import Arrays
 from nmpsim.bundle import Bundle
 from nmpsim.config import DeviceConfig, list_setting_names, make_device_config
@@ -13,7 +13,7 @@ from nmpsim.core.limits import NO_LIMITS, TimeBudget
 from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import UserError
 from nmpsim.report.analyses import (
-    MovedSetting,
+    ChangedSetting,
     SensitivityReport,
     SettingEffect,
     SkippedSetting,
@@ -71,7 +71,7 @@ def measure_sensitivity(
     skipped = [SkippedSetting(name, reason) for name, reason in reasons.items() if reason]
     budget = TimeBudget(NO_LIMITS) if budget is None else budget
 
-    def move(setting: str, value: int) -> MovedSetting | None:
+    def move(setting: str, value: int) -> ChangedSetting | None:
         try:
             changed = make_device_config({**config.settings(), setting: value})
         except UserError:
@@ -80,14 +80,14 @@ def measure_sensitivity(
         try:
             program = _recompile(bundle, changed) if setting in IN_THE_PROGRAM else bundle
         except UserError:
-            return MovedSetting(value, None)
+            return ChangedSetting(value, None)
         finally:
             budget.spend(time.perf_counter() - begin)
         device = Device(changed, report.engine)
         found = device.run(program, inputs, limits=budget.get_remaining_limits(), strict=False)
         budget.spend(found.host_seconds)
         budget.check()
-        return MovedSetting(value, None if found.trap else found.cycles)
+        return ChangedSetting(value, None if found.trap else found.cycles)
 
     effects = []
     for done, setting in enumerate(moved, 1):
@@ -112,7 +112,7 @@ def measure_sensitivity(
 
 def _recompile(bundle: Bundle, config: DeviceConfig) -> Bundle:
     fuse = any(layer.fused for layer in bundle.metadata.layers)
-    return program_from_bundle(bundle).compile(config, fuse_activations=fuse)
+    return make_bundle_program(bundle).compile(config, fuse_activations=fuse)
 
 
 def _list_assumed(config: DeviceConfig) -> list[str]:

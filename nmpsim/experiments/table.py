@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import attrs
 
-from nmpsim.atomic import is_special, write_file
+from nmpsim.atomic import is_special_file, write_file
 from nmpsim.config import list_setting_names
 from nmpsim.diagnostics import fail
 from nmpsim.escape import escape_csv, unescape_csv
@@ -156,7 +156,7 @@ def _check_kind(path: Path) -> None:
             found=f"the suffix {path.suffix}" if path.suffix else "no suffix",
             expected=".csv or .parquet",
         )
-    if is_special(path):
+    if is_special_file(path):
         hint = "Pass a .csv or .parquet file."
         message = "the table of results is not a regular file"
         raise fail("ARG001", message, place=path, hint=hint)

@@ -16,7 +16,7 @@ TFLITE_IDENTIFIER = b"TFL3"
 
 
 class UnsupportedError(Exception):
-    """Error for an operator that cannot be compiled, or not with its attributes and types."""
+    """Error for an operator that cannot be compiled, or not with these attributes and types."""
 
     def __init__(self, found: str, expected: str | None = None) -> None:
         super().__init__(found)
@@ -33,7 +33,7 @@ class NotConstantError(UnsupportedError):
 
 
 def require(condition: object, found: str, expected: str | None = None) -> None:
-    """Raise UnsupportedError with what was found and expected unless a condition is true."""
+    """Raise UnsupportedError with the found and expected text unless a condition is true."""
     if not condition:
         raise UnsupportedError(found, expected)
 

@@ -16,7 +16,7 @@ from nmpsim.input_files import MAX_TEXT_BYTES, read_bytes
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.constants import replace_lir_suffix
 from nmpsim.lir.nodes import Module
-from nmpsim.report.fields import Before
+from nmpsim.report.fields import WrittenBefore
 
 SCHEMA: Final = "nmpsim-model-1"
 SUFFIX = ".model.json"
@@ -32,7 +32,7 @@ class ModelOrigin:
     """Normalization of image inputs, as given in the model file."""
 
     @property
-    def schema(self) -> Annotated[Literal["nmpsim-model-1"], Before("fates")]:
+    def schema(self) -> Annotated[Literal["nmpsim-model-1"], WrittenBefore("fates")]:
         """Version of the document."""
         return SCHEMA
 

@@ -14,7 +14,7 @@ from nmpsim.lir.nodes import (
     Module,
     Operand,
     Quantization,
-    Span,
+    SourcePosition,
     TensorType,
     WeightVar,
 )
@@ -46,13 +46,13 @@ class BuilderTensor:
 
 
 class UniqueNames:
-    """Names in use; a new name that is in use gets a suffix ``__N``."""
+    """Set of used names; a repeated name gets a suffix ``__N``."""
 
     def __init__(self) -> None:
         self._used_names: set[str] = set()
         self._last_suffix: dict[str, int] = {}
 
-    def unique_name(self, name: str) -> str:
+    def make_unique(self, name: str) -> str:
         """Return a name, with ``__N`` appended (as in Glow) if it is in use."""
         candidate, number = name, self._last_suffix.get(name, 0)
         while candidate in self._used_names:
@@ -72,7 +72,7 @@ class ModuleBuilder(UniqueNames):
 
     def __init__(self, name: str, file: str | None) -> None:
         super().__init__()
-        self.span = Span(0, 0)
+        self.span = SourcePosition(0, 0)
         """Place of whatever is added, for error messages."""
         self.layers: list[str] = []
         """Names of all instructions that compute something, in order."""
@@ -88,7 +88,7 @@ class ModuleBuilder(UniqueNames):
 
     def add_input(self, name: str, type: TensorType) -> BuilderTensor:
         """Add an input of the program."""
-        return self.add_output(self.unique_name(name), type)
+        return self.add_output(self.make_unique(name), type)
 
     def add_output(self, name: str, type: TensorType) -> BuilderTensor:
         """Add an output of the program; ``name`` must be a result of ``unique_name``."""
@@ -96,13 +96,13 @@ class ModuleBuilder(UniqueNames):
         return BuilderTensor(name, type, name)
 
     def sort_variables(self, names: Sequence[str]) -> None:
-        """Move inputs and outputs to the front of the weights, in the given order."""
+        """Move the given inputs and outputs to the front of the weights, in this order."""
         order = {name: index for index, name in enumerate(names)}
         self._weights.sort(key=lambda weight: order.get(weight.name, len(order)))
 
     def add_constant(self, name: str, values: Array, type: TensorType) -> BuilderTensor:
         """Add a constant and return it; read-only arrays are not copied."""
-        name = self.unique_name(name)
+        name = self.make_unique(name)
         self._weights.append(WeightVar(name, type, True, self.span))
         stored = np.array(values, type.dtype, copy=values.flags.writeable or None)
         stored = stored.reshape(type.shape)
@@ -156,7 +156,7 @@ class ModuleBuilder(UniqueNames):
             Operand(role.kind, value.name, self.span)
             for role, value in zip(row.operands, operands, strict=True)
         )
-        name, number = self.unique_name(name), len(self._instructions)
+        name, number = self.make_unique(name), len(self._instructions)
         self._instructions.append(Instruction(number, name, opcode, named, attributes, self.span))
         if row.kind is not OpcodeKind.NO_WORK:
             self.layers.append(name)

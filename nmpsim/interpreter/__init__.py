@@ -7,7 +7,7 @@ its integers, bit-exactly.
 """
 
 from nmpsim.interpreter.execute import execute_exact, execute_real
-from nmpsim.interpreter.memory import TensorLocation, locate_tensors, read_part
+from nmpsim.interpreter.memory import TensorLocation, locate_tensors, view_tensor
 from nmpsim.interpreter.operations import (
     dequantize,
     dequantize_operands,
@@ -26,7 +26,7 @@ __all__ = [
     "execute_exact",
     "execute_real",
     "locate_tensors",
-    "read_part",
+    "view_tensor",
     "find_scale_operands",
     "dequantize_operands",
     "evaluate_operation",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.arrays import Array, Arrays
 from nmpsim.diagnostics import fail
-from nmpsim.interpreter.memory import TensorMemory, read_part
+from nmpsim.interpreter.memory import TensorMemory, view_tensor
 from nmpsim.interpreter.operations import (
     REAL,
     RealArray,
@@ -31,7 +31,7 @@ Written = tuple[Instruction, str, Array]
 
 
 class ResultIterator(Iterator[Written]):
-    """Iterator over the results of a program, which runs while it is iterated over."""
+    """Iterator over the results of a program, which is executed during the iteration."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class ResultIterator(Iterator[Written]):
     def __next__(self) -> Written:
         return next(self._steps)
 
-    def contents(self, name: str) -> Array:
-        """Return a copy of a tensor's current values; outputs are complete at the end."""
+    def copy_values(self, name: str) -> Array:
+        """Return a copy of a tensor's current values; outputs are complete after the iteration."""
         return np.array(self._memory.read(name))
 
 
@@ -134,7 +134,7 @@ def execute_real(
         for index, parameters in find_scale_operands(instruction).items():
             if places[index].storage not in given:
                 used = [places[i] for i in (index, *parameters)]
-                raw = [read_part(module.constants[place.storage], place) for place in used]
+                raw = [view_tensor(module.constants[place.storage], place) for place in used]
                 values[index] = dequantize_rows(raw[0], raw[1], raw[2], real)
         return evaluate_operation(
             instruction,
@@ -149,7 +149,7 @@ def execute_real(
 
 
 def execute_exact(module: Module, inputs: Arrays, numerics: str = "glow-int") -> ResultIterator:
-    """Run a program on its stored values, bit-exactly as a numerics profile.
+    """Run a program on its stored values with the exact arithmetic of a numerics profile.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class TensorMemory:
     def read(self, name: str) -> Array:
         """Return a view of a tensor's values in the tensor's shape."""
         place = self._places[name]
-        return read_part(self._buffers[place.storage], place)
+        return view_tensor(self._buffers[place.storage], place)
 
     def write(self, name: str, values: Array) -> None:
         """Replace the values of a tensor."""
@@ -78,7 +78,7 @@ def _parts(
         yield PlannedAllocation(f"%{quote(place.storage)}", nbytes)
 
 
-def read_part(values: Array, place: TensorLocation) -> Array:
-    """Return a view of a buffer's elements at a location, in the shape of the tensor."""
+def view_tensor(values: Array, place: TensorLocation) -> Array:
+    """Return a view of a buffer's elements at a location, with the shape of the tensor."""
     flat = values.reshape(-1)
     return flat[place.start : place.start + place.type.elements].reshape(place.type.shape)

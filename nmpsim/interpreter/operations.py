@@ -51,7 +51,7 @@ def evaluate_operation(
         Real values of all operands in print order and in their logical shapes (as of
         ``dequantize_operands``); that of an ``@out`` operand is ignored.
     hidden_relu
-        Whether to apply the ReLU that the result's type hides (``hides_relu``).
+        Whether to apply the ReLU that the result's type hides (``has_implied_relu``).
     real
         dtype to compute in.
     sum_order
@@ -67,7 +67,7 @@ def evaluate_operation(
     row = OPCODES[instruction.opcode]
     with np.errstate(all="ignore"):  # IEEE results are meant: infinities, NaN
         results = _results(instruction, row, types, values, real, sum_order)
-    if hidden_relu and hides_relu(instruction, types[0]):
+    if hidden_relu and has_implied_relu(instruction, types[0]):
         results[0] = np.maximum(results[0], 0)
     written = [index for index, role in enumerate(row.operands) if is_result(role)]
     return {
@@ -123,7 +123,7 @@ def is_result(role: OperandRole) -> bool:
     return role.kind != IN and not role.is_scratch
 
 
-def hides_relu(instruction: Instruction, dest: TensorType) -> bool:
+def has_implied_relu(instruction: Instruction, dest: TensorType) -> bool:
     """Return whether a result's range begins at real zero, which implies a ReLU.
 
     Glow drops a ReLU when the operation before it is given the ReLU's range; the offset is the
@@ -143,7 +143,7 @@ def get_storage_dtype(type_: TensorType, real: RealType) -> np.dtype[Any]:
 
 
 def find_scale_operands(instruction: Instruction) -> Mapping[int, tuple[int, int]]:
-    """Return the indices of scale and offset operands by the index of the operand they apply to.
+    """Return, by operand index, the indices of the operands with its scale and offset.
 
     Such are the filter and bias of a channelwise convolution and the weights of a row-wise fully
     connected layer; the scales in the types of such operands mean nothing.

@@ -270,7 +270,7 @@ def _check_field(mnemonic: str, field: BitField, value: int, column: int) -> Non
 
 
 def disassemble_word(word: int, pc: int = 0, labels: Mapping[int, str] | None = None) -> str:
-    """Disassemble an instruction word to text that assembles to the same word.
+    """Return an instruction word as text that assembles to the same word.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ _TITLES = {
 
 
 class Detection(Enum):
-    """Detection of an undefined case: by ``--strict``, a trap, an error, or not at all."""
+    """How an undefined case is detected: by ``--strict``, a trap, an error, or not at all."""
 
     STRICT = "`--strict`"
     TRAP = "a trap, always"

@@ -7,7 +7,7 @@ instructions and re-exports these names.
 from __future__ import annotations
 
 from nmpsim.isa.exhaustive import check_exhaustive
-from nmpsim.isa.layouts import Alignment, InstructionWork, OperandLayout, RunSize, UnitThroughput
+from nmpsim.isa.layouts import Alignment, InstructionWork, ItemSize, OperandLayout, UnitThroughput
 from nmpsim.isa.profiles import PROFILES_OF
 from nmpsim.isa.records import (
     MAX_COUNT,
@@ -277,7 +277,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 make_input_word(
                     "rhs",
                     "[rows][columns]",
-                    make_matrix_layout("rows", "rhs_stride", "columns", RunSize.RIGHT_SIDE),
+                    make_matrix_layout("rows", "rhs_stride", "columns", ItemSize.RIGHT_SIDE),
                     Alignment.RIGHT_SIDE,
                     in_place=True,
                 ),

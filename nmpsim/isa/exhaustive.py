@@ -33,10 +33,10 @@ def make_exhaustive_table(
     return dict(table)
 
 
-def dispatches_on(
+def require_cases(
     known: Collection[str], expected: Iterable[str]
 ) -> Callable[[_Function], _Function]:
-    """Return a decorator that checks which constants a function mentions.
+    """Return a decorator that raises an error unless a function mentions exactly these constants.
 
     Compiled code compares numbers with named constants in place of a table lookup.
 

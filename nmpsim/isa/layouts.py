@@ -101,8 +101,8 @@ class AccessDirection(IntEnum):
     """Partial sums: read, written or both, depending on ``part``."""
 
 
-class RunSize(IntEnum):
-    """Size of an item of a run in bytes; negative values depend on the descriptor."""
+class ItemSize(IntEnum):
+    """Item sizes that depend on the descriptor; negative to differ from sizes in bytes."""
 
     ELEMENT = -1
     """1 for Int8, 2 for Int16."""
@@ -132,7 +132,7 @@ class OperandLayout:
     run: tuple[str, ...]
     axes: tuple[RepeatAxis, ...] = ()
     """Axes, the innermost one first."""
-    size: int = RunSize.ELEMENT
+    size: int = ItemSize.ELEMENT
     is_blocked: bool = False
     """Whether weights are packed; ``run`` is output channels, kernel rows and columns, inputs."""
     in_any_order: bool = False

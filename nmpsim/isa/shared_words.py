@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from nmpsim.isa.layouts import AccessDirection, Alignment, OperandLayout, RepeatAxis, RunSize
+from nmpsim.isa.layouts import AccessDirection, Alignment, ItemSize, OperandLayout, RepeatAxis
 from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.records import (
     MAX_COUNT,
@@ -138,7 +138,7 @@ TAPS = ("kernel_h", "kernel_w")
 
 
 def make_matrix_layout(
-    rows: str, stride: str, columns: str, size: RunSize = RunSize.ELEMENT
+    rows: str, stride: str, columns: str, size: ItemSize = ItemSize.ELEMENT
 ) -> OperandLayout:
     """Return the layout of a matrix: rows of elements at a stride."""
     return OperandLayout((columns,), (RepeatAxis(stride, (rows,)),), size)
@@ -162,13 +162,13 @@ def make_window_layout(*channels: str) -> OperandLayout:
 
 
 def make_strided_layout(side: str) -> OperandLayout:
-    """Return the layout of four dimensions with one stride each."""
+    """Return the layout of a four-dimensional operand with a stride word for each dimension."""
     axes = (RepeatAxis(f"{side}_stride_{d}", (f"size_{d}",)) for d in reversed(range(4)))
     return OperandLayout(("element_bytes",), tuple(axes), size=1, in_any_order=True)
 
 
 def make_part_words(*sums: str) -> tuple[Word, ...]:
-    """Create the words for a sum that is computed by several instructions."""
+    """Return the words for a sum that several instructions compute."""
     return (
         Word(
             "part",
@@ -182,7 +182,7 @@ def make_part_words(*sums: str) -> tuple[Word, ...]:
             address=True,
             alignment=Alignment.SUM,
             direction=AccessDirection.SUMS,
-            layout=OperandLayout(sums, size=RunSize.SUM),
+            layout=OperandLayout(sums, size=ItemSize.SUM),
         ),
     )
 

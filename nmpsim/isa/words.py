@@ -13,7 +13,7 @@ from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descript
 
 
 def make_word_indices(descriptor: Descriptor) -> Any:
-    """Return the index of each word of a record as a named tuple."""
+    """Return a named tuple with the index of each word of a record."""
     named_tuple: Any = namedtuple  # its names come from the table, which a type checker cannot read
     names = [word.name for word in descriptor]
     record = named_tuple(descriptor.name.title().replace(" ", "") + "Words", names)

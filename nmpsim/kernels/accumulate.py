@@ -11,7 +11,7 @@ from nmpsim.kernels.array_types import Int, Int32s, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import ScratchpadViews, read_run
 from nmpsim.kernels.rounding import MAX_MAGNITUDE, hold
-from nmpsim.kernels.saturate import ONCE, SaturationCounters, limit_run, limit_value
+from nmpsim.kernels.saturate import ONCE, SaturationCounters, clamp_run, clamp_value
 from nmpsim.kernels.saturation_stages import ACCUMULATOR
 
 _INT32_HIGH: Any = np.int64((1 << 31) - 1)
@@ -23,7 +23,7 @@ _INT16_PRODUCT: Any = np.int64(65535 * 32768)
 
 @jit
 def get_accumulator_max(element: Int) -> Any:
-    """Return the largest value of an accumulator; the smallest is one below its negative."""
+    """Return the largest value of an accumulator for an element type."""
     return _INT48_HIGH if element == INT16 else _INT32_HIGH
 
 
@@ -45,7 +45,7 @@ def find_max_magnitude(values: Int32s | Int64s) -> Any:
 
 @jit
 def find_max_partial_sum(spm: ScratchpadViews, element: Int, start: Int, count: Int) -> Any:
-    """Return the largest magnitude of ``count`` partial sums from byte ``start`` on."""
+    """Return the largest magnitude of ``count`` partial sums that begin at byte ``start``."""
     if element == INT16:
         return find_max_magnitude(spm.i64[start >> 3 : (start >> 3) + count])
     return find_max_magnitude(spm.i32[start >> 2 : (start >> 2) + count])
@@ -53,7 +53,7 @@ def find_max_partial_sum(spm: ScratchpadViews, element: Int, start: Int, count: 
 
 @jit
 def read_partial_sums(spm: ScratchpadViews, element: Int, start: Int, run: Int64s) -> None:
-    """Read partial sums from byte ``start`` on, clamped so that additions cannot overflow."""
+    """Read partial sums at byte ``start``, clamped so that additions cannot overflow."""
     read_run(spm, 2 + element, start, run)
     for i in range(run.size):
         run[i] = hold(run[i], MAX_MAGNITUDE)
@@ -63,11 +63,11 @@ def read_partial_sums(spm: ScratchpadViews, element: Int, start: Int, run: Int64
 def saturate_sum(value: Int, element: Int, index: Int, counters: SaturationCounters) -> Any:
     """Saturate a sum to the accumulator; ``index`` is its position in the layer's output."""
     high = get_accumulator_max(element)
-    return limit_value(value, -high - ONCE, high, ACCUMULATOR, ONCE, index, counters)
+    return clamp_value(value, -high - ONCE, high, ACCUMULATOR, ONCE, index, counters)
 
 
 @jit
 def saturate_sums(sums: Int64s, element: Int, index: Int, counters: SaturationCounters) -> None:
     """Saturate a run of sums in place; the first has position ``index`` in the output."""
     high = get_accumulator_max(element)
-    limit_run(sums, -high - ONCE, high, ACCUMULATOR, ACCUMULATOR, index, counters)
+    clamp_run(sums, -high - ONCE, high, ACCUMULATOR, ACCUMULATOR, index, counters)

@@ -13,8 +13,8 @@ from nmpsim.kernels.amx_tiles import (
     SIDE,
     TILE_BYTES,
     emit_block,
-    emit_configure,
-    emit_release,
+    emit_tile_configuration,
+    emit_tile_release,
 )
 from nmpsim.kernels.machine_code import compile_function
 from nmpsim.kernels.vector_code import I64, make_int_constant
@@ -56,7 +56,7 @@ def emit_check() -> str:
         make_int_constant(TILE_BYTES),
     )
     no_tail = (make_int_constant(0), weights)
-    emit_configure(b, configuration, make_int_constant(SIDE))
+    emit_tile_configuration(b, configuration, make_int_constant(SIDE))
     emit_block(
         b,
         MAX_TILES,
@@ -67,6 +67,6 @@ def emit_check() -> str:
         sums_row,
         make_int_constant(4 * _ROWS * SIDE),
     )
-    emit_release(b, configuration)
+    emit_tile_release(b, configuration)
     b.ret_void()
     return str(module)

@@ -16,18 +16,18 @@ from llvmlite.ir import Constant, IRBuilder, Value
 from nmpsim.kernels.vector_code import (
     I32,
     I64,
-    Loop,
+    EmittedLoop,
     WindowRows,
     add_offset,
     declare_function,
     emit_run_loops,
+    emit_switch,
     load,
     make_int_constant,
     make_int_vector_type,
     make_zero_constant,
     splat,
     store,
-    switch,
 )
 
 SIDE = 16
@@ -56,8 +56,8 @@ def _load_tile(b: IRBuilder, tile: int, address: Value, stride: Value) -> None:
     _emit_instruction(b, "tileloadd64", tile, b.inttoptr(address, _POINTER), stride)
 
 
-def emit_configure(b: IRBuilder, configuration: Value, pixels: Value) -> Any:
-    """Configure the thread's tiles for ``pixels`` pixels, with 64 bytes at ``configuration``.
+def emit_tile_configuration(b: IRBuilder, configuration: Value, pixels: Value) -> Any:
+    """Emit ``ldtilecfg`` for ``pixels`` pixels; ``configuration`` is a 64-byte buffer.
 
     Tiles lose what they held.
     """
@@ -73,8 +73,8 @@ def emit_configure(b: IRBuilder, configuration: Value, pixels: Value) -> Any:
     return make_int_constant(0)
 
 
-def emit_release(b: IRBuilder, *_: Value) -> Any:
-    """Release the thread's tiles, so that a context switch need not save them."""
+def emit_tile_release(b: IRBuilder, *_: Value) -> Any:
+    """Emit ``tilerelease``, so that a context switch need not save the tiles."""
     _emit_instruction(b, "tilerelease")
     return make_int_constant(0)
 
@@ -113,7 +113,7 @@ def emit_block(
 
     for _, _, tile in sums:
         _emit_instruction(b, "tilezero", tile)
-    loop = Loop(b, chunks, [inputs, weights], may_be_empty=True)
+    loop = EmittedLoop(b, chunks, [inputs, weights], may_be_empty=True)
     inputs_at, weights_at = loop.values
     add_products(inputs_at, weights_at, block_stride)
     inputs_at, _ = loop.end(
@@ -127,13 +127,13 @@ def emit_block(
 
 
 def emit_block_dispatch(b: IRBuilder, across: Value, blocks: Value, *operands: Value) -> Any:
-    """Compute the sums of one or two tiles of pixels by one or two blocks (``emit_block``)."""
+    """Emit a switch over the numbers of pixel tiles and blocks, with ``emit_block`` as cases."""
     cases = {
         n * MAX_TILES + p: partial(emit_block, b, p, n, *operands)
         for n in range(1, MAX_TILES + 1)
         for p in range(1, MAX_TILES + 1)
     }
-    return switch(b, b.add(b.mul(blocks, make_int_constant(MAX_TILES)), across), cases)
+    return emit_switch(b, b.add(b.mul(blocks, make_int_constant(MAX_TILES)), across), cases)
 
 
 def emit_gather(
@@ -144,10 +144,10 @@ def emit_gather(
     patches: Value,
     patch_stride: Value,
 ) -> Any:
-    """Copy the inputs of each pixel's window into a patch of contiguous bytes."""
+    """Emit code that copies the inputs of each pixel's window to contiguous bytes."""
 
     def copy_run(source: Value, patch: Value) -> list[Any]:
-        large = Loop(
+        large = EmittedLoop(
             b, b.lshr(window.steps, make_int_constant(4)), [source, patch], may_be_empty=True
         )
         at, to = large.values
@@ -155,12 +155,12 @@ def emit_gather(
         rest = large.end(
             [b.add(at, make_int_constant(ROW_BYTES)), b.add(to, make_int_constant(ROW_BYTES))]
         )
-        small = Loop(b, b.and_(window.steps, make_int_constant(15)), rest, may_be_empty=True)
+        small = EmittedLoop(b, b.and_(window.steps, make_int_constant(15)), rest, may_be_empty=True)
         at, to = small.values
         store(b, load(b, at, I32, 1), to, 1)
         return small.end([b.add(at, make_int_constant(4)), b.add(to, make_int_constant(4))])[1:]
 
-    over_pixels = Loop(b, pixels, [offsets, patches])
+    over_pixels = EmittedLoop(b, pixels, [offsets, patches])
     offset, patch = over_pixels.values
     emit_run_loops(b, window, b.add(window.base, load(b, offset, I64, 8)), [patch], copy_run)
     over_pixels.end([b.add(offset, make_int_constant(8)), b.add(patch, patch_stride)])
@@ -170,15 +170,15 @@ def emit_gather(
 def emit_pack_tails(
     b: IRBuilder, blocks: Value, weights: Value, block_stride: Value, steps: Value, tails: Value
 ) -> Any:
-    """Copy the last steps (1 to 15) of each block of weights and fill up with zeros to sixteen."""
-    over_blocks = Loop(b, blocks, [weights, tails])
+    """Emit code that copies the last 1 to 15 steps of each block, padded with zeros to 16."""
+    over_blocks = EmittedLoop(b, blocks, [weights, tails])
     source, tail = over_blocks.values
     row = make_int_constant(ROW_BYTES)
-    copied = Loop(b, steps, [source, tail])
+    copied = EmittedLoop(b, steps, [source, tail])
     at, to = copied.values
     store(b, load(b, at, _ROW, 1), to, 1)
     _, to = copied.end([b.add(at, row), b.add(to, row)])
-    cleared = Loop(b, b.sub(make_int_constant(SIDE), steps), [to])
+    cleared = EmittedLoop(b, b.sub(make_int_constant(SIDE), steps), [to])
     store(b, make_zero_constant(_ROW), cleared.values[0], 1)
     cleared.end([b.add(cleared.values[0], row)])
     over_blocks.end([b.add(source, block_stride), add_offset(b, tail, TILE_BYTES)])

@@ -60,7 +60,7 @@ def atomic_store(address: Int, value: Int) -> None:
 
 @jit
 def compare_exchange(address: Int, expected: Int, value: Int) -> Any:
-    """Store ``value`` if ``expected`` is at the address; return whether it was."""
+    """Store ``value`` if the address contains ``expected``; return whether it did."""
     return _exchange((address, expected, value)) != 0
 
 

@@ -70,15 +70,15 @@ class CacheFolder:
             return
 
     @contextmanager
-    def locked(self, name: str) -> Iterator[None]:
-        """Hold the lock of an entry, if the file system has locks.
+    def lock_entry(self, name: str) -> Iterator[None]:
+        """Hold the lock of an entry while the context is active, if the file system has locks.
 
         After :data:`LOCK_SECONDS` the caller continues without it: its holder may be suspended.
         """
         file = self._lock_file(name)
         try:
             deadline = time.monotonic() + LOCK_SECONDS
-            while file is not None and not lock(file) and time.monotonic() < deadline:
+            while file is not None and not try_lock_file(file) and time.monotonic() < deadline:
                 time.sleep(_LOCK_POLL_SECONDS)
             yield
         finally:
@@ -98,8 +98,8 @@ class CacheFolder:
         except OSError:
             return None
 
-    def has(self, beginning: str) -> bool:
-        """Return whether the name of any valid entry starts with ``beginning``."""
+    def has_prefix(self, beginning: str) -> bool:
+        """Return whether the name of a valid entry starts with ``beginning``."""
         return any(map(self._is_intact, self.path.glob(f"{beginning}*")))
 
     def _is_intact(self, entry: Path) -> bool:
@@ -108,8 +108,8 @@ class CacheFolder:
         return entry in self._intact
 
 
-def lock(file: int) -> bool:
-    """Try to lock an open file until it is closed; return whether it is locked now."""
+def try_lock_file(file: int) -> bool:
+    """Try to lock an open file until it is closed; return whether the lock was acquired."""
     if sys.platform == "win32":
         return False
     try:

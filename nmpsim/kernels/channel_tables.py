@@ -12,7 +12,7 @@ from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import ScratchpadViews
 from nmpsim.kernels.operands import OperandOffsets, OutputPosition, Quantizer
 from nmpsim.kernels.profiles import fill_parameters, scale_bias
-from nmpsim.kernels.saturate import ONCE, SaturationCounters, limit_value
+from nmpsim.kernels.saturate import ONCE, SaturationCounters, clamp_value
 from nmpsim.kernels.saturation_stages import ACCUMULATOR, BIAS, HIGH, LOW
 
 
@@ -20,7 +20,7 @@ from nmpsim.kernels.saturation_stages import ACCUMULATOR, BIAS, HIGH, LOW
 def fill_channel_table(
     spm: ScratchpadViews, at: OperandOffsets, q: Quantizer, first: Int, table: Int64s
 ) -> None:
-    """Fill the table of the channels from ``first`` on, except for the row START."""
+    """Fill the table of the channels that begin at ``first``, except for the row START."""
     for c in range(table.shape[1]):
         offset, bias_scale, out = read_channel_scales(spm, at, first + c, q)
         bias, _ = read_channel_record(spm, at, first + c)
@@ -39,7 +39,7 @@ def fill_starts(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Fill the row START with bias plus zero term; count saturated values for every pixel.
+    """Fill the row START with bias plus zero term; saturations count once for each pixel.
 
     Returns whether nothing saturated, for Int8; only its tables are reused.
     """
@@ -50,7 +50,7 @@ def fill_starts(
         _, scale, _ = read_channel_scales(spm, at, first + c, q)
         stored, zero_term = read_channel_record(spm, at, first + c)
         start = scale_bias(q, stored, scale, pixels, index, counters) + zero_term
-        start = limit_value(start, low, high, ACCUMULATOR, pixels, index, counters)
+        start = clamp_value(start, low, high, ACCUMULATOR, pixels, index, counters)
         table[START, c] = start
     return q.element != INT16 and count_saturated_starts(place, counters) == before
 

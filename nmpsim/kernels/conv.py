@@ -17,7 +17,7 @@ from nmpsim.kernels.accumulate import (
 )
 from nmpsim.kernels.array_types import Int, Int16s, Int64s
 from nmpsim.kernels.channels import OFFSET, START
-from nmpsim.kernels.conv_batches import get_output_index, write_run_of_pixel
+from nmpsim.kernels.conv_batches import get_output_index, write_pixel
 from nmpsim.kernels.conv_groups import convolve_group_int8, convolve_group_int16
 from nmpsim.kernels.conv_workspace import (
     ConvWorkspace,
@@ -36,7 +36,7 @@ from nmpsim.kernels.workspace_size import IS_VALID, MAX_START
 def sum_exactly(
     t: MacTile, first: Int, patch: Int16s, workspace: ConvWorkspace, index: Int
 ) -> None:
-    """Sum a pixel's products for the channels from ``first`` on, saturating at every step.
+    """Sum a pixel's products for channels from ``first``; saturate after each addition.
 
     Padding of the patch has x = 0. The initial sums are those of the workspace.
     """
@@ -56,7 +56,7 @@ def sum_exactly(
 
 @jit_allocating
 def convolve_exactly(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
-    """Convolve one group of a tile product by product, saturating sums at every step."""
+    """Convolve one group of a tile; saturate sums after each addition."""
     w, q, run = t.shape, t.q, workspace.run
     first, size = group * run.size, 2 + q.element
     patch = np.zeros(w.kernel_h * get_padded_row_length(w, q.element), np.int16)
@@ -71,7 +71,7 @@ def convolve_exactly(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
         gather_window(t.spm, q.element, w, start, patch)
         index = get_output_index(t, pixel, first)
         sum_exactly(t, first, patch, workspace, index)
-        write_run_of_pixel(t, pixel, first, partial, workspace)
+        write_pixel(t, pixel, first, partial, workspace)
 
 
 @jit_allocating

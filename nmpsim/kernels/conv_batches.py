@@ -27,7 +27,7 @@ from nmpsim.kernels.result_table import (
     add_counts,
     clear_counts,
     may_be_first,
-    record_first,
+    record_first_saturation,
     undo_counts,
 )
 from nmpsim.kernels.saturate import ONCE
@@ -35,8 +35,8 @@ from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import HAS_OFFSETS, MAX_PIXELS
 
 
-class Batch(NamedTuple):
-    """Buffers and settings for computing the sums and results of one group's pixels."""
+class PixelBatch(NamedTuple):
+    """Buffers and settings for the sums and results of a batch of one group's pixels."""
 
     elements: Any
     """The scratchpad as int8 or int16."""
@@ -80,7 +80,7 @@ def is_contiguous(w: ConvShape, element: Int) -> Any:
 
 @jit
 def choose_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
-    """Return the window of inputs that vector code reads for each pixel."""
+    """Return the window of inputs that vector code reads for a pixel."""
     row, step = w.dilation_h * w.in_row_stride, w.dilation_w * w.in_pixel_stride
     if is_gathered:
         return InputWindow(ONCE, ZERO, ONCE, ZERO, w.kernel_h * get_padded_row_length(w, element))
@@ -91,15 +91,15 @@ def choose_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
 
 @jit
 def has_uniform_results(w: ConvShape, element: Int, lane: Int, count: Int) -> Any:
-    """Return whether results fill whole blocks and neighbouring pixels have equal distances."""
+    """Return whether results fill whole blocks and pixels are equally far apart."""
     is_disjoint = w.out_pixel_stride >= count << element
     is_even = w.out_row_stride == w.out_w * w.out_pixel_stride
     return is_disjoint and is_even and lane == 0 and count % LANES == 0
 
 
 @jit
-def write_offsets(w: ConvShape, begin: Int, offsets: Int64s) -> None:
-    """Write the byte offsets of the windows of the pixels from ``begin`` on.
+def write_window_offsets(w: ConvShape, begin: Int, offsets: Int64s) -> None:
+    """Write the byte offsets of the windows of the pixels that begin at ``begin``.
 
     They are counted from the first pixel's window. The last pixel's offset is repeated.
     """
@@ -117,7 +117,7 @@ def write_offsets(w: ConvShape, begin: Int, offsets: Int64s) -> None:
 
 @jit
 def get_output_byte(t: MacTile, pixel: Int, first: Int) -> Any:
-    """Return the byte of a pixel's result in channel ``first``."""
+    """Return the byte offset of a pixel's result in channel ``first``."""
     w = t.shape
     y = pixel // w.out_w
     x = pixel - y * w.out_w
@@ -163,12 +163,12 @@ def sum_products(
     t: MacTile,
     inputs: Int8s | Int16s,
     base: Int,
-    b: Batch,
+    b: PixelBatch,
     workspace: ConvWorkspace,
     multiply: Any,
     pixels: Int,
 ) -> None:
-    """Sum products of inputs and weights, with the weights' zero points subtracted."""
+    """Sum the products of inputs and weights; subtract the weights' zero points."""
     offsets = workspace.offsets
     multiply(b, inputs, base, offsets, pixels)
     if not workspace.head[HAS_OFFSETS]:
@@ -184,11 +184,11 @@ def sum_products(
 
 @jit
 def compute_sums(
-    t: MacTile, b: Batch, workspace: ConvWorkspace, multiply: Any, begin: Int, pixels: Int
+    t: MacTile, b: PixelBatch, workspace: ConvWorkspace, multiply: Any, begin: Int, pixels: Int
 ) -> None:
     """Compute the sums of a batch of pixels; gather their windows if required."""
     offsets, element = workspace.offsets, t.q.element
-    write_offsets(t.shape, begin, offsets)
+    write_window_offsets(t.shape, begin, offsets)
     if not b.is_gathered:
         sum_products(t, b.elements, b.corner, b, workspace, multiply, pixels)
         return
@@ -201,9 +201,9 @@ def compute_sums(
 
 @jit
 def add_partial_sums(
-    t: MacTile, b: Batch, workspace: ConvWorkspace, start: Int, pixels: Int
+    t: MacTile, b: PixelBatch, workspace: ConvWorkspace, start: Int, pixels: Int
 ) -> None:
-    """Add the partial sums of earlier instructions, from byte ``start`` on, to a batch's sums."""
+    """Add earlier instructions' partial sums, stored at byte ``start``, to a batch's sums."""
     run, kind, element = workspace.run, b.sums.dtype.type, t.q.element
     for p in range(pixels):
         at = start + (p * t.shape.out_channels << (2 + element))
@@ -219,13 +219,13 @@ def add_partial_sums(
 @jit
 def requantize_pixels(
     t: MacTile,
-    b: Batch,
+    b: PixelBatch,
     workspace: ConvWorkspace,
     sums: Int32s | Int64s,
     begin: Int,
     pixels: Int,
 ) -> Any:
-    """Compute results with vector code; return its status (see ``requantize_blocks.py``)."""
+    """Requantize the sums of a batch with vector code and return its status."""
     q, step, first = t.q, t.shape.out_pixel_stride, b.first
     how = workspace.parameters, workspace.counts, b.formula, q.clip
     if b.has_uniform_results:
@@ -241,9 +241,9 @@ def requantize_pixels(
 
 @jit
 def requantize_batch(
-    t: MacTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int
+    t: MacTile, b: PixelBatch, workspace: ConvWorkspace, begin: Int, pixels: Int
 ) -> Any:
-    """Compute and write the results of the pixels from ``begin`` on with vector code.
+    """Requantize a batch with vector code and write the results; return the status.
 
     Returns bits of what was limited, or -1 if a sum is too large: then nothing is counted.
     """
@@ -259,16 +259,16 @@ def requantize_batch(
             if may_be_first(index, found, clip, counters):
                 # The counts of this pixel alone, which are counted already.
                 requantize_pixels(t, b, workspace, b.sums[p:], begin + p, ONCE)
-                record_first(workspace.counts, b.lane, workspace.run.size, clip, index, counters)
+                record_first_saturation(
+                    workspace.counts, b.lane, workspace.run.size, clip, index, counters
+                )
                 undo_counts(workspace.counts)
     return found
 
 
 @jit
-def write_run_of_pixel(
-    t: MacTile, pixel: Int, first: Int, partial: Int, workspace: ConvWorkspace
-) -> None:
-    """Write the workspace's sums of a pixel as results, or as partial sums to byte ``partial``."""
+def write_pixel(t: MacTile, pixel: Int, first: Int, partial: Int, workspace: ConvWorkspace) -> None:
+    """Write a pixel's sums as results, or as partial sums at byte ``partial``."""
     run, element = workspace.run, t.q.element
     if t.parts.ends:
         index = get_output_index(t, pixel, first)
@@ -280,9 +280,9 @@ def write_run_of_pixel(
 
 @jit
 def write_pixels(
-    t: MacTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int, partial: Int
+    t: MacTile, b: PixelBatch, workspace: ConvWorkspace, begin: Int, pixels: Int, partial: Int
 ) -> None:
-    """Write results, or partial sums from byte ``partial`` on, with 64-bit arithmetic."""
+    """Write a batch with 64-bit arithmetic: results, or partial sums at byte ``partial``."""
     run, starts, size = workspace.run, workspace.table[START], 2 + t.q.element
     for p in range(pixels):
         copy_run(b.sums[p], b.lane, run, ZERO, run.size)
@@ -290,11 +290,11 @@ def write_pixels(
             for c in range(run.size):
                 run[c] += starts[c]
         at = partial + (p * t.shape.out_channels << size)
-        write_run_of_pixel(t, begin + p, b.first, at, workspace)
+        write_pixel(t, begin + p, b.first, at, workspace)
 
 
 @jit
-def convolve_batches(t: MacTile, b: Batch, workspace: ConvWorkspace, multiply: Any) -> None:
+def convolve_batches(t: MacTile, b: PixelBatch, workspace: ConvWorkspace, multiply: Any) -> None:
     """Compute the results of a group's pixels in batches.
 
     ``multiply(batch, inputs, base, offsets, pixels)`` sums products into ``batch.sums``.

@@ -12,7 +12,7 @@ import numpy as np
 from nmpsim.isa.words import INT8, INT16
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
 from nmpsim.kernels.conv_batches import (
-    Batch,
+    PixelBatch,
     choose_window,
     convolve_batches,
     has_uniform_results,
@@ -54,7 +54,7 @@ class Int8Buffers(NamedTuple):
 
 @jit
 def has_nonzero_padding(spm: ScratchpadViews, w: ConvShape, weights: Int, blocks: Int) -> Any:
-    """Return whether any weights after the last input of a kernel row are not zero."""
+    """Return whether a weight after the last input of a kernel row is not zero."""
     length = w.kernel_w * w.in_channels
     tail, fours = length % 4, (length + 3) // 4
     if tail == 0:
@@ -71,7 +71,7 @@ def has_nonzero_padding(spm: ScratchpadViews, w: ConvShape, weights: Int, blocks
 
 @jit
 def must_gather(spm: ScratchpadViews, w: ConvShape, weights: Int, blocks: Int) -> Any:
-    """Return whether windows cannot be read in place.
+    """Return whether windows must be copied because vector code cannot read them in place.
 
     Inputs are read in fours. What is read after a run must have weights of zero.
     """
@@ -81,8 +81,10 @@ def must_gather(spm: ScratchpadViews, w: ConvShape, weights: Int, blocks: Int) -
 
 
 @jit
-def multiply_int8(b: Batch, inputs: Int8s, base: Int, offsets: Int64s, pixels: Int) -> None:
-    """Sum the products of some pixels' windows, from byte ``base`` of the inputs."""
+def sum_products_int8(
+    b: PixelBatch, inputs: Int8s, base: Int, offsets: Int64s, pixels: Int
+) -> None:
+    """Sum the products of weights and ``pixels`` windows of Int8 inputs."""
     read, buffers = (inputs, base, offsets, b.window, b.elements, b.weights), b.buffers
     products(*read, pixels, b.sums, buffers.excess, buffers.workspace, buffers.packed)
 
@@ -107,7 +109,7 @@ def convolve_group_int8(t: MacTile, group: Int, workspace: ConvWorkspace) -> Non
         else:
             packed = np.empty(size, np.int64)
             initialize_packed_weights(packed)
-    batch = Batch(
+    batch = PixelBatch(
         spm.i8,
         choose_window(w, INT8, is_gathered),
         weights,
@@ -124,7 +126,7 @@ def convolve_group_int8(t: MacTile, group: Int, workspace: ConvWorkspace) -> Non
         workspace.results,
         Int8Buffers(workspace.excess, scratch, packed),
     )
-    convolve_batches(t, struct_pointer(batch), workspace, multiply_int8)
+    convolve_batches(t, struct_pointer(batch), workspace, sum_products_int8)
 
 
 PIXELS = 24
@@ -149,7 +151,7 @@ class Int16Buffers(NamedTuple):
 
 @jit
 def find_range(inputs: Int16s) -> Any:
-    """Return the smallest and the largest input, as a range extended to include 0."""
+    """Return the smallest and largest input; the range always includes 0."""
     low, high = np.int16(0), np.int16(0)
     for i in range(inputs.size):
         low = inputs[i] if inputs[i] < low else low
@@ -169,7 +171,7 @@ def find_input_runs(w: ConvShape) -> Any:
 
 @jit
 def find_input_range(spm: ScratchpadViews, w: ConvShape, corner: Int) -> Any:
-    """Return the range of the inputs of all windows, extended to include 0."""
+    """Return the range of the inputs of all windows; it always includes 0."""
     rows, runs, length = find_input_runs(w)
     low, high = ZERO, ZERO
     for y in range(rows):
@@ -182,7 +184,7 @@ def find_input_range(spm: ScratchpadViews, w: ConvShape, corner: Int) -> Any:
 
 @jit
 def bound_input_energy(spm: ScratchpadViews, w: ConvShape, corner: Int) -> Any:
-    """Return :func:`bound_energy` of the inputs of all windows, which begin with a granule."""
+    """Return an upper bound of the sum of squares of any granule of inputs, divided by 256."""
     rows, runs, length = find_input_runs(w)
     energy = ZERO
     for y in range(rows):
@@ -193,7 +195,7 @@ def bound_input_energy(spm: ScratchpadViews, w: ConvShape, corner: Int) -> Any:
 
 
 @jit_allocating
-def find_steps(
+def find_carry_interval(
     spm: ScratchpadViews,
     w: ConvShape,
     window: InputWindow,
@@ -230,8 +232,10 @@ def split_pairs(weights: Int16s) -> Any:
 
 
 @jit
-def multiply_int16(b: Batch, inputs: Int16s, base: Int, offsets: Int64s, pixels: Int) -> None:
-    """Sum the products of some pixels' windows, from byte ``base`` of the inputs."""
+def sum_products_int16(
+    b: PixelBatch, inputs: Int16s, base: Int, offsets: Int64s, pixels: Int
+) -> None:
+    """Sum the products of weights and ``pixels`` windows of Int16 inputs."""
     read, halves, others = (inputs, base, offsets, b.window), b.buffers.halves, b.buffers.other_sums
     if halves.size == 0:
         compute_products_int16(*read, b.buffers.steps, b.elements, b.weights, pixels, b.sums)
@@ -261,10 +265,10 @@ def convolve_group_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> No
     own = np.empty(2 * LEVELS, np.int64)
     own[:] = -1
     bounds = spm.i64[t.at.partial >> 3 : (t.at.partial >> 3) + 2 * LEVELS] if is_cached else own
-    steps = find_steps(spm, w, window, corner, weights, blocks, bounds, is_cached)
+    steps = find_carry_interval(spm, w, window, corner, weights, blocks, bounds, is_cached)
     split = blocks * LANES * depth if steps == 0 else 0
     is_whole = has_uniform_results(w, INT16, lane, count)
-    batch = Batch(
+    batch = PixelBatch(
         spm.i16,
         window,
         weights,
@@ -285,4 +289,4 @@ def convolve_group_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> No
             np.empty((PIXELS if split else 0, blocks * LANES), np.int64),
         ),
     )
-    convolve_batches(t, struct_pointer(batch), workspace, multiply_int16)
+    convolve_batches(t, struct_pointer(batch), workspace, sum_products_int16)

@@ -95,8 +95,10 @@ def divide_workspace(memory: Int64s, channels: Int, lanes: Int) -> Any:
 
 
 @jit
-def write_key(at: OperandOffsets, q: Quantizer, begins: bool, workspace: ConvWorkspace) -> Any:
-    """Write the key: the words, besides channel records, that determine the tables.
+def write_table_key(
+    at: OperandOffsets, q: Quantizer, begins: bool, workspace: ConvWorkspace
+) -> Any:
+    """Write the cache key of the channel tables, without the channel records.
 
     They include the clip: the counts keep the extreme results of tiles in which none was limited.
     """
@@ -126,7 +128,7 @@ def write_key(at: OperandOffsets, q: Quantizer, begins: bool, workspace: ConvWor
 
 @jit
 def are_equal(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
-    """Return whether an array begins with the elements of another, which may be shorter."""
+    """Return whether the longer of two arrays begins with the elements of the other."""
     difference = np.int64(0)
     for i in range(others.size):
         difference |= np.int64(values[i] ^ others[i])
@@ -146,7 +148,7 @@ def are_tables_valid(spm: ScratchpadViews, at: OperandOffsets, workspace: ConvWo
 
 @jit
 def copy_words(source: Int32s | Int64s, target: Int32s | Int64s) -> None:
-    """Fill ``target`` with the first elements of ``source``."""
+    """Copy the first elements of ``source`` to all of ``target``."""
     for i in range(target.size):
         target[i] = source[i]
 
@@ -164,9 +166,9 @@ def store_key(spm: ScratchpadViews, at: OperandOffsets, workspace: ConvWorkspace
 
 @jit
 def update_tables(t: MacTile, first: Int, workspace: ConvWorkspace) -> None:
-    """Fill the tables of the channels from ``first`` on, unless they are valid."""
+    """Fill the tables of the channels that begin at ``first`` unless they are valid."""
     spm, at, q, begins = t.spm, t.at, t.q, t.parts.begins
-    write_key(at, q, begins, workspace)
+    write_table_key(at, q, begins, workspace)
     if first == 0 and are_tables_valid(spm, at, workspace):
         return
     table = workspace.table

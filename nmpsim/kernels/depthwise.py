@@ -24,7 +24,7 @@ from nmpsim.kernels.vector_code import (
     I64,
     INT32S,
     LANES,
-    Loop,
+    EmittedLoop,
     add_offset,
     load,
     make_int_constant,
@@ -53,9 +53,9 @@ def _emit_tap_sums(
     32 bits hold the sum of the Int8 products.
     """
     kind, sum_kind = make_int_vector_type(bits), make_int_vector_type(4 * bits)
-    over_blocks = Loop(b, blocks, [corner, factors, sums])
+    over_blocks = EmittedLoop(b, blocks, [corner, factors, sums])
     values_at, factors_at, sums_at = over_blocks.values
-    over_taps = Loop(b, count, [taps, factors_at, make_zero_constant(sum_kind)])
+    over_taps = EmittedLoop(b, count, [taps, factors_at, make_zero_constant(sum_kind)])
     tap, row, total = over_taps.values
     values = load(b, b.add(values_at, load(b, tap, I64, 8)), kind, bits // 8)
     of_tap = load(b, row, INT32S, 4)
@@ -81,7 +81,7 @@ _tap_sums_int16: Any = define_function("tap_sums_int16", partial(_emit_tap_sums,
 def add_taps(
     spm: ScratchpadViews, element: Int, corner: Int, taps: Int64s, factors: Int32s, sums: Int64s
 ) -> None:
-    """Add the products of a pixel's taps and their factors to the sums of the channels.
+    """Add the products of a pixel's taps and their factors to the sums of its channels.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def fill_factors(weights: Int8s | Int16s, start: Int, offset: Int64s, factors: I
 
 @jit
 def fill_tap_offsets(w: ConvShape, taps: Int64s) -> None:
-    """Fill in the bytes from the corner of a window to each of its taps."""
+    """Fill in the byte offset of each tap from the corner of its window."""
     for tap in range(taps.size):
         ky = tap // w.kernel_w
         taps[tap] = ky * w.dilation_h * w.in_row_stride

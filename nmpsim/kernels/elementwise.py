@@ -55,7 +55,7 @@ def bound_operand(scale: IntegerScaleRecord, offset: Int) -> Any:
 
 @jit
 def can_add_int16(t: BinaryShape, q: BinaryScales) -> Any:
-    """Return whether :func:`add_int16` may compute a binary operation."""
+    """Return whether :func:`add_int16` supports a binary operation."""
     is_int16 = t.element == INT16 and t.rhs_size == INT16
     if not is_int16 or t.operation != OP_ADD or q.profile != GLOW_FLOAT:
         return False
@@ -86,7 +86,7 @@ def subtract_offset(values: Int64s, offset: Int) -> None:
 
 @jit
 def get_row_offsets(t: BinaryShape, row: Int) -> Any:
-    """Return the byte offsets of a row of left, right and result."""
+    """Return the byte offsets of a row of the left operand, right operand and result."""
     return t.lhs + row * t.lhs_stride, t.rhs + row * t.rhs_stride, t.output + row * t.out_stride
 
 
@@ -205,7 +205,7 @@ def rescale_tile(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> None:
-    """Apply an activation's clip to a tile, change its scale, and clip the result."""
+    """Apply an activation to a tile, change its scale, and clip the result."""
     counters.layers[counters.layer].elements += count
     if rescale_tile_int8(spm, (source, source, target), count, u, place, counters):
         return

@@ -37,10 +37,10 @@ from nmpsim.kernels.saturate import ONCE, SaturationCounters, get_clip_stages
 from nmpsim.kernels.saturation_stages import ACTIVATION, HIGH, LOW
 from nmpsim.kernels.vector_code import (
     LANES,
-    Loop,
+    EmittedLoop,
     add_offset,
     call_intrinsic,
-    count_if,
+    emit_count_if,
     emit_signed_max,
     emit_signed_min,
     load,
@@ -103,8 +103,8 @@ def _clip(b: IRBuilder, value: Value, limits: list[Any], counts: list[Any]) -> A
     low, high = limits
     below, above, least, most = counts
     after = [
-        count_if(b, below, "<", value, low),
-        count_if(b, above, ">", value, high),
+        emit_count_if(b, below, "<", value, low),
+        emit_count_if(b, above, ">", value, high),
         emit_signed_min(b, value, least),
         emit_signed_max(b, value, most),
     ]
@@ -135,7 +135,7 @@ def _define_kernel(name: str, clips: int, result: Callable[..., tuple[Value, lis
         at, left_over = [lhs, rhs, out, table], blocks
         for lanes, parts in _SHAPES:
             each = make_int_constant(lanes * parts // LANES)
-            over_blocks = Loop(b, b.udiv(left_over, each), at, may_be_empty=True)
+            over_blocks = EmittedLoop(b, b.udiv(left_over, each), at, may_be_empty=True)
             at = over_blocks.end(
                 emit_vectors(b, over_blocks.values, given, step, pixels, row, lanes, parts)
             )
@@ -156,7 +156,7 @@ def _define_kernel(name: str, clips: int, result: Callable[..., tuple[Value, lis
         *sides, table = at
         words, rows = make_int_vector_type(16, lanes), ROWS * clips
         nothing = [make_splat_constant(words, value) for value in _NOTHING * (clips * parts)]
-        over_pixels = Loop(b, pixels, [*sides, *nothing])
+        over_pixels = EmittedLoop(b, pixels, [*sides, *nothing])
         left, right, to, *counts = over_pixels.values
         # Shifts by the same number in all lanes are fast if LLVM can see that.
         numbers = [splat(b, number, lanes) for number in given]
@@ -354,7 +354,7 @@ def compute_run(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Compute a run of sums or rescaled values, and count those that are limited.
+    """Compute a run of sums or rescaled values, and count saturated and clipped values.
 
     Whole pixels are computed at once, and what is left at either end.
 
@@ -398,7 +398,7 @@ def compute_run(
         while missing > 0 and pixel < at + pixels * width:
             one = left + pixel - at, right + pixel - at, np.int64(buffer.size // 2)
             compute_blocks(i8, operation, one, buffer, channels, ONCE, blocks, numbers, table)
-            missing -= record_firsts(operation, table, width, clip, pixel, counters)
+            missing -= record_first_values(operation, table, width, clip, pixel, counters)
             pixel += width
         if is_in_place:
             copy_run(buffer, ZERO, i8, to, pixels * width)
@@ -430,7 +430,7 @@ def add_clip_counts(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Add the counts of limited values of some pixels to the layer's counters.
+    """Add a run's counts of saturated and clipped values to the layer's counters.
 
     Returns how many counters may not know their first limited value yet.
     """
@@ -460,7 +460,7 @@ def add_side_counts(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Add the counts of values limited on one side; return 1 if the first one may be among them."""
+    """Add the counts of one side; return 1 if they may include the layer's first value, else 0."""
     account = counters.layers[counters.layer]
     channel = account.channel_base + index % account.channels
     by_channel = counters.channel_saturated[stage, side, channel : channel + counts.size]
@@ -474,7 +474,7 @@ def add_side_counts(
 
 
 @jit
-def record_firsts(
+def record_first_values(
     operation: Int,
     table: Int16s,
     width: Int,
@@ -482,21 +482,21 @@ def record_firsts(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Record the first limited values of a pixel where none came before; return their number."""
+    """Record the first saturated or clipped value of each kind; return how many were found."""
     found = np.int64(0)
     for number in range(count_clips(operation)):
         low_stage, high_stage = get_stages_of_clip(operation, number, clip)
         below, above = table[number, BELOW, :width], table[number, ABOVE, :width]
-        found += record_side_first(below, low_stage, LOW, index, counters)
-        found += record_side_first(above, high_stage, HIGH, index, counters)
+        found += record_first_value(below, low_stage, LOW, index, counters)
+        found += record_first_value(above, high_stage, HIGH, index, counters)
     return found
 
 
 @jit
-def record_side_first(
+def record_first_value(
     counts: Int16s, stage: Int, side: Int, index: Int, counters: SaturationCounters
 ) -> Any:
-    """Record the first value saturated on one side; return 1 if there was one, else 0."""
+    """Record the first value saturated on one side; return 1 if one was found, else 0."""
     first = counters.layers[counters.layer].first
     if first[stage, side] <= index:
         return np.int64(0)

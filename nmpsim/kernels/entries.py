@@ -46,7 +46,7 @@ class _CachedFunction:
 
     def is_cached(self) -> bool:
         """Return whether this process or an earlier one has cached it."""
-        return CACHE is not None and CACHE.has(f"{self.name}-")
+        return CACHE is not None and CACHE.has_prefix(f"{self.name}-")
 
     def _code(self, kinds: tuple[Kind, ...] | int) -> bytes | None:
         """Return its object file, cached or compiled now; None if Numba cannot make one."""
@@ -56,7 +56,7 @@ class _CachedFunction:
             return self._compiled(kinds)
         code = CACHE.read(name)
         if code is None:
-            with CACHE.locked(name):
+            with CACHE.lock_entry(name):
                 code = CACHE.read(name)  # another process may have compiled it meanwhile
                 if code is None:
                     code = self._compiled(kinds)
@@ -88,8 +88,8 @@ class CompiledEntry(_CachedFunction):
         native = self._known.get(kinds) or self._prepared(kinds)
         return native(words, arguments)
 
-    def prepare(self, *arguments: Any) -> None:
-        """Compile or load the function for arguments of these types, without calling it."""
+    def compile_for(self, *arguments: Any) -> None:
+        """Compile or load the function for the types of ``arguments`` without calling it."""
         if not IS_JIT_DISABLED:
             _, kinds = _pack_arguments(arguments)
             self._prepared(kinds)
@@ -116,7 +116,7 @@ class CompiledEntry(_CachedFunction):
         return call
 
 
-class Kernel(_CachedFunction):
+class AddressedKernel(_CachedFunction):
     """Compiled function of 64-bit integers that other compiled code calls by its address."""
 
     def __init__(self, name: str, source: Source, arguments: int) -> None:

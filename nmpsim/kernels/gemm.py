@@ -24,7 +24,7 @@ from nmpsim.kernels.workspace_size import TABLE_ROWS
 def add_products(
     values: Int8s | Int16s, start: Int, stride: Int, offset: Int, factors: Int64s, sums: Int64s
 ) -> None:
-    """Add to ``sums`` each factor times its row of ``values``, less the rows' zero point.
+    """Add each factor times its row of ``values``, minus the zero point, to ``sums``.
 
     ``start`` and ``stride`` are in elements. Four rows are added at a time, so that sums are read
     and written less often.
@@ -53,7 +53,7 @@ def add_products(
 def add_rows(
     spm: ScratchpadViews, element: Int, start: Int, g: MatmulShape, factors: Int64s, sums: Int64s
 ) -> None:
-    """Call :func:`add_products` with the rows of the right side from byte ``start`` on."""
+    """Add the products of the right side's rows, which begin at byte ``start``, to ``sums``."""
     if element == INT16:
         add_products(spm.i16, start >> 1, g.rhs_stride >> 1, g.rhs_offset, factors, sums)
     else:
@@ -97,7 +97,7 @@ def multiply_rows(t: MacTile, table: Int64s, factors: Int64s, sums: Int64s) -> N
 
 @jit_allocating
 def multiply_matrices(t: MacTile) -> None:
-    """Multiply ``at.input`` by ``at.weights``, adding in the order of the inner dimension."""
+    """Multiply ``at.input`` by ``at.weights``; add in the order of the inner dimension."""
     inner, columns = t.shape.inner, t.shape.columns
     table = np.zeros((TABLE_ROWS, columns), np.int64)
     multiply_rows(t, table, np.zeros(inner, np.int64), np.zeros(columns, np.int64))

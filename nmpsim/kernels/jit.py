@@ -36,7 +36,7 @@ def jit_allocating(function: _F) -> _F:
 
 
 def jit_inlined(function: _F) -> _F:
-    """Compile a function as a part of each caller.
+    """Compile a function inline in each caller.
 
     For functions that choose between arrays, or that are the switch of a hot loop.
     """
@@ -94,5 +94,5 @@ def compile_with_numba(function: Callable[..., Any]) -> Any:
 
 
 def make_cfunc(function: Callable[..., Any], arguments: int) -> Any:
-    """Compile a function of 64-bit integers with Numba at once; the result has an ``address``."""
+    """Compile a C callback of int64 arguments; its ``address`` is the entry point."""
     return numba.cfunc(numba.int64(*[numba.int64] * arguments), error_model="numpy")(function)

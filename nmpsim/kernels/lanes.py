@@ -42,8 +42,8 @@ class NotProvedError(ValueError):
     """Exception for a term of a formula that may not fit 64 bits."""
 
 
-class Trace:
-    """Evaluation of a formula, with the limits that its generated code assumes.
+class FormulaEmitter:
+    """Code generation for a formula, with checks for values that the code does not support.
 
     Parameters
     ----------
@@ -70,7 +70,9 @@ class IntegerVector:
         ``emit(bits)`` emits the low 32 or 64 bits of each integer.
     """
 
-    def __init__(self, trace: Trace, low: int, high: int, emit: Callable[[int], Any]) -> None:
+    def __init__(
+        self, trace: FormulaEmitter, low: int, high: int, emit: Callable[[int], Any]
+    ) -> None:
         self.trace, self.low, self.high = trace, low, high
         self._emit = emit
         self._values: dict[int, Any] = {}
@@ -141,7 +143,7 @@ class FloatVector:
         ``emit()`` emits the vector.
     """
 
-    def __init__(self, trace: Trace, kind: ir.VectorType, emit: Callable[[], Any]) -> None:
+    def __init__(self, trace: FormulaEmitter, kind: ir.VectorType, emit: Callable[[], Any]) -> None:
         self.trace, self.kind, self._emit = trace, kind, emit
         self._value: Any = None
 
@@ -165,7 +167,7 @@ class FloatVector:
         )
 
 
-def _lift(trace: Trace, value: Operand) -> IntegerVector:
+def _lift(trace: FormulaEmitter, value: Operand) -> IntegerVector:
     if isinstance(value, IntegerVector):
         return value
     return IntegerVector(
@@ -357,7 +359,7 @@ def _find_word_range(name: str) -> tuple[int, int]:
 
 def find_parameters(formula: Formula) -> dict[str, IntegerVector | FloatVector]:
     """Return the kind and the range of each parameter of a formula, by name."""
-    trace = Trace()
+    trace = FormulaEmitter()
     values: dict[str, Any] = {
         word: IntegerVector(trace, *_find_word_range(word), lambda bits: None)
         for word in formula.words

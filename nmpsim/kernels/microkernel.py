@@ -35,11 +35,12 @@ from nmpsim.kernels.vector_code import (
     I64,
     INT32S,
     LANES,
-    Loop,
+    EmittedLoop,
     WindowRows,
     add_offset,
     call_intrinsic,
     emit_run_loops,
+    emit_switch,
     load,
     load_corners,
     make_int_constant,
@@ -49,7 +50,6 @@ from nmpsim.kernels.vector_code import (
     shuffle,
     splat,
     store,
-    switch,
 )
 from nmpsim.kernels.weight_packing import initialize_packed_weights_avx2
 from nmpsim.kernels.workspace_size import MAX_PIXELS
@@ -190,7 +190,7 @@ def emit_block(
     corners = load_corners(b, window, offsets, pixels)
 
     def emit_run(position: Value, weights_at: Value, *sums: Any) -> list[Any]:
-        loop = Loop(b, window.steps, [position, weights_at, *sums])
+        loop = EmittedLoop(b, window.steps, [position, weights_at, *sums])
         position, weights_at, *totals = loop.values
         of_blocks = [
             target.load_weights(b, add_offset(b, weights_at, n, block_stride))
@@ -226,7 +226,7 @@ def _emit_products(b: IRBuilder, pixels: Value, blocks: Value, *operands: Any) -
         for n, shapes in _target.shapes.items()
         for p in shapes
     }
-    return switch(b, b.add(b.mul(blocks, make_int_constant(MAX_PIXELS)), pixels), cases)
+    return emit_switch(b, b.add(b.mul(blocks, make_int_constant(MAX_PIXELS)), pixels), cases)
 
 
 def _emit_excess(b: IRBuilder, offsets: Value, window: WindowRows, out: Value) -> Any:
@@ -236,7 +236,7 @@ def _emit_excess(b: IRBuilder, offsets: Value, window: WindowRows, out: Value) -
     chunks = b.lshr(b.add(window.steps, make_int_constant(LANES - 1)), make_int_constant(4))
 
     def emit_run(position: Value, *before: Value) -> list[Any]:
-        loop = Loop(b, chunks, [position, window.steps, *before])
+        loop = EmittedLoop(b, chunks, [position, window.steps, *before])
         position, left, *totals = loop.values
         is_loaded = b.icmp_unsigned("<", lanes, splat(b, b.trunc(left, I32)))
         ones = make_splat_constant(_BYTES, 1)

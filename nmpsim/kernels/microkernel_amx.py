@@ -17,10 +17,10 @@ from nmpsim.kernels.amx_tiles import (
     SIDE,
     TILE_BYTES,
     emit_block_dispatch,
-    emit_configure,
     emit_gather,
     emit_pack_tails,
-    emit_release,
+    emit_tile_configuration,
+    emit_tile_release,
 )
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.ir_functions import define_function
@@ -30,11 +30,11 @@ from nmpsim.kernels.pointers import get_address, make_window_rows
 from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
-_configure: Any = define_function("configure_amx", emit_configure)
+_configure: Any = define_function("configure_amx", emit_tile_configuration)
 _gather: Any = define_function("gather_amx", emit_gather)
 _pack_tails: Any = define_function("pack_tails_amx", emit_pack_tails)
 _products: Any = define_function("products_amx", emit_block_dispatch)
-_release: Any = define_function("release_amx", emit_release)
+_release: Any = define_function("release_amx", emit_tile_release)
 
 _HAS_TAILS = 0
 """Word of the workspace: 1 if the tails of the weights are packed. ``_Workspace`` follows."""

@@ -40,17 +40,17 @@ from nmpsim.kernels.vector_code import (
     I32,
     I64,
     LANES,
-    Loop,
+    EmittedLoop,
     WindowRows,
     add_offset,
     emit_run_loops,
+    emit_switch,
     load,
     make_int_constant,
     make_int_vector_type,
     make_zero_constant,
     splat,
     store,
-    switch,
 )
 from nmpsim.kernels.weight_packing import PACKED, UNUSED, pack_blocks
 from nmpsim.kernels.workspace_size import MAX_PIXELS
@@ -165,7 +165,7 @@ def _emit_block(
     loaded_ones = load(b, ones, _PAIRS, 8)
     unroll = 2 if in_pairs else 1
     count = b.lshr(b.add(depth, make_int_constant(4 * unroll - 4)), make_int_constant(1 + unroll))
-    steps = Loop(b, count, [make_int_constant(0), weights, *(initial * pixels)])
+    steps = EmittedLoop(b, count, [make_int_constant(0), weights, *(initial * pixels)])
     position, weights_at, *sums = steps.values
     if in_pairs:
         added = _add_two_steps(b, sums, corners, position, weights_at, loaded_ones)
@@ -173,7 +173,7 @@ def _emit_block(
         added = _add_step(b, sums, corners, [position], weights_at, ones)
     steps_in, steps_on = make_int_constant(4 * unroll), make_int_constant(STEP_BYTES * unroll)
     _, _, *sums = steps.end([b.add(position, steps_in), b.add(weights_at, steps_on), *added])
-    rest = Loop(b, residual_count, [residual_offsets, residuals, *sums], may_be_empty=True)
+    rest = EmittedLoop(b, residual_count, [residual_offsets, residuals, *sums], may_be_empty=True)
     offsets_at, weights_at, *sums = rest.values
     positions = [load(b, add_offset(b, offsets_at, 8 * side), I64, 8) for side in range(2)]
     added = _add_step(b, sums, corners, positions, weights_at, ones)
@@ -195,7 +195,7 @@ def _emit_products(b: IRBuilder, pixels: Value, in_pairs: Value, *operands: Valu
         for is_paired, most in ((False, PIXELS), (True, PAIR_PIXELS))
         for p in range(1, most + 1)
     }
-    return switch(b, b.add(pixels, b.mul(in_pairs, make_int_constant(PIXELS))), cases)
+    return emit_switch(b, b.add(pixels, b.mul(in_pairs, make_int_constant(PIXELS))), cases)
 
 
 def _emit_gather(
@@ -208,7 +208,7 @@ def _emit_gather(
     mask, none = b.trunc(flipped, I32), Constant(I32, 0)
 
     def copy_run(run: Value, patch: Value, found: Value) -> list[Any]:
-        large = Loop(
+        large = EmittedLoop(
             b, b.lshr(window.steps, make_int_constant(3)), [run, patch, found], may_be_empty=True
         )
         at, to, found = large.values
@@ -220,7 +220,7 @@ def _emit_gather(
             b.or_(found, values),
         ]
         at, to, found = large.end(after)
-        small = Loop(
+        small = EmittedLoop(
             b, b.and_(window.steps, make_int_constant(7)), [at, to, none], may_be_empty=True
         )
         at, to, some = small.values
@@ -234,7 +234,7 @@ def _emit_gather(
         _, to, some = small.end(after)
         return [to, b.or_(found, b.insert_element(make_zero_constant(_SUMS), some, none))]
 
-    over_pixels = Loop(b, pixels, [offsets, patches, make_zero_constant(_SUMS)])
+    over_pixels = EmittedLoop(b, pixels, [offsets, patches, make_zero_constant(_SUMS)])
     offset, *carried = over_pixels.values
     corner = b.add(window.base, load(b, offset, I64, 8))
     patch, found = emit_run_loops(b, window, corner, carried, copy_run)

@@ -31,12 +31,13 @@ from nmpsim.kernels.vector_code import (
     I64,
     INT32S,
     LANES,
-    Loop,
+    EmittedLoop,
     WindowRows,
     add_offset,
     call_intrinsic,
     emit_run_loops,
     emit_signed_max,
+    emit_switch,
     load,
     load_corners,
     make_int_constant,
@@ -46,7 +47,6 @@ from nmpsim.kernels.vector_code import (
     shuffle,
     splat,
     store,
-    switch,
 )
 from nmpsim.kernels.workspace_size import LEVELS, MAX_PIXELS
 
@@ -134,10 +134,10 @@ def _emit_block(
     chunks = _count_chunks(b, window.steps, steps)
 
     def emit_run(position: Value, weights_at: Value, *before: Value) -> list[Any]:
-        over_chunks = Loop(b, chunks, [window.steps, position, weights_at, *before])
+        over_chunks = EmittedLoop(b, chunks, [window.steps, position, weights_at, *before])
         left, position, weights_at, *sums = over_chunks.values
         count = _unsigned_min(b, steps, left)
-        over_steps = Loop(b, count, [position, weights_at, *sums[:sum_count]])
+        over_steps = EmittedLoop(b, count, [position, weights_at, *sums[:sum_count]])
         position, weights_at, *totals = over_steps.values
         values = [
             load(b, add_offset(b, weights_at, n, block_stride), _PAIRS, 2) for n in range(blocks)
@@ -174,7 +174,7 @@ def _emit_products(b: IRBuilder, pixels: Value, blocks: Value, *operands: Any) -
         for n, most in _target.shapes.items()
         for p in range(1, most + 1)
     }
-    return switch(b, b.add(b.mul(blocks, make_int_constant(MAX_PIXELS)), pixels), cases)
+    return emit_switch(b, b.add(b.mul(blocks, make_int_constant(MAX_PIXELS)), pixels), cases)
 
 
 def _emit_bounds(
@@ -186,11 +186,11 @@ def _emit_bounds(
     """
     ones, no_sums = make_splat_constant(_PAIRS, 1), [make_zero_constant(INT32S)] * 3
     chunks = _count_chunks(b, run_steps, steps)
-    over_runs = Loop(b, runs, [weights, *no_sums])
-    over_chunks = Loop(b, chunks, [run_steps, *over_runs.values])
+    over_runs = EmittedLoop(b, runs, [weights, *no_sums])
+    over_chunks = EmittedLoop(b, chunks, [run_steps, *over_runs.values])
     left, weights_at, *most = over_chunks.values
     count = _unsigned_min(b, steps, left)
-    over_steps = Loop(b, count, [weights_at, *no_sums])
+    over_steps = EmittedLoop(b, count, [weights_at, *no_sums])
     weights_at, positive, negative, squares = over_steps.values
     value = load(b, weights_at, _PAIRS, 2)
     above = emit_signed_max(b, value, make_zero_constant(_PAIRS))
@@ -221,7 +221,7 @@ def _emit_energy(b: IRBuilder, inputs: Value, granules: Value, known: Value) -> 
     most = b.insert_element(
         make_zero_constant(make_int_vector_type(32, lanes)), b.trunc(known, I32), first
     )
-    loop = Loop(b, granules, [inputs, most])
+    loop = EmittedLoop(b, granules, [inputs, most])
     at, most = loop.values
     sums = _sum_squares(b, load(b, at, make_int_vector_type(16, GRANULE), 2))
     distance = lanes // 2
@@ -251,7 +251,7 @@ def compute_products_int16(
     pixels: Int,
     out: Int64s,
 ) -> None:
-    """Compute ``out[p, lane]``: the products of a pixel's window with a lane's weights, summed.
+    """Sum the products of each pixel's window and each lane's weights: ``out[p, lane]``.
 
     The sums are exact if the products of ``steps`` steps are at most MAX_PRODUCTS.
 

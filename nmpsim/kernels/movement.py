@@ -113,7 +113,7 @@ def copy_strided_elements(
 
 @jit
 def can_swap_loops(element: Int, sizes: Int64s, to_strides: Int64s) -> Any:
-    """Return whether the order of the inner two dimensions does not matter.
+    """Return whether the two inner dimensions can be visited in either order.
 
     That is if none of their results overlap. Instructions never write onto their inputs.
     """
@@ -154,7 +154,7 @@ def get_padded_row_length(w: ConvShape, element: Int) -> Any:
 def gather_window(
     spm: ScratchpadViews, element: Int, w: ConvShape, corner: Int, patch: Int16s
 ) -> None:
-    """Copy the window at byte ``corner`` into ``patch``, row by row, each padded."""
+    """Copy the window at byte ``corner`` to ``patch``; each row is padded."""
     row, length, columns = get_padded_row_length(w, element), w.in_channels, w.kernel_w
     if w.dilation_w == 1 and w.in_pixel_stride == w.in_channels << element:
         length *= columns

@@ -61,7 +61,7 @@ class OperandOffsets(NamedTuple):
 
 
 class Quantizer(NamedTuple):
-    """Parameters that turn sums into results."""
+    """Parameters that convert sums to results."""
 
     element: Int
     profile: Int
@@ -109,7 +109,7 @@ class InputWindow(NamedTuple):
 
 
 class SumParts(NamedTuple):
-    """Flags that state whether an instruction begins and whether it ends a divided sum."""
+    """Flags: whether an instruction is the first, and the last, of a divided sum."""
 
     begins: bool
     ends: bool
@@ -176,7 +176,7 @@ class PoolShape(NamedTuple):
 
 
 class AverageParameters(NamedTuple):
-    """Parameters that turn sums into averages; ``result_scale`` holds float32 bits."""
+    """Parameters that convert sums to averages; ``result_scale`` holds float32 bits."""
 
     element: Int
     profile: Int

@@ -18,7 +18,7 @@ from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run
 
 @jit
 def find_window_range(position: Int, stride: Int, pad: Int, kernel: Int, size: Int) -> Any:
-    """Return the first row (or column) of a window inside the tile, and the one after the last."""
+    """Return the begin and end of the part of a window that is inside the tile."""
     begin = position * stride - pad
     return max(begin, 0), min(begin + kernel, size)
 
@@ -88,7 +88,7 @@ def sum_dequantized(
     columns: tuple[Int, Int],
     totals: Float32s,
 ) -> Any:
-    """Sum dequantized taps one after the other into ``totals`` and return the divisor of the sum.
+    """Add dequantized taps to ``totals`` in order; return the divisor of the sum.
 
     It is the number of taps inside the tile, or that of the whole window.
     """

@@ -29,7 +29,7 @@ def has_vector_code(q: Quantizer) -> Any:
 def requantize(
     run: Int64s, table: Int64s, q: Quantizer, index: Int, counters: SaturationCounters
 ) -> None:
-    """Turn sums (int64) into results in place, with the table of their channels.
+    """Convert sums (int64) to results in place, with the table of their channels.
 
     ``index`` is the first one's in the layer's output.
     """

@@ -20,7 +20,13 @@ from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
 from nmpsim.kernels.formulas import Formula
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.lanes import FloatVector, IntegerVector, Trace, evaluate_steps, find_parameters
+from nmpsim.kernels.lanes import (
+    FloatVector,
+    FormulaEmitter,
+    IntegerVector,
+    evaluate_steps,
+    find_parameters,
+)
 from nmpsim.kernels.operands import Clip
 from nmpsim.kernels.pointers import get_address
 from nmpsim.kernels.profiles import SUM_NUMBERS, SUMS
@@ -30,12 +36,13 @@ from nmpsim.kernels.vector_code import (
     FLOATS,
     INT32S,
     LANES,
-    Loop,
+    EmittedLoop,
     add_offset,
-    count_if,
     emit_any_lane,
+    emit_count_if,
     emit_signed_max,
     emit_signed_min,
+    emit_switch,
     load,
     make_int_constant,
     make_int_vector_type,
@@ -43,14 +50,13 @@ from nmpsim.kernels.vector_code import (
     make_zero_constant,
     splat,
     store,
-    switch,
 )
 
 _LONGS = make_int_vector_type(64)
 
 
-class Block(NamedTuple):
-    """Arguments for a block of sixteen channels; strides are in bytes from pixel to pixel."""
+class ChannelBlock(NamedTuple):
+    """Arguments for a block of 16 channels; strides are in bytes from pixel to pixel."""
 
     formula: Any
     """Number of a formula in ``SUMS``."""
@@ -100,7 +106,7 @@ class _Scale:
         Element type of the results.
     """
 
-    def __init__(self, b: IRBuilder, formula: Formula, element: int, block: Block) -> None:
+    def __init__(self, b: IRBuilder, formula: Formula, element: int, block: ChannelBlock) -> None:
         self._b, self._formula = b, formula
         self._sum_bits, self._range_bits = (32, 32) if element == INT8 else (64, 48)
         self._parameters = find_parameters(formula)
@@ -113,9 +119,9 @@ class _Scale:
     def _resize(self, word: Value, bits: int) -> Any:
         return word if bits == 64 else self._b.trunc(word, make_int_vector_type(bits))
 
-    def evaluate(self, total: Value) -> tuple[IntegerVector, Trace]:
+    def evaluate(self, total: Value) -> tuple[IntegerVector, FormulaEmitter]:
         """Evaluate the formula; the trace has the limits that are assumed not to be met."""
-        b, trace = self._b, Trace(self._b)
+        b, trace = self._b, FormulaEmitter(self._b)
         values: dict[str, IntegerVector | FloatVector] = {}
         for (name, known), word in zip(self._parameters.items(), self._words, strict=True):
             if isinstance(known, IntegerVector):
@@ -145,7 +151,7 @@ class _Scale:
         return found
 
 
-def _emit(formula: Formula, element: int, b: IRBuilder, block: Block) -> Any:
+def _emit(formula: Formula, element: int, b: IRBuilder, block: ChannelBlock) -> Any:
     """Compute results of a block; the sums stay as they are.
 
     Int8 results are counted in 16 bits; one that these do not hold is outside any clip. Scaling is
@@ -163,7 +169,7 @@ def _emit(formula: Formula, element: int, b: IRBuilder, block: Block) -> Any:
     _store_counts(b, block.counts, SAVED, counts)
     low, high = (splat(b, b.trunc(limit, kind.element)) for limit in (block.low, block.high))
     none, first = make_zero_constant(kind), load(b, block.sums, sum_kind, sum_bytes)
-    loop = Loop(b, block.pixels, [block.sums, block.results, none, none, first, first])
+    loop = EmittedLoop(b, block.pixels, [block.sums, block.results, none, none, first, first])
     at, to, below, above, lowest, highest = loop.values
     total = load(b, at, sum_kind, sum_bytes)
     value = scale.compute(total)
@@ -174,8 +180,8 @@ def _emit(formula: Formula, element: int, b: IRBuilder, block: Block) -> Any:
         [
             b.add(at, block.sum_stride),
             b.add(to, block.result_stride),
-            count_if(b, below, "<", value, low),
-            count_if(b, above, ">", value, high),
+            emit_count_if(b, below, "<", value, low),
+            emit_count_if(b, above, ">", value, high),
             emit_signed_min(b, total, lowest),
             emit_signed_max(b, total, highest),
         ]
@@ -193,13 +199,13 @@ def _emit(formula: Formula, element: int, b: IRBuilder, block: Block) -> Any:
     return _combine_flags(b, *limited, b.or_(*map(scale.is_limited, extremes)))
 
 
-def _emit_all(element: int, b: IRBuilder, block: Block) -> Any:
+def _emit_all(element: int, b: IRBuilder, block: ChannelBlock) -> Any:
     cases = {
         number: partial(_emit, formula, element, b, block)
         for number, formula in enumerate(SUMS)
         if number in SUM_NUMBERS[:, element]
     }
-    return switch(b, block.formula, cases)
+    return emit_switch(b, block.formula, cases)
 
 
 _requantize_int8: Any = define_function("requantize_int8", partial(_emit_all, 0))
@@ -218,7 +224,7 @@ def requantize_blocks(
     start: Int,
     step: Int,
 ) -> Any:
-    """Compute results of at most MAX_PIXELS pixels and count those that are limited.
+    """Compute results of at most MAX_PIXELS pixels; count saturated and clipped ones.
 
     Parameters
     ----------
@@ -242,7 +248,7 @@ def requantize_blocks(
     found, is_int16 = np.int64(0), results.itemsize == 2
     for i in range(counts.shape[0]):
         lanes = LANES * i
-        block = Block(
+        block = ChannelBlock(
             formula,
             get_address(sums) + sums.itemsize * lanes,
             sums.itemsize * sums.shape[1],

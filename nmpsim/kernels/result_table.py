@@ -19,8 +19,8 @@ from nmpsim.kernels.saturate import (
     INT32_MAX,
     INT32_MIN,
     SaturationCounters,
+    add_saturations,
     get_clip_stages,
-    record_limited,
 )
 from nmpsim.kernels.saturation_stages import HIGH, LOW
 from nmpsim.kernels.vector_code import LANES
@@ -53,7 +53,7 @@ def copy_parameters_to_blocks(table: Int64s, begins: bool, lane: Int, parameters
 
 @jit
 def clear_counts(counts: Int32s) -> None:
-    """Reset the counts of all blocks to the state without limited results."""
+    """Reset the counts of saturated and clipped values, and the extreme values, of all blocks."""
     for block in range(counts.shape[0]):
         counts[block, BELOW] = 0
         counts[block, ABOVE] = 0
@@ -63,7 +63,7 @@ def clear_counts(counts: Int32s) -> None:
 
 @jit
 def undo_counts(counts: Int32s) -> None:
-    """Restore the counts to what they were before the last results."""
+    """Restore the counts to their values before the last batch of results."""
     for block in range(counts.shape[0]):
         for row in range(SAVED):
             for lane in range(LANES):
@@ -72,7 +72,7 @@ def undo_counts(counts: Int32s) -> None:
 
 @jit
 def may_be_first(index: Int, limited: Int, clip: Clip, counters: SaturationCounters) -> Any:
-    """Return whether results limited from ``index`` on may precede the first recorded one.
+    """Return whether values saturated or clipped at ``index`` may precede the recorded first one.
 
     Bit 0 of ``limited`` says that some were limited from below, bit 1 from above.
     """
@@ -83,7 +83,7 @@ def may_be_first(index: Int, limited: Int, clip: Clip, counters: SaturationCount
 
 
 @jit
-def record_first(
+def record_first_saturation(
     counts: Int32s,
     lane: Int,
     count: Int,
@@ -91,7 +91,7 @@ def record_first(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Record the first limited results of the pixel that was counted last.
+    """Record the index of a pixel's first saturated or clipped result on each side.
 
     ``index`` is that of its first channel in the layer's output, which is in lane ``lane``.
     """
@@ -114,7 +114,7 @@ def add_counts(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Add the counts of ``count`` channels from a lane on to the layer's counters.
+    """Add the counts of ``count`` channels that begin at a lane to the layer's counters.
 
     The first limited result must be recorded already; ``index`` is that of the first channel's
     last result.
@@ -125,7 +125,7 @@ def add_counts(
         below, above = np.int64(rows[BELOW, i]), np.int64(rows[ABOVE, i])
         if below:
             overshoot = clip.low - np.int64(rows[LEAST, i])
-            record_limited(counters, low_stage, LOW, index + c, overshoot, below)
+            add_saturations(counters, low_stage, LOW, index + c, overshoot, below)
         if above:
             overshoot = np.int64(rows[MOST, i]) - clip.high
-            record_limited(counters, high_stage, HIGH, index + c, overshoot, above)
+            add_saturations(counters, high_stage, HIGH, index + c, overshoot, above)

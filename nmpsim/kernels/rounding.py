@@ -12,7 +12,7 @@ import numpy as np
 from nmpsim.isa.words import OP_ADD, OP_MAX, OP_SUB
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.saturate import ONCE, SaturationCounters, limit_value
+from nmpsim.kernels.saturate import ONCE, SaturationCounters, clamp_value
 
 MAX_MAGNITUDE: Any = np.int64(1 << 62)
 """Magnitude to which results are clamped; every later clip is narrower."""
@@ -152,7 +152,7 @@ def limit(
     stage: Int, times: Int, index: Int, counters: SaturationCounters, value: Int, most: Int
 ) -> Any:
     """Return a value clamped to -most ... most; count it if it was outside."""
-    return limit_value(value, -most, most, stage, times, index, counters)
+    return clamp_value(value, -most, most, stage, times, index, counters)
 
 
 @jit
@@ -161,4 +161,4 @@ def saturate(
 ) -> Any:
     """Return a value saturated to a signed ``bits``-bit integer; count it if it was outside."""
     half = ONCE << (bits - ONCE)
-    return limit_value(value, -half, half - ONCE, stage, times, index, counters)
+    return clamp_value(value, -half, half - ONCE, stage, times, index, counters)

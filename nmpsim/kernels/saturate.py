@@ -18,7 +18,7 @@ ONCE: Any = np.int64(1)
 
 
 class SaturationCounters(NamedTuple):
-    """Counters of limited values for a layer; the arrays are those of the machine."""
+    """Counters of a layer's saturated and clipped values; the arrays belong to the machine."""
 
     layers: Records
     channel_saturated: Int64s
@@ -27,7 +27,7 @@ class SaturationCounters(NamedTuple):
 
 
 @jit
-def record_limited(
+def add_saturations(
     counters: SaturationCounters,
     stage: Int,
     side: Int,
@@ -35,7 +35,7 @@ def record_limited(
     overshoot: Int,
     times: Int,
 ) -> None:
-    """Count ``times`` limited values; the first has position ``index`` in the layer's output."""
+    """Count ``times`` saturated or clipped values; the first has position ``index``."""
     account = counters.layers[counters.layer]
     channel = account.channel_base + index % account.channels
     account.saturated[stage, side] += times
@@ -45,7 +45,7 @@ def record_limited(
 
 
 @jit
-def limit_value(
+def clamp_value(
     value: Int,
     low: Int,
     high: Int,
@@ -56,10 +56,10 @@ def limit_value(
 ) -> Any:
     """Return an int64 clamped to ``low`` ... ``high``; count it if it was outside."""
     if value > high:
-        record_limited(counters, stage, HIGH, index, value - high, times)
+        add_saturations(counters, stage, HIGH, index, value - high, times)
         return high
     if value < low:
-        record_limited(counters, stage, LOW, index, low - value, times)
+        add_saturations(counters, stage, LOW, index, low - value, times)
         return low
     return value
 
@@ -71,7 +71,7 @@ def saturate_run(values: Int64s, stage: Int, index: Int, counters: SaturationCou
     ``index`` is the first one's in the layer's output, here and below.
     """
     low, high = np.int64(INT32_MIN), np.int64(INT32_MAX)
-    limit_run(values, low, high, stage, stage, index, counters)
+    clamp_run(values, low, high, stage, stage, index, counters)
 
 
 @jit
@@ -87,13 +87,13 @@ def clip_run(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Clip a run of values in place and count those that are limited."""
+    """Clip a run of values in place; count saturated and clipped values."""
     low_stage, high_stage = get_clip_stages(clip)
-    limit_run(values, clip.low, clip.high, low_stage, high_stage, index, counters)
+    clamp_run(values, clip.low, clip.high, low_stage, high_stage, index, counters)
 
 
 @jit
-def limit_run(
+def clamp_run(
     values: Int32s | Int64s,
     low: Int,
     high: Int,
@@ -102,7 +102,7 @@ def limit_run(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Limit a run of values to ``low`` ... ``high`` in place; each side has its stage.
+    """Clamp a run of values to ``low`` ... ``high`` in place and count by each side's stage.
 
     The values' type holds both limits.
     """
@@ -112,10 +112,10 @@ def limit_run(
         least = min(least, values[i])
         most = max(most, values[i])
     if least < lowest:
-        count_limited(values, lowest, low_stage, LOW, index, counters)
+        count_outside(values, lowest, low_stage, LOW, index, counters)
         record_worst(values, low, low_stage, LOW, low - np.int64(least), index, counters)
     if most > highest:
-        count_limited(values, highest, high_stage, HIGH, index, counters)
+        count_outside(values, highest, high_stage, HIGH, index, counters)
         record_worst(values, high, high_stage, HIGH, np.int64(most) - high, index, counters)
     if least < lowest or most > highest:
         for i in range(values.size):
@@ -145,7 +145,7 @@ def record_worst(
 
 
 @jit
-def count_limited(
+def count_outside(
     values: Int32s | Int64s,
     limit: Any,
     stage: Int,
@@ -153,7 +153,7 @@ def count_limited(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Count the values of a run beyond ``limit``, which has their type, in total and by channel."""
+    """Count the values of a run beyond ``limit`` (of the same type), in total and by channel."""
     account = counters.layers[counters.layer]
     # Inverting all bits reverses the order: values above a limit become values below it.
     inverted = values.dtype.type(-side)

@@ -93,7 +93,7 @@ def emit_any_lane(b: IRBuilder, mask: Value) -> Any:
     return b.zext(b.icmp_unsigned("!=", bits, Constant(ir.IntType(LANES), 0)), I64)
 
 
-def count_if(b: IRBuilder, count: Value, comparison: str, value: Value, limit: Value) -> Any:
+def emit_count_if(b: IRBuilder, count: Value, comparison: str, value: Value, limit: Value) -> Any:
     """Add 1 to the lanes of ``count`` in which a signed comparison is true."""
     return b.sub(count, b.sext(b.icmp_signed(comparison, value, limit), count.type))
 
@@ -112,8 +112,8 @@ def declare_function(b: IRBuilder, kind: ir.FunctionType, name: str) -> Any:
 # --- control flow ----------------------------------------------------------------------------
 
 
-class Loop:
-    """A loop that carries values from one iteration to the next.
+class EmittedLoop:
+    """Loop in LLVM IR that carries values from one iteration to the next.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class WindowRows(NamedTuple):
 
 
 def load_corners(b: IRBuilder, window: WindowRows, offsets: Value, pixels: int) -> list[Any]:
-    """Return the addresses of the first inputs of some pixels."""
+    """Return the addresses of the first inputs of ``pixels`` windows."""
     return [
         b.add(window.base, load(b, add_offset(b, offsets, 8 * p), I64, 8)) for p in range(pixels)
     ]
@@ -197,15 +197,15 @@ def emit_run_loops(
     ``emit_run(position, *carried)`` emits a run and returns the values after it; positions are
     counted from ``start``.
     """
-    over_rows = Loop(b, window.rows, [start, *carried])
-    over_runs = Loop(b, window.runs, over_rows.values)
+    over_rows = EmittedLoop(b, window.rows, [start, *carried])
+    over_runs = EmittedLoop(b, window.runs, over_rows.values)
     values = emit_run(*over_runs.values)
     values = over_runs.end([b.add(over_runs.values[0], window.run_stride), *values])[1:]
     return over_rows.end([b.add(over_rows.values[0], window.row_stride), *values])[1:]
 
 
-def switch(b: IRBuilder, number: Value, cases: Mapping[int, Callable[[], Any]]) -> Any:
-    """Emit the case of a number and return its result, a 64-bit integer; 0 if there is no case."""
+def emit_switch(b: IRBuilder, number: Value, cases: Mapping[int, Callable[[], Any]]) -> Any:
+    """Emit a switch over a number; return the case's 64-bit result, or 0 without a case."""
     done = b.append_basic_block("done")
     choice = b.switch(number, done)
     results = [(make_int_constant(0), b.block)]

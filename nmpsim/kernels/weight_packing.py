@@ -23,7 +23,7 @@ from nmpsim.kernels.packed_weights import (
 from nmpsim.kernels.pointers import get_address
 from nmpsim.kernels.vector_code import (
     I64,
-    Loop,
+    EmittedLoop,
     add_offset,
     call_intrinsic,
     emit_signed_max,
@@ -75,7 +75,7 @@ def _emit_pack_halves(
 
     A lane starts at minus 128 times the sum of its weights.
     """
-    loop = Loop(
+    loop = EmittedLoop(
         b,
         steps,
         [make_int_constant(0), make_int_constant(0), make_int_constant(0), *[_NO_SUMS] * 2],
@@ -112,7 +112,7 @@ def _emit_pack_pairs(
 
     Returns the number of residual steps.
     """
-    loop = Loop(
+    loop = EmittedLoop(
         b, b.lshr(steps, make_int_constant(1)), [make_int_constant(0)] * 3, may_be_empty=True
     )
     step, *after = loop.values
@@ -130,7 +130,7 @@ def _emit_pack_pairs(
         following = b.add(step, make_int_constant(1))
         after[side] = _store_residual(b, *to, b.sub(second, together), following, is_large)
     step, *after = loop.end([b.add(step, make_int_constant(2)), *after])
-    last = Loop(
+    last = EmittedLoop(
         b,
         b.and_(steps, make_int_constant(1)),
         [b.mul(step, make_int_constant(STEP_BYTES))],
@@ -169,7 +169,7 @@ def _pad_residuals(b: IRBuilder, residuals: Value, offsets: Value, counts: list[
     count = emit_signed_max(b, *counts)
     for side, first in enumerate(counts):
         residual, offset = _residual_at(b, residuals, offsets, first, side)
-        missing = Loop(b, b.sub(count, first), [residual, offset], may_be_empty=True)
+        missing = EmittedLoop(b, b.sub(count, first), [residual, offset], may_be_empty=True)
         residual, offset = missing.values
         store(b, _NO_WEIGHTS, residual, 1)
         store(b, make_int_constant(0), offset, 8)
@@ -207,7 +207,7 @@ UNUSED: Any = np.int64(3)
 
 @jit
 def initialize_packed_weights_avx2(words: Int64s) -> None:
-    """Mark weights as not packed; packing pairs does not pay off for a single tile."""
+    """Mark the weights of a single tile as not packed, because packing would not pay off."""
     words[STATE] = UNUSED
     words[words.size >> 1] = _UNPACKED
 
@@ -224,7 +224,7 @@ def _begin_packing(state: Int) -> Any:
 
 @jit
 def pack_blocks(weights: Int, steps: Int, blocks: Int, words: Int64s, in_pairs: bool) -> None:
-    """Pack the weights at an address, unless another thread does so."""
+    """Pack the weights at an address unless another thread is packing them."""
     w = locate_packed_weights(get_address(words), blocks, 4 * steps)
     if not _begin_packing(w.state):
         return

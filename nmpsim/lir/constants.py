@@ -103,10 +103,10 @@ def read_constants(module: Module, file: Path) -> dict[str, Array]:
             key = next((k for k in (CONSTANT_PREFIX + weight.name, weight.name) if k in npz), None)
             if key is None:
                 continue
-            header = npz.header(key)
+            header = npz.read_header(key)
             problem = _misfit(module, weight, header.dtype, header.shape)
             if problem is None:
-                arrays[weight.name] = npz.read(key)
+                arrays[weight.name] = npz.read_array(key)
             else:
                 problems.append(problem)
     if problems:
@@ -121,9 +121,9 @@ def _read_floats(module: Module, file: Path) -> dict[str, Array]:
         for weight in _constants(module):
             key = FLOAT_PREFIX + weight.name
             if key in npz:
-                header = npz.header(key)
+                header = npz.read_header(key)
                 if header.dtype == np.float32 and header.shape == weight.type.shape:
-                    found[weight.name] = _frozen(npz.read(key), np.dtype(np.float32))
+                    found[weight.name] = _frozen(npz.read_array(key), np.dtype(np.float32))
     return found
 
 

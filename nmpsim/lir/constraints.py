@@ -1,7 +1,7 @@
 """Type rules of instructions: the form of a rule, and the rules that many opcodes share.
 
 A rule yields the problems of one instruction. A shape rule is a function whose parameters are
-shapes of operands and values of attributes by name (see :func:`shape_rule`).
+shapes of operands and values of attributes by name (see :func:`make_shape_rule`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 @frozen
 class InstructionProblem:
-    """Problem of an instruction: what is at fault, the found and the expected value."""
+    """Problem of an instruction: the operand or attribute, the found and expected value."""
 
     role: str | None
     message: str
@@ -48,11 +48,11 @@ class TypedInstruction:
     instruction: Instruction
     types: Mapping[str, TensorType]
 
-    def elem(self, role: str) -> str:
+    def get_elem(self, role: str) -> str:
         """Return the element type of the operand with a role."""
         return self.types[role].elem
 
-    def shape(self, role: str) -> Shape:
+    def get_shape(self, role: str) -> Shape:
         """Return the shape of the operand with a role."""
         return self.types[role].shape
 
@@ -67,8 +67,8 @@ Rule = Callable[[TypedInstruction], Iterator[InstructionProblem]]
 Checks = Iterator[InstructionProblem | ExpectedShape]
 
 
-def shape_rule(check: Callable[..., Checks]) -> Rule:
-    """Convert a function of operand shapes and attribute values to a type rule.
+def make_shape_rule(check: Callable[..., Checks]) -> Rule:
+    """Return a type rule that checks operand shapes and attribute values with a function.
 
     Each parameter of the function is an operand, whose shape it receives, or an attribute:
     ``batch_dims`` is BatchDims. A parameter with a default is an optional attribute. The function
@@ -94,8 +94,8 @@ def check_shape(
     site: TypedInstruction, role: str, expected: Shape, why: str
 ) -> Iterator[InstructionProblem]:
     """Yield a problem if an operand does not have the expected shape."""
-    if site.shape(role) != expected:
-        yield make_shape_problem(role, site.shape(role), f"{format_shape(expected)}, {why}")
+    if site.get_shape(role) != expected:
+        yield make_shape_problem(role, site.get_shape(role), f"{format_shape(expected)}, {why}")
 
 
 def make_shape_problem(role: str, shape: Shape, expected: str) -> InstructionProblem:
@@ -134,10 +134,10 @@ def require_rank(dimensions: int, *roles: str) -> Rule:
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         for role in roles:
-            if len(site.shape(role)) != dimensions:
+            if len(site.get_shape(role)) != dimensions:
                 message = f"{role} has the wrong number of dimensions"
                 yield InstructionProblem(
-                    role, message, format_shape(site.shape(role)), f"{dimensions} dimensions"
+                    role, message, format_shape(site.get_shape(role)), f"{dimensions} dimensions"
                 )
 
     return rule
@@ -149,9 +149,11 @@ def require_elem(elems: str, *roles: str) -> Rule:
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         for role in roles:
-            if site.elem(role) not in known:
+            if site.get_elem(role) not in known:
                 message = f"{role} has the wrong element kind"
-                yield InstructionProblem(role, message, site.elem(role), list_alternatives(known))
+                yield InstructionProblem(
+                    role, message, site.get_elem(role), list_alternatives(known)
+                )
 
     return rule
 
@@ -161,10 +163,10 @@ def require_same_elem(first: str, *others: str) -> Rule:
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         for role in others:
-            if site.elem(role) != site.elem(first):
+            if site.get_elem(role) != site.get_elem(first):
                 message = f"{role} and {first} differ in their element kind"
                 yield InstructionProblem(
-                    role, message, site.elem(role), f"{site.elem(first)}, as {first}"
+                    role, message, site.get_elem(role), f"{site.get_elem(first)}, as {first}"
                 )
 
     return rule
@@ -175,7 +177,7 @@ def require_same_shape(first: str, *others: str) -> Rule:
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         for role in others:
-            yield from check_shape(site, role, site.shape(first), f"as {first}")
+            yield from check_shape(site, role, site.get_shape(first), f"as {first}")
 
     return rule
 
@@ -217,11 +219,11 @@ def require_elementwise(first: str, *others: str) -> tuple[Rule, ...]:
 
 
 def require_addend_elem(base: str, addend: str) -> Rule:
-    """Return a rule that an addend is real, or signed and quantized, like the base operand."""
+    """Return a rule that an addend is float, or signed and quantized, like the base operand."""
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        quantized = site.elem(base) in QUANTIZED_ELEMS
-        yield from require_elem("i8|i16|i32" if quantized else site.elem(base), addend)(site)
+        quantized = site.get_elem(base) in QUANTIZED_ELEMS
+        yield from require_elem("i8|i16|i32" if quantized else site.get_elem(base), addend)(site)
 
     return rule
 
@@ -233,10 +235,10 @@ def require_bias_elem(base: str, bias: str) -> Rule:
     """
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        quantized = site.elem(base) in QUANTIZED_ELEMS
-        elems = "i8|i16|i32|i64|float" if quantized else site.elem(base)
+        quantized = site.get_elem(base) in QUANTIZED_ELEMS
+        elems = "i8|i16|i32|i64|float" if quantized else site.get_elem(base)
         yield from require_elem(elems, bias)(site)
-        if quantized and site.elem(bias) == "i64" and site.types[bias].quant is None:
+        if quantized and site.get_elem(bias) == "i64" and site.types[bias].quant is None:
             found = "i64 without scale and offset"
             yield InstructionProblem(
                 bias, f"{bias} lacks its quantization", found, "[S:scale O:offset]"
@@ -249,7 +251,7 @@ def require_weights_elem(base: str, weights: str) -> Rule:
     """Return a rule that weights have the element type of the input, or i8 for an i16 input."""
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        if (site.elem(base), site.elem(weights)) != ("i16", "i8"):
+        if (site.get_elem(base), site.get_elem(weights)) != ("i16", "i8"):
             yield from require_same_elem(base, weights)(site)
 
     return rule

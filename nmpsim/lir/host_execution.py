@@ -24,9 +24,9 @@ from nmpsim.kernels.hostops import (
 )
 from nmpsim.kernels.hostops.numerics import ARITHMETIC
 from nmpsim.kernels.hostops.rounding import quantize_reals
-from nmpsim.kernels.hostops.tensors import make_result, saturate, store
+from nmpsim.kernels.hostops.tensors import make_cast_result, make_result, make_saturated_result
 from nmpsim.kernels.scale import InvalidScaleError
-from nmpsim.lir.opcode import IN, WEIGHTED, Opcode, OpcodeKind, Profiles
+from nmpsim.lir.opcode import IN, WEIGHTED, HostProfiles, Opcode, OpcodeKind
 from nmpsim.lir.opcodes import NO_WORK, OPCODES
 
 check_exhaustive(
@@ -57,7 +57,7 @@ def _numerics_mismatch(row: Opcode, dtypes: Sequence[np.dtype[Any]], numerics: s
     if arithmetic is None:
         return f"unknown numerics {numerics}"
     names = [dtype.name for dtype in dtypes]
-    if not {"int8", "int16"} & set(names) or row.profiles is not Profiles.GLOW:
+    if not {"int8", "int16"} & set(names) or row.profiles is not HostProfiles.GLOW:
         return None
     if row.name == "softmax":
         has_formula = names[0] in arithmetic.softmax
@@ -143,7 +143,7 @@ def prepare_operation(
 def run_operation(
     row: Opcode, operands: Sequence[HostTensor], attributes: Attributes
 ) -> HostResult:
-    """Execute an operation without checks, by the formula or the function of its row."""
+    """Execute an operation without checks, with the formula or function of its table row."""
     if row.formula is None or (row.run and not _formula_applies(row, operands)):
         result = find_implementation(row.run)(*operands, attributes=attributes)
         return make_result(result, operands)
@@ -153,11 +153,13 @@ def run_operation(
     sources = [operand for role, operand in roles if role.kind == IN]
     if sources[0].dtype in (np.int8, np.int16):
         reals = row.formula(*(source.dequantize() for source in sources), *numbers)
-        return saturate(quantize_reals(reals, operands[0]), operands[0])
+        return make_saturated_result(quantize_reals(reals, operands[0]), operands[0])
     if any(source.quantized for source in sources):
         reason = f"quantized {sources[0].dtype} has no defined arithmetic"
         raise UnsupportedHostOp(row.name, reason)
-    return store(row.formula(*(source.values for source in sources), *numbers), operands[0])
+    return make_cast_result(
+        row.formula(*(source.values for source in sources), *numbers), operands[0]
+    )
 
 
 def _formula_applies(row: Opcode, operands: Sequence[HostTensor]) -> bool:

@@ -1,6 +1,6 @@
 """Shape rules of operations that only the host executes.
 
-As in :mod:`nmpsim.lir.shapes`, the parameters of a rule are explained in ``shape_rule``.
+As in :mod:`nmpsim.lir.shapes`, the parameters of a rule are explained in ``make_shape_rule``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nmpsim.lir.constraints import (
     format_shape,
     make_attribute_problem,
     make_shape_problem,
-    shape_rule,
+    make_shape_rule,
 )
 from nmpsim.lir.shapes import Factors, check_divisible_channels
 
@@ -32,7 +32,7 @@ def require_axis(attribute: str, role: str, sign: Literal["", "negative"] = "") 
     """
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        value, rank = site.values[attribute.lower()], len(site.shape(role))
+        value, rank = site.values[attribute.lower()], len(site.get_shape(role))
         if not (-rank if sign else 0) <= value < rank:
             message = f"{attribute} is not a dimension of {role}"
             expected = f"{-rank} to {rank - 1}" if sign else f"below {rank}"
@@ -41,7 +41,7 @@ def require_axis(attribute: str, role: str, sign: Literal["", "negative"] = "") 
     return rule
 
 
-@shape_rule
+@make_shape_rule
 def check_axes(axes: Shape, batch: Shape, dest: Shape) -> Checks:
     """Check that Axes are distinct dimensions of Batch and that Dest is Batch without them."""
     if not axes or len(set(axes)) != len(axes) or max(axes) >= len(batch):
@@ -54,7 +54,7 @@ def check_axes(axes: Shape, batch: Shape, dest: Shape) -> Checks:
         yield ExpectedShape("Dest", left, "Batch without Axes")
 
 
-@shape_rule
+@make_shape_rule
 def check_top_k_shape(input_: Shape, k: int) -> Checks:
     """Check that Values and Indices have the shape of Input with a last dimension of K."""
     if not input_ or k > input_[-1]:
@@ -67,23 +67,23 @@ def check_top_k_shape(input_: Shape, k: int) -> Checks:
         yield ExpectedShape(role, (*input_[:-1], k), "Input with K as its last dimension")
 
 
-@shape_rule
-def check_arg_extreme_shape(src: Shape, axis: int, keep_dims: int) -> Checks:
-    """Check that Dest has the shape of Src without Axis, or with 1 in its place."""
+@make_shape_rule
+def check_arg_max_shape(src: Shape, axis: int, keep_dims: int) -> Checks:
+    """Check that Dest has the shape of Src without Axis, or with 1 instead of it."""
     shape = (*src[:axis], *((1,) if keep_dims else ()), *src[axis + 1 :])
     yield ExpectedShape("Dest", shape, "from Src" if keep_dims else "Src without Axis")
 
 
-@shape_rule
+@make_shape_rule
 def check_gather_shape(data: Shape, indices: Shape, batch_dims: int) -> Checks:
-    """Check that Dest has the shape of Data with that of Indices in place of BatchDims."""
+    """Check that Dest has Data's shape, with Indices' shape instead of dimension BatchDims."""
     shape = (*data[:batch_dims], *indices, *data[batch_dims + 1 :])
     yield ExpectedShape("Dest", shape, "from Data and Indices")
 
 
-@shape_rule
+@make_shape_rule
 def check_gather_nd_shape(data: Shape, indices: Shape, batch_dims: int) -> Checks:
-    """Check that Indices has the batch of Data and valid coordinates, and the shape of Dest."""
+    """Check the batch and coordinates of Indices, and the shape of Dest."""
     batch = data[:batch_dims]
     within = batch_dims + (indices[-1] if indices else 0)
     if len(indices) <= batch_dims or indices[:batch_dims] != batch or within > len(data):
@@ -95,7 +95,7 @@ def check_gather_nd_shape(data: Shape, indices: Shape, batch_dims: int) -> Check
         yield ExpectedShape("Dest", (*indices[:-1], *data[within:]), "from Data and Indices")
 
 
-@shape_rule
+@make_shape_rule
 def check_gather_elements_shape(data: Shape, indices: Shape, dim: int) -> Checks:
     """Check that Indices fits Data except along Dim, and that Dest has its shape."""
     fits = len(data) == len(indices) and all(
@@ -110,7 +110,7 @@ def check_gather_elements_shape(data: Shape, indices: Shape, dim: int) -> Checks
         )
 
 
-@shape_rule
+@make_shape_rule
 def check_gather_ranges_shape(ranges: Shape) -> Checks:
     """Check that Ranges has the shape [examples, ranges, 2] and Lengths [examples]."""
     if len(ranges) != 3 or ranges[2] != 2:
@@ -119,7 +119,7 @@ def check_gather_ranges_shape(ranges: Shape) -> Checks:
         yield ExpectedShape("Lengths", ranges[:1], "one for each example")
 
 
-@shape_rule
+@make_shape_rule
 def check_scatter_shape(data: Shape, indices: Shape) -> Checks:
     """Check that Indices has the shape [slices, dimensions] and that Slices fits Data."""
     if len(indices) != 2 or indices[1] > len(data):
@@ -131,7 +131,7 @@ def check_scatter_shape(data: Shape, indices: Shape) -> Checks:
         yield ExpectedShape("Slices", (indices[0], *data[indices[1] :]), "from Data and Indices")
 
 
-@shape_rule
+@make_shape_rule
 def check_nonzero_shape(dest: Shape, cond: Shape) -> Checks:
     """Check that Dest has as many elements as Cond."""
     space, needed = math.prod(dest), math.prod(cond)
@@ -140,7 +140,7 @@ def check_nonzero_shape(dest: Shape, cond: Shape) -> Checks:
         yield InstructionProblem("Dest", message, f"{space} elements", f"at least {needed}")
 
 
-@shape_rule
+@make_shape_rule
 def check_boundaries(boundaries: Factors) -> Checks:
     """Check that Boundaries are in ascending order."""
     if not all(a <= b for a, b in itertools.pairwise(boundaries)):
@@ -148,14 +148,14 @@ def check_boundaries(boundaries: Factors) -> Checks:
         yield make_attribute_problem("Boundaries", message, found, "values in ascending order")
 
 
-@shape_rule
+@make_shape_rule
 def check_one_hot_shape(data: Shape, values: Shape) -> Checks:
     """Check the shapes Data [B, F], Lengths [F], Values [V] and Dest [B, V]."""
     yield ExpectedShape("Lengths", data[1:], "one for each feature")
     yield ExpectedShape("Dest", (data[0], *values), "from Data and Values")
 
 
-@shape_rule
+@make_shape_rule
 def check_suppression_shapes(
     boxes: Shape,
     scores: Shape,
@@ -185,9 +185,9 @@ def check_suppression_shapes(
     yield ExpectedShape("NumberOfSelectedIndices", numbers, why)
 
 
-@shape_rule
+@make_shape_rule
 def check_block_shape(src: Shape, block_size: int) -> Checks:
-    """Check that BlockSize divides height and width and that Dest has its pixels as channels."""
+    """Check that BlockSize divides height and width, and that Dest has blocks as channels."""
     images, height, width, channels = src
     if height % block_size or width % block_size:
         message = "BlockSize does not divide Src"
@@ -199,7 +199,7 @@ def check_block_shape(src: Shape, block_size: int) -> Checks:
         yield ExpectedShape("Dest", shape, "from Src and BlockSize")
 
 
-@shape_rule
+@make_shape_rule
 def check_resize_factors(scale: Factors) -> Checks:
     """Check that Scale is positive and changes only height and width."""
     if len(scale) != 4 or scale[0] != 1 or scale[3] != 1 or not min(scale) > 0:
@@ -209,7 +209,7 @@ def check_resize_factors(scale: Factors) -> Checks:
         )
 
 
-@shape_rule
+@make_shape_rule
 def check_batch_product_shape(lhs: Shape, rhs: Shape) -> Checks:
     """Check the shapes LHS [B, M, K], RHS [B, K, N] and Dest [B, M, N]."""
     batch, rows, inner = lhs
@@ -217,9 +217,9 @@ def check_batch_product_shape(lhs: Shape, rhs: Shape) -> Checks:
     yield ExpectedShape("Dest", (batch, rows, rhs[2]), "from LHS and RHS")
 
 
-@shape_rule
+@make_shape_rule
 def check_channel_parameters(src: Shape, channel_idx: int) -> Checks:
-    """Check that ChannelIdx is 1 or the last dimension, and the length of each parameter."""
+    """Check that ChannelIdx is 1 or the last dimension and that parameters have its size."""
     if len(src) < 2 or channel_idx not in (1, len(src) - 1):
         expected = f"1 or {len(src) - 1}" if len(src) > 1 else "two dimensions or more"
         message = "ChannelIdx is not the channel dimension"
@@ -229,7 +229,7 @@ def check_channel_parameters(src: Shape, channel_idx: int) -> Checks:
         yield ExpectedShape(role, (src[channel_idx],), "one for each channel")
 
 
-@shape_rule
+@make_shape_rule
 def check_normalized_shape(src: Shape, scale: Shape) -> Checks:
     """Check that Scale has the shape of the last dimensions of Src."""
     if not 0 < len(scale) < len(src) or src[-len(scale) :] != scale:
@@ -239,7 +239,7 @@ def check_normalized_shape(src: Shape, scale: Shape) -> Checks:
         )
 
 
-@shape_rule
+@make_shape_rule
 def check_adaptive_pool_shape(src: Shape, dest: Shape) -> Checks:
     """Check that Dest is no higher and no wider than Src."""
     same = (src[0], src[3]) == (dest[0], dest[3])
@@ -248,21 +248,21 @@ def check_adaptive_pool_shape(src: Shape, dest: Shape) -> Checks:
         yield make_shape_problem("Dest", dest, expected)
 
 
-@shape_rule
+@make_shape_rule
 def check_transposed_groups(src: Shape, dest: Shape, group: int) -> Checks:
     """Check that Group divides the channels of Src and Dest."""
     yield from check_divisible_channels(group, Src=src[3], Dest=dest[3])
 
 
-@shape_rule
+@make_shape_rule
 def check_transposed_filter(src: Shape, dest: Shape, kernels: Shape, group: int) -> Checks:
-    """Check that Filter has the layout OHWI for one group, and the length of Bias."""
+    """Check that Filter has the layout OHWI for one group, and that Bias has its length."""
     expected = (dest[3] // group, *kernels, src[3])
     yield ExpectedShape("Filter", expected, "OHWI with O = channels / Group")
     yield ExpectedShape("Bias", dest[3:], "one for each output channel")
 
 
-@shape_rule
+@make_shape_rule
 def check_transposed_shape(
     src: Shape, dest: Shape, kernels: Shape, strides: Shape, pads: Shape, dilation: Shape
 ) -> Checks:

@@ -9,13 +9,13 @@ from nmpsim.lir.nodes import (
     AttributeValue,
     Instruction,
     Operand,
-    Span,
+    SourcePosition,
     TensorType,
     find_size_problem,
 )
 from nmpsim.lir.opcodes import OPCODES
 
-_NOWHERE = Span(1, 1)
+_NOWHERE = SourcePosition(1, 1)
 
 
 def find_instruction_problem(

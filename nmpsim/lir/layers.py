@@ -25,7 +25,7 @@ class NamedLayer(Protocol):
 
     @property
     def index(self) -> int:
-        """Index of the layer; shared by operations of one layer, -1 if there is none."""
+        """Index of the layer; -1 if the operation belongs to no layer."""
 
     @property
     def number(self) -> int:
@@ -56,8 +56,8 @@ Layer = TypeVar("Layer", bound=NamedLayer)
 
 
 @attrs.frozen
-class PlainLayer:
-    """Layer with the fields of :class:`NamedLayer` and nothing else."""
+class LayerEntry:
+    """Layer with only the fields of :class:`NamedLayer`."""
 
     index: int
     number: int

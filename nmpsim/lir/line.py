@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.messages import quote
-from nmpsim.lir.nodes import Span
+from nmpsim.lir.nodes import SourcePosition
 
 PLAIN_NAME = r"[\w.$-]++"
 """Pattern of a name without quotes; other names are in double quotes, as in JSON."""
@@ -108,21 +108,21 @@ class LineCursor:
         """Return whether the first token of the line is this word."""
         return next(tokenize_line(self._text)).text == word
 
-    def span(self, token: LirToken) -> Span:
+    def get_position(self, token: LirToken) -> SourcePosition:
         """Return the line and column of a token."""
-        return Span(self._number, token.column)
+        return SourcePosition(self._number, token.column)
 
-    def place(self, token: LirToken) -> Place:
+    def get_place(self, token: LirToken) -> Place:
         """Return the file, line and column of a token for a message."""
         return Place(self._file, self._number, token.column)
 
     def make_error(self, expected: str, hint: str | None = None) -> UserError:
-        """Return the error that the next token is not the expected one."""
+        """Return the error for a next token that is not the expected one."""
         found = quote(self._token.text) or TokenKind.END.value
         return fail(
             "LIR001",
             f"unexpected {found}",
-            place=self.place(self._token),
+            place=self.get_place(self._token),
             found=found,
             expected=expected,
             hint=hint,
@@ -152,7 +152,7 @@ class LineCursor:
         return self.advance()
 
     def expect_name(self) -> LirToken:
-        """Return the next token, which must be a ``%name``, without percent sign and quotes."""
+        """Return the next token, which must be ``%name``, without percent sign and quotes."""
         if self._token.kind is not TokenKind.NAME:
             raise self.make_error(TokenKind.NAME.value)
         text = self._token.text[1:]
@@ -198,7 +198,7 @@ class LineCursor:
         self.expect(";")
         self.expect("size", "; size = N bytes")
         self.expect("=")
-        place = self.place(self._token)
+        place = self.get_place(self._token)
         size = self.expect_integer()
         self.expect("bytes")
         self.expect_end()

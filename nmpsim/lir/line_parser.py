@@ -11,7 +11,7 @@ from nmpsim.lir.nodes import (
     Instruction,
     Operand,
     Quantization,
-    Span,
+    SourcePosition,
     TensorType,
     WeightVar,
     find_size_problem,
@@ -33,7 +33,7 @@ def parse_weight(line: LineCursor) -> WeightVar:
         raise line.make_error("const or mutable")
     constant = line.advance().text == "const"
     line.expect_end()
-    return WeightVar(name.text, type, constant, line.span(name))
+    return WeightVar(name.text, type, constant, line.get_position(name))
 
 
 def parse_instruction(line: LineCursor) -> Instruction:
@@ -48,14 +48,14 @@ def parse_instruction(line: LineCursor) -> Instruction:
     attributes, spans = _attributes(line) if line.is_next("{") else ({}, {})
     line.expect_end()
     return Instruction(
-        number, name.text, opcode, operands, attributes, line.span(start), predicate, spans
+        number, name.text, opcode, operands, attributes, line.get_position(start), predicate, spans
     )
 
 
 def _opcode(line: LineCursor) -> str:
     token = line.expect_word("an opcode")
     if token.text not in OPCODES:
-        raise UserError(make_opcode_diagnostic(token.text, line.place(token)))
+        raise UserError(make_opcode_diagnostic(token.text, line.get_place(token)))
     return token.text
 
 
@@ -85,27 +85,27 @@ def _operand(line: LineCursor) -> Operand:
     if line.peek().text not in (IN, OUT, INOUT):
         raise line.make_error("@in, @out or @inout")
     kind = line.advance()
-    return Operand(kind.text, line.expect_name().text, line.span(kind))
+    return Operand(kind.text, line.expect_name().text, line.get_position(kind))
 
 
-def _attributes(line: LineCursor) -> tuple[dict[str, AttributeValue], dict[str, Span]]:
+def _attributes(line: LineCursor) -> tuple[dict[str, AttributeValue], dict[str, SourcePosition]]:
     """Parse the attributes; return them by name, and the position of each name."""
     line.expect("{")
     attributes: dict[str, AttributeValue] = {}
-    spans: dict[str, Span] = {}
+    spans: dict[str, SourcePosition] = {}
     while True:
         key = line.expect_word("an attribute's name")
         if key.text in attributes:
             raise fail(
                 "LIR008",
                 f"attribute {quote(key.text)} is given twice",
-                place=line.place(key),
+                place=line.get_place(key),
                 found=quote(key.text),
                 expected="each attribute at most once",
             )
         line.expect(":")
         attributes[key.text] = _value(line)
-        spans[key.text] = line.span(key)
+        spans[key.text] = line.get_position(key)
         if line.accept("}"):
             return attributes, spans
         if not line.accept(","):
@@ -154,7 +154,7 @@ def _type_of(line: LineCursor, elem: LirToken) -> TensorType:
         raise fail(
             "LIR001",
             f"unknown element kind {quote(elem.text)}",
-            place=line.place(elem),
+            place=line.get_place(elem),
             found=quote(elem.text),
             expected=", ".join(MODULE_ELEMS),
             hint=did_you_mean(elem.text, MODULE_ELEMS),
@@ -166,7 +166,7 @@ def _type_of(line: LineCursor, elem: LirToken) -> TensorType:
         raise fail(
             "LIR011",
             "the tensor is too large",
-            place=line.place(elem),
+            place=line.get_place(elem),
             found=found,
             expected=expected,
         )

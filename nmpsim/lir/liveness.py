@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, KeysView
 
 from nmpsim.lir.constraints import InstructionProblem
-from nmpsim.lir.nodes import Span, TensorType, WeightVar
+from nmpsim.lir.nodes import SourcePosition, TensorType, WeightVar
 from nmpsim.records import frozen
 
 
 @frozen
 class LiveTensor:
-    """Tensor of a program: a weight, a buffer, or a view of one."""
+    """Tensor of a program: a weight, a buffer, or a view of another tensor."""
 
     name: str
     type: TensorType
@@ -29,7 +29,7 @@ class Liveness:
 
     def __init__(self) -> None:
         self._values: dict[str, LiveTensor] = {}
-        self._freed: dict[str, Span] = {}
+        self._freed: dict[str, SourcePosition] = {}
         self._written: set[str] = set()
 
     def add_weight(self, weight: WeightVar) -> None:
@@ -43,7 +43,7 @@ class Liveness:
         self._values[name] = LiveTensor(name, type, name, None)
 
     def add_view(self, name: str, type: TensorType, source: LiveTensor | None) -> None:
-        """Add a view of ``source``; without a known source, add a buffer that counts as written."""
+        """Add a view of ``source``; without a source, add a buffer that counts as written."""
         if source is None:
             self.add_buffer(name, type)
             self._written.add(name)
@@ -54,7 +54,7 @@ class Liveness:
         """Mark tensors as written, after an instruction that could not be checked."""
         self._written.update(self._values[n].storage for n in names if n in self._values)
 
-    def find(self, name: str) -> LiveTensor | None:
+    def find_tensor(self, name: str) -> LiveTensor | None:
         """Return the tensor with a name, live or not, or None."""
         return self._values.get(name)
 
@@ -94,8 +94,8 @@ class Liveness:
         self._written.add(value.storage)
         return None
 
-    def end_lifetime(self, value: LiveTensor, span: Span) -> InstructionProblem | None:
-        """End the lifetime of a buffer; return a problem if it may not end, else None."""
+    def end_lifetime(self, value: LiveTensor, span: SourcePosition) -> InstructionProblem | None:
+        """End the lifetime of a buffer; return a problem if it may not be freed, or None."""
         view = value.storage != value.name
         if view or value.constant is not None:
             what = "a tensorview" if view else "a WeightVar"

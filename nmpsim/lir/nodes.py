@@ -50,8 +50,8 @@ MAX_INTEGER = 2**31 - 1
 
 
 @frozen
-class Span:
-    """Position in the text: 1-based line and column, or line 0 if there is no text."""
+class SourcePosition:
+    """Line and column in the LIR text, 1-based; line 0 if there is no text."""
 
     line: int
     column: int
@@ -106,16 +106,16 @@ class WeightVar:
     name: str
     type: TensorType
     constant: bool
-    span: Span = attrs.field(eq=False)
+    span: SourcePosition = attrs.field(eq=False)
 
 
 @frozen
 class Operand:
-    """Operand of an instruction: its kind (``@in``, ``@out``, ``@inout``) and its name."""
+    """Operand of an instruction: access kind (``@in``, ``@out``, ``@inout``) and name."""
 
     kind: str
     name: str
-    span: Span = attrs.field(eq=False)
+    span: SourcePosition = attrs.field(eq=False)
 
 
 AttributeValue = int | float | str | TensorType | tuple[int, ...] | tuple[float, ...]
@@ -124,16 +124,16 @@ AttributeValue = int | float | str | TensorType | tuple[int, ...] | tuple[float,
 
 @frozen
 class Instruction:
-    """Instruction of a program, one line of the section ``code``."""
+    """Instruction of a program: one line of the section ``code``."""
 
     number: int
     name: str
     opcode: str
     operands: tuple[Operand, ...]
     attributes: Mapping[str, AttributeValue]
-    span: Span = attrs.field(eq=False)
+    span: SourcePosition = attrs.field(eq=False)
     predicate: str | None = None
-    attribute_spans: Mapping[str, Span] = attrs.field(factory=dict, eq=False)
+    attribute_spans: Mapping[str, SourcePosition] = attrs.field(factory=dict, eq=False)
     """Position of each attribute's name."""
 
 

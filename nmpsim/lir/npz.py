@@ -20,7 +20,7 @@ from nmpsim.arrays import Array
 from nmpsim.diagnostics import Place, UserError, fail, list_alternatives
 from nmpsim.input_files import CHECK_FILE_HINT
 from nmpsim.lir.messages import quote
-from nmpsim.npy import ZIP_METHODS, Header, HeaderError, read_header
+from nmpsim.npy import ZIP_METHODS, ArrayHeader, HeaderError, read_header
 
 _PIECE_BYTES = 1 << 20
 """Bytes unpacked at a time; a whole array would be in memory twice."""
@@ -70,13 +70,13 @@ class NpzFile:
     def __iter__(self) -> Iterator[str]:
         return iter(self._members)
 
-    def header(self, key: str) -> Header:
+    def read_header(self, key: str) -> ArrayHeader:
         """Return dtype and shape of an array without reading its data."""
         with self._member(key) as file:
             return self._header(key, file)
 
-    def read(self, key: str) -> Array:
-        """Return an array, after checking its header against the data."""
+    def read_array(self, key: str) -> Array:
+        """Return an array; its header is checked against its data first."""
         with self._member(key) as file:
             header = self._header(key, file)
             data = bytearray()  # no more than there is, whatever the header says
@@ -101,7 +101,7 @@ class NpzFile:
         with self._reporting(), self._archive.open(member) as file:
             yield file
 
-    def _header(self, key: str, file: IO[bytes]) -> Header:
+    def _header(self, key: str, file: IO[bytes]) -> ArrayHeader:
         try:
             return read_header(file)
         except HeaderError as error:

@@ -125,7 +125,7 @@ class Attribute:
     """Whether other references have the attribute and Glow does not."""
 
 
-class Profiles(Enum):
+class HostProfiles(Enum):
     """Numerics profiles in which the host can execute the quantized form of an operation."""
 
     GLOW = auto()
@@ -138,7 +138,7 @@ class Profiles(Enum):
 
 @frozen
 class Signature:
-    """dtypes that the operands of a host operation may have.
+    """Permitted dtypes of the operands of a host operation.
 
     Operands with the same choice of dtypes have one dtype, unless ``mixed``.
     """
@@ -196,7 +196,7 @@ class Opcode:
     With a formula, it is for quantized values alone. An elementwise operation without it computes
     ``quantize(formula(dequantize(q)))``.
     """
-    profiles: Profiles = Profiles.GLOW
+    profiles: HostProfiles = HostProfiles.GLOW
 
     def find_mismatch(self, dtypes: Sequence[np.dtype[Any]]) -> str | None:
         """Return why operands of these dtypes fit no signature, or None if they fit one."""
@@ -205,7 +205,7 @@ class Opcode:
 
     @property
     def keeps_scale(self) -> bool:
-        """Whether the result has the scale and offset of the source."""
+        """Whether the result has the source's scale and offset."""
         return any(isinstance(rule, SameScale) for rule in self.rules)
 
     def find_attribute(self, name: str) -> Attribute | None:

@@ -26,10 +26,10 @@ from nmpsim.lir.opcode import (
     INOUT,
     OUT,
     Attribute,
+    HostProfiles,
     Opcode,
     OpcodeKind,
     OperandRole,
-    Profiles,
     Signature,
     make_choice_kind,
 )
@@ -77,7 +77,7 @@ def _make_opcode(name: str, row: Mapping[str, Any]) -> Opcode:
         _make_limits(*row.get("limits", ())),
         signatures,
         row.get("run", ""),
-        Profiles[row.get("profiles", "glow").upper()],
+        HostProfiles[row.get("profiles", "glow").upper()],
     )
 
 

@@ -50,7 +50,7 @@ def _format_quantization(quant: Quantization | None) -> str:
 
 
 def format_module(module: Module) -> str:
-    """Return a module as LIR text, which ``parse`` converts back to the same module."""
+    """Return a module as LIR text; ``parse`` converts it back to the same module."""
     size = sum(weight.type.nbytes for weight in module.weights)
     lines = [f"function {module.name}", "declare {"]
     lines += [_format_weight(weight) for weight in module.weights]

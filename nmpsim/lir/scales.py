@@ -19,7 +19,7 @@ from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.input_files import read_text
 from nmpsim.lir.constraints import have_equal_quantization
 from nmpsim.lir.messages import quote
-from nmpsim.lir.nodes import Module, Quantization, Span, TensorType
+from nmpsim.lir.nodes import Module, Quantization, SourcePosition, TensorType
 from nmpsim.lir.printer import format_scale
 from nmpsim.records import frozen
 
@@ -102,8 +102,8 @@ def find_inexact_scales(module: Module, scales: Mapping[str, SidecarScale]) -> f
     return frozenset(resolver.missing)
 
 
-def iterate_types(module: Module) -> Iterator[tuple[str, TensorType, Span, str | None]]:
-    """Yield name, type and position of each weight, buffer and view, and the tensor viewed."""
+def iterate_types(module: Module) -> Iterator[tuple[str, TensorType, SourcePosition, str | None]]:
+    """Yield name, type, position and viewed tensor of each weight, buffer and view."""
     for weight in module.weights:
         yield weight.name, weight.type, weight.span, None
     for instruction in module.instructions:
@@ -128,7 +128,7 @@ def find_power_of_two(scale: float) -> float | None:
 
 
 def find_unique_float32(scale: float) -> float | None:
-    """Return the only float32 with the same nine decimals as a scale, or None if not unique.
+    """Return the only float32 with the same nine decimals as a scale, or None.
 
     Nine decimals tell float32 values apart from about 0.0084 on.
     """
@@ -189,7 +189,9 @@ class _Resolver:
         self.missing: list[str] = []
         self.problems: list[Diagnostic] = []
 
-    def exact(self, name: str, type: TensorType, span: Span, viewed: str | None) -> TensorType:
+    def exact(
+        self, name: str, type: TensorType, span: SourcePosition, viewed: str | None
+    ) -> TensorType:
         """Return the type with its exact scale."""
         if type.quant is not None:
             scale = self._scale(name, type, type.quant, span, viewed)
@@ -210,7 +212,12 @@ class _Resolver:
         )
 
     def _scale(
-        self, name: str, type: TensorType, quant: Quantization, span: Span, viewed: str | None
+        self,
+        name: str,
+        type: TensorType,
+        quant: Quantization,
+        span: SourcePosition,
+        viewed: str | None,
     ) -> float:
         source = self._types.get(viewed) if viewed is not None else None
         if (
@@ -244,7 +251,9 @@ class _Resolver:
                 return next(iter(candidates))
         return None
 
-    def _compare(self, name: str, exact: SidecarScale, quant: Quantization, span: Span) -> None:
+    def _compare(
+        self, name: str, exact: SidecarScale, quant: Quantization, span: SourcePosition
+    ) -> None:
         found = f"scale {format_scale(exact.scale)}, offset {exact.offset}"
         expected = f"scale {format_scale(quant.scale)}, offset {quant.offset}"
         if found != expected:

@@ -1,4 +1,4 @@
-"""Shape rules of windows, matrices and movement; the parameters are explained in ``shape_rule``."""
+"""Shape rules of windows, matrices and movement; ``make_shape_rule`` explains the parameters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from nmpsim.lir.constraints import (
     check_shape,
     format_shape,
     make_attribute_problem,
+    make_shape_rule,
     require_rank,
-    shape_rule,
 )
 from nmpsim.lir.opcode import ACTIVATION_ARGUMENTS
 
@@ -50,13 +50,13 @@ def _window(
         yield ExpectedShape("Dest", (src[0], *extents, channels), "from Src and the window")
 
 
-@shape_rule
+@make_shape_rule
 def check_pool_shape(src: Shape, kernels: Shape, strides: Shape, pads: Shape) -> Checks:
     """Check that Dest has the shape of the windows over Src and the channels of Src."""
     yield from _window(src, kernels, strides, pads, (1,) * len(kernels), src[-1])
 
 
-@shape_rule
+@make_shape_rule
 def check_convolution_shape(
     src: Shape,
     filter_: Shape,
@@ -70,7 +70,7 @@ def check_convolution_shape(
 
 
 def check_average_dimensions(site: TypedInstruction) -> Iterator[InstructionProblem]:
-    """Check the number of dimensions: Layout 0 has 2-D windows, Layout 2 has 3-D windows."""
+    """Check the dimensions of windows: 2-D for Layout 0, 3-D for Layout 2."""
     layout = site.values.get("layout", 0)
     dimensions = 3 if layout == 2 else 2
     yield from require_rank(dimensions + 2, "Dest", "Src")(site)
@@ -81,7 +81,7 @@ def check_average_dimensions(site: TypedInstruction) -> Iterator[InstructionProb
             yield make_attribute_problem(name, message, list(found), f"{count} numbers")
 
 
-@shape_rule
+@make_shape_rule
 def check_average_pads(kernels: Shape, pads: Shape, count_include_pads: int) -> Checks:
     """Check that no window lies entirely in the padding."""
     each = kernels * 2 if len(kernels) == 2 else [k for k in kernels for _ in range(2)]
@@ -100,13 +100,13 @@ def check_divisible_channels(group: int, **channels: int) -> Checks:
             yield InstructionProblem(role, message, f"Group {group}", f"a divisor of {count}")
 
 
-@shape_rule
+@make_shape_rule
 def check_groups(src: Shape, filter_: Shape, group: int) -> Checks:
     """Check that Group divides the channels of Src and Filter."""
     yield from check_divisible_channels(group, Src=src[-1], Filter=filter_[0])
 
 
-@shape_rule
+@make_shape_rule
 def check_filter_shape(src: Shape, filter_: Shape, kernels: Shape, group: int) -> Checks:
     """Check that Filter has the layout OHWI or OTHWI for the channels of one group."""
     layout = "OHWI" if len(src) == 4 else "OTHWI"
@@ -118,14 +118,14 @@ def require_channel_vectors(count: str, dimension: int, *roles: str) -> Rule:
     """Return a rule that operands are vectors of the length of a dimension of ``count``."""
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        length = site.shape(count)[dimension]
+        length = site.get_shape(count)[dimension]
         for role in roles:
             yield from check_shape(site, role, (length,), "one for each output channel")
 
     return rule
 
 
-@shape_rule
+@make_shape_rule
 def check_activation_arguments(
     fused_activation: str = "NONE", fused_activation_args: Factors | None = None
 ) -> Checks:
@@ -150,7 +150,7 @@ def require_product_shape(left: str, right: str, form: Literal["", "transposed"]
     """
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        (rows, inner), shape = site.shape(left), site.shape(right)
+        (rows, inner), shape = site.get_shape(left), site.get_shape(right)
         outputs = shape[0] if form else shape[1]
         expected = (outputs, inner) if form else (inner, outputs)
         if shape != expected:
@@ -161,13 +161,13 @@ def require_product_shape(left: str, right: str, form: Literal["", "transposed"]
     return rule
 
 
-@shape_rule
+@make_shape_rule
 def check_slice_shape(batch: Shape) -> Checks:
     """Check that Slice has the shape of one item of Batch."""
     yield ExpectedShape("Slice", batch[1:], "one item of Batch")
 
 
-@shape_rule
+@make_shape_rule
 def check_reduced_shape(batch: Shape, axis: int) -> Checks:
     """Check that Dest is Batch without the dimension Axis."""
     if axis >= len(batch):
@@ -181,7 +181,7 @@ def check_reduced_shape(batch: Shape, axis: int) -> Checks:
 # Moving data
 
 
-@shape_rule
+@make_shape_rule
 def check_permutation(src: Shape, shuffle: Shape) -> Checks:
     """Check that Shuffle is a permutation, and Dest is Src permuted."""
     if sorted(shuffle) != list(range(len(src))):
@@ -207,7 +207,7 @@ def _within(inner: str, extent: Shape, outer: str, limits: Shape, offsets: Shape
             )
 
 
-@shape_rule
+@make_shape_rule
 def check_insertion(src: Shape, dest: Shape, offsets: Shape, axis: int, count: int) -> Checks:
     """Check that Src, repeated Count times along Axis, fits into Dest at Offsets."""
     if axis >= len(src):
@@ -219,7 +219,7 @@ def check_insertion(src: Shape, dest: Shape, offsets: Shape, axis: int, count: i
     yield from _within("Src", extent, "Dest", dest, offsets)
 
 
-@shape_rule
+@make_shape_rule
 def check_extraction(src: Shape, dest: Shape, offsets: Shape) -> Checks:
     """Check that Src contains a region of the shape of Dest at Offsets."""
     yield from _within("Dest", dest, "Src", src, offsets)
@@ -247,7 +247,7 @@ def check_view(site: TypedInstruction) -> Iterator[InstructionProblem]:
         yield InstructionProblem("Src", "the view exceeds its source", found, expected)
 
 
-@shape_rule
+@make_shape_rule
 def check_resized_shape(src: Shape, dest: Shape, scale: Factors) -> Checks:
     """Check that Dest has the shape of Src times Scale, rounded down."""
     if not len(scale) == len(src) == len(dest):
@@ -264,11 +264,11 @@ def check_resized_shape(src: Shape, dest: Shape, scale: Factors) -> Checks:
 
 def check_mapping_shape(site: TypedInstruction) -> Iterator[InstructionProblem]:
     """Check that Mapping has an entry for each value of the element type of Src."""
-    entries = 65536 if site.elem("Src") == "i16" else 256
+    entries = 65536 if site.get_elem("Src") == "i16" else 256
     yield from check_shape(site, "Mapping", (entries,), "one entry for each value")
 
 
-@shape_rule
+@make_shape_rule
 def check_row_dimensions(src: Shape) -> Checks:
     """Check that Src has at least two dimensions."""
     if len(src) < 2:
@@ -277,7 +277,7 @@ def check_row_dimensions(src: Shape) -> Checks:
         )
 
 
-@shape_rule
+@make_shape_rule
 def check_limit_order(min_: float, max_: float) -> Checks:
     """Check that Min is not greater than Max."""
     yield from _in_order(min_, max_, "Min")

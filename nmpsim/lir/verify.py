@@ -23,7 +23,7 @@ from nmpsim.lir.nodes import (
     Module,
     Operand,
     Quantization,
-    Span,
+    SourcePosition,
     TensorType,
     find_size_problem,
 )
@@ -58,7 +58,7 @@ class _Verifier:
         self._checked = checked
         self._found: list[Diagnostic] = []
         self._hints = 0
-        self._defined: dict[str, Span] = {}
+        self._defined: dict[str, SourcePosition] = {}
         self._liveness = Liveness()
         self._later = {i.name for i in module.instructions if i.opcode in _DEFINING}
         self._dummies = _dummy_scaled(module)
@@ -82,7 +82,7 @@ class _Verifier:
         self,
         code: str,
         message: str,
-        span: Span,
+        span: SourcePosition,
         found: object,
         expected: object,
         hint: str | None = None,
@@ -104,7 +104,7 @@ class _Verifier:
             "Number the instructions consecutively from 0.",
         )
 
-    def _define(self, name: str, span: Span) -> bool:
+    def _define(self, name: str, span: SourcePosition) -> bool:
         first = self._defined.setdefault(name, span)
         if first is span:
             return True
@@ -113,13 +113,13 @@ class _Verifier:
         self._report("LIR004", message, span, f"%{quote(name)}", expected)
         return False
 
-    def _type(self, type: TensorType, name: str, span: Span) -> bool:
+    def _type(self, type: TensorType, name: str, span: SourcePosition) -> bool:
         problems = list(find_type_problems(type, dummy_scale=name in self._dummies))
         for problem in problems:
             self._problem(problem, span, f"%{quote(name)}: ")
         return not problems
 
-    def _problem(self, problem: InstructionProblem, span: Span, prefix: str = "") -> None:
+    def _problem(self, problem: InstructionProblem, span: SourcePosition, prefix: str = "") -> None:
         self._report(problem.code, prefix + problem.message, span, problem.found, problem.expected)
 
     def _instruction(self, instruction: Instruction) -> None:
@@ -198,7 +198,7 @@ class _Verifier:
                 self._use(operand, value, instruction)
         return values if len(values) == len(roles) else None
 
-    def _misfit(self, instruction: Instruction, opcode: Opcode) -> Span:
+    def _misfit(self, instruction: Instruction, opcode: Opcode) -> SourcePosition:
         """Return the position of the first wrong operand, or of the instruction."""
         for i, operand in enumerate(instruction.operands):
             if i >= len(opcode.operands) or operand.kind != opcode.operands[i].kind:
@@ -206,7 +206,7 @@ class _Verifier:
         return instruction.span
 
     def _value(self, operand: Operand) -> LiveTensor | None:
-        value = self._liveness.find(operand.name)
+        value = self._liveness.find_tensor(operand.name)
         if value is not None:
             return value
         name = f"%{quote(operand.name)}"
@@ -262,7 +262,7 @@ class _Verifier:
                 return
 
 
-def _attribute_span(instruction: Instruction, name: str) -> Span:
+def _attribute_span(instruction: Instruction, name: str) -> SourcePosition:
     """Return the position of an attribute, or of an instruction that has no text."""
     return instruction.attribute_spans.get(name, instruction.span)
 

@@ -27,7 +27,7 @@ class Region(Enum):
         return self in (Region.RAM, Region.CONTROL)
 
 
-def list_regions(machine: Any, core: int) -> Iterator[tuple[Region, int, Any]]:
+def iterate_regions(machine: Any, core: int) -> Iterator[tuple[Region, int, Any]]:
     """Yield each region of a core's memory with its first address and its bytes.
 
     Parameters
@@ -48,7 +48,7 @@ def list_regions(machine: Any, core: int) -> Iterator[tuple[Region, int, Any]]:
 def find_region(
     machine: Any, core: int, address: int, nbytes: int
 ) -> tuple[Region, Any, int] | None:
-    """Find the region of a byte range; return region, memory and offset, or None.
+    """Return the region of a byte range with its memory and offset, or None.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def find_region(
         The region, its memory, and the offset of the range in it. None if no region contains all
         bytes.
     """
-    for region, base, memory in list_regions(machine, core):
+    for region, base, memory in iterate_regions(machine, core):
         if base <= address and address + nbytes <= base + memory.size:
             return region, memory, address - base
     return None

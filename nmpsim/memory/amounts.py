@@ -51,7 +51,7 @@ _OUT_H, _OUT_W, _STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W = (
 
 
 def exceeds_window_limit(words: Any, kernel: int, run: int) -> bool:
-    """Return whether window rows, window columns or the bytes of a pixel exceed MOST."""
+    """Return whether window rows, window columns or the bytes of a pixel exceed their maximum."""
     rows = (words[kernel + _OUT_H] - 1) * words[kernel + _STRIDE_H]
     rows += (words[kernel] - 1) * words[kernel + _DILATION_H] + 1
     columns = (words[kernel + _OUT_W] - 1) * words[kernel + _STRIDE_W]
@@ -133,7 +133,7 @@ def check_load_amounts(words: Any, spm_bytes: int) -> int:
 
 
 def check_store_amounts(words: Any, spm_bytes: int) -> int:
-    """Check the sizes of a store; return the index of the first invalid word, or OK."""
+    """Return the index of the first invalid size of a store, or OK."""
     rows, columns = words[STORE.count_y], words[STORE.count_x]
     is_bad = exceeds_product(rows, columns, words[STORE.run_bytes], spm_bytes)
     return int(STORE.count_y) if is_bad else OK

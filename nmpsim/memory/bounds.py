@@ -22,7 +22,7 @@ INFINITY_BITS = 0x7F80_0000
 
 
 def is_outside(address: int, extent: int, spm_bytes: int) -> bool:
-    """Return whether some of ``extent`` bytes from an address are outside the scratchpad."""
+    """Return whether any of ``extent`` bytes at an address are outside the scratchpad."""
     start = address - SCRATCHPAD_BASE
     return bool(extent < 0 or start < 0 or start + extent > spm_bytes)
 

@@ -38,7 +38,7 @@ from nmpsim.memory.footprint import (
 from nmpsim.memory.limits import find_bad_clip, find_bad_size, find_misaligned
 from nmpsim.memory.scales import check_scales, has_bad_scale_table
 
-__all__ = ["KINDS", "OK", "has_bad_scale_table", "check"]
+__all__ = ["KINDS", "OK", "has_bad_scale_table", "find_invalid_word"]
 
 
 def _of_operands(flag: str) -> Any:
@@ -61,7 +61,7 @@ for _name, _kind in KINDS.items():
 
 
 def overlaps_itself(touches: Any, row: int) -> bool:
-    """Return whether runs of an operand overlap each other."""
+    """Return whether an operand's runs overlap each other."""
     extent = touches[row, RUN]
     for axis in range(AXES - 1, -1, -1):
         count, step = touches[row, FIRST_AXIS + 2 * axis], touches[row, FIRST_AXIS + 2 * axis + 1]
@@ -72,8 +72,8 @@ def overlaps_itself(touches: Any, row: int) -> bool:
     return False
 
 
-def are_equal(touches: Any, row: int, other: int) -> bool:
-    """Return whether two operands have the same bytes in the same order."""
+def have_same_bytes(touches: Any, row: int, other: int) -> bool:
+    """Return whether two operands consist of the same bytes in the same order."""
     for column in range(TOUCH_WORDS):
         if column != WHAT and touches[row, column] != touches[other, column]:
             return False
@@ -81,7 +81,7 @@ def are_equal(touches: Any, row: int, other: int) -> bool:
 
 
 def overlaps_another(kind: int, touches: Any, row: int) -> bool:
-    """Return whether a result overlaps another operand where that is not allowed.
+    """Return whether a result overlaps another operand although this is not allowed.
 
     Of two results the later one, the partial sums, is reported.
     """
@@ -92,7 +92,7 @@ def overlaps_another(kind: int, touches: Any, row: int) -> bool:
         size = touches[other, END] - touches[other, START]
         if not ranges_overlap(start, extent, touches[other, START], size):
             continue
-        if not (_IN_PLACE[kind, touches[other, WHAT]] and are_equal(touches, row, other)):
+        if not (_IN_PLACE[kind, touches[other, WHAT]] and have_same_bytes(touches, row, other)):
             return True
     return False
 
@@ -122,7 +122,7 @@ def find_bad_operand(kind: int, words: Any, spm_bytes: int, touches: Any) -> int
     return bad
 
 
-def check(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
+def find_invalid_word(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
     """Return the index of the first invalid word of a descriptor, or OK.
 
     ``touches`` is a workspace of int64 [MAX_TOUCHES, TOUCH_WORDS].

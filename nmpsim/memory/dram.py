@@ -25,7 +25,7 @@ def start_transfer(
     stride_x: int,
     stride_y: int,
 ) -> None:
-    """Set a cursor to the start of a transfer; adjacent runs are merged.
+    """Set a cursor to the start of a transfer; merge adjacent runs.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def get_next_address(cursor: Any) -> int:
 
 
 def take_grant(cursor: Any, costs: Any) -> int:
-    """Advance a transfer to the next DRAM row; return the number of bursts up to there."""
+    """Advance a transfer to the next DRAM row; return the number of bursts before that row."""
     address = get_next_address(cursor)
     row_begin = address // costs.dram_row_bytes * costs.dram_row_bytes
     row_end = row_begin + costs.dram_row_bytes

@@ -104,14 +104,14 @@ LAYOUTS = _layouts()
 OPERAND_COUNTS = np.array([len(d.operands) for d in DESCRIPTORS.values()], np.int64)
 
 
-def begin_touches(touches: Any) -> None:
+def clear_touches(touches: Any) -> None:
     """Remove all rows from ``touches``."""
     touches[0, WRITES] = 0
     touches[0, COUNT] = 0
 
 
-def touch(touches: Any, writes: bool, what: int, start: int, run: int) -> int:
-    """Add a row for a run of bytes; return its index, or 0 if the run is empty and omitted."""
+def add_run(touches: Any, writes: bool, what: int, start: int, run: int) -> int:
+    """Add a row for a run of bytes; return its index, or 0 for an empty run."""
     if run <= 0 and touches[0, IS_WHOLE] == 0:
         return 0
     row = touches[0, COUNT] + 1
@@ -128,8 +128,8 @@ def touch(touches: Any, writes: bool, what: int, start: int, run: int) -> int:
     return int(row)
 
 
-def repeat(touches: Any, row: int, count: int, step: int) -> None:
-    """Repeat the bytes of a row along a further, outermost axis.
+def repeat_row(touches: Any, row: int, count: int, step: int) -> None:
+    """Repeat the bytes of a row along an additional, outermost axis.
 
     An empty row stays empty. A count of 0 empties the row, which must be the last one.
     """
@@ -177,13 +177,13 @@ def repeat_window(
         Number of taps and their distance.
     """
     if stride == dilation:
-        repeat(touches, row, out + kernel - 1, dilation * step)
+        repeat_row(touches, row, out + kernel - 1, dilation * step)
     elif dilation == 1 and stride <= kernel:
-        repeat(touches, row, (out - 1) * stride + kernel, step)
+        repeat_row(touches, row, (out - 1) * stride + kernel, step)
     else:
         if kernel > 1:
-            repeat(touches, row, kernel, dilation * step)
-        repeat(touches, row, out, stride * step)
+            repeat_row(touches, row, kernel, dilation * step)
+        repeat_row(touches, row, out, stride * step)
 
 
 def get_run_bytes(kind: int, words: Any, layout: Any) -> int:
@@ -225,11 +225,11 @@ def repeat_along(words: Any, touches: Any, row: int, layout: Any, axis: int) -> 
     for more in range(first + 1, at + AXIS_COLUMNS):
         if layout[more] >= 0:
             count += words[layout[more]]
-    repeat(touches, row, count, step)
+    repeat_row(touches, row, count, step)
 
 
 def repeat_smallest_first(words: Any, touches: Any, row: int, layout: Any) -> None:
-    """Repeat a row along all axes of its layout in order of their steps, so that runs are long."""
+    """Repeat a row along all axes of its layout, smallest step first, to get long runs."""
     used = 0
     for _ in range(layout[OF_AXES]):
         best, smallest = -1, 0
@@ -241,12 +241,12 @@ def repeat_smallest_first(words: Any, touches: Any, row: int, layout: Any) -> No
         repeat_along(words, touches, row, layout, best)
 
 
-def touch_operand(kind: int, words: Any, touches: Any, layout: Any, writes: bool) -> None:
-    """Add the row of an operand."""
+def add_operand(kind: int, words: Any, touches: Any, layout: Any, writes: bool) -> None:
+    """Add the row of an operand to ``touches``."""
     address = words[layout[OF_ADDRESS]]
     if layout[IS_OPTIONAL] and address == 0:
         return
-    row = touch(touches, writes, layout[OF_NAME], address, get_run_bytes(kind, words, layout))
+    row = add_run(touches, writes, layout[OF_NAME], address, get_run_bytes(kind, words, layout))
     if layout[IN_ANY_ORDER] and touches[0, IS_PLAIN] == 0:
         repeat_smallest_first(words, touches, row, layout)
         return
@@ -271,19 +271,19 @@ def is_read(direction: int, part: int, whole: int) -> bool:
 
 
 def compute_footprint(kind: int, words: Any, touches: Any) -> None:
-    """Compute the bytes that an instruction accesses, in ``touches``."""
-    begin_touches(touches)
+    """Compute the bytes that an instruction accesses and store them in ``touches``."""
+    clear_touches(touches)
     whole, part = touches[0, IS_WHOLE], PART_ONLY
     if PART_WORD[kind] >= 0:
         part = words[PART_WORD[kind]]
     for at in range(OPERAND_COUNTS[kind]):
         layout = LAYOUTS[kind, at]
         if is_written(layout[OF_DIRECTION], part, whole):
-            touch_operand(kind, words, touches, layout, True)
+            add_operand(kind, words, touches, layout, True)
     for at in range(OPERAND_COUNTS[kind]):
         layout = LAYOUTS[kind, at]
         if is_read(layout[OF_DIRECTION], part, whole):
-            touch_operand(kind, words, touches, layout, False)
+            add_operand(kind, words, touches, layout, False)
 
 
 def count_runs(touches: Any, row: Any) -> int:
@@ -295,13 +295,13 @@ def count_runs(touches: Any, row: Any) -> int:
 
 
 def find_first_index_near(start: int, base: int, inner: int, step: int) -> int:
-    """Return the first index along an axis whose ``inner`` bytes end after ``start``."""
+    """Return the first index along an axis whose bytes end after ``start``."""
     if step == 0 or base + inner > start:
         return 0
     return int((start - base - inner) // step + 1)
 
 
-def end_index_near(end: int, base: int, count: int, step: int) -> int:
+def find_end_index_near(end: int, base: int, count: int, step: int) -> int:
     """Return the end of the indices along an axis whose bytes begin before ``end``."""
     if step == 0 or count == 1:
         return 1
@@ -321,21 +321,25 @@ def overlaps_range(touches: Any, row: int, start: int, end: int) -> bool:
     inner1 = inner2 + (n2 - 1) * s2
     inner0 = inner1 + (n1 - 1) * s1
     a = touches[row, START]
-    for i in range(find_first_index_near(start, a, inner0, s0), end_index_near(end, a, n0, s0)):
+    for i in range(
+        find_first_index_near(start, a, inner0, s0), find_end_index_near(end, a, n0, s0)
+    ):
         b = a + i * s0
-        for j in range(find_first_index_near(start, b, inner1, s1), end_index_near(end, b, n1, s1)):
+        for j in range(
+            find_first_index_near(start, b, inner1, s1), find_end_index_near(end, b, n1, s1)
+        ):
             c = b + j * s1
             for k in range(
-                find_first_index_near(start, c, inner2, s2), end_index_near(end, c, n2, s2)
+                find_first_index_near(start, c, inner2, s2), find_end_index_near(end, c, n2, s2)
             ):
                 d = c + k * s2
-                if find_first_index_near(start, d, run, s3) < end_index_near(end, d, n3, s3):
+                if find_first_index_near(start, d, run, s3) < find_end_index_near(end, d, n3, s3):
                     return True
     return False
 
 
-def run_start(touches: Any, row: Any, index: int) -> int:
-    """Return the address of a run of a row; ``index`` counts runs along the last axis first."""
+def get_run_start(touches: Any, row: Any, index: int) -> int:
+    """Return the address of a run of a row; runs are numbered along the last axis first."""
     address = touches[row, START]
     for axis in range(AXES - 1, -1, -1):
         count, step = touches[row, FIRST_AXIS + 2 * axis], touches[row, FIRST_AXIS + 2 * axis + 1]
@@ -346,7 +350,7 @@ def run_start(touches: Any, row: Any, index: int) -> int:
 
 
 def rows_overlap(a: Any, row: int, b: Any, other: int) -> bool:
-    """Return whether rows of two footprints share a byte, by comparing run by run."""
+    """Return whether rows of two footprints have a byte in common (compared run by run)."""
     if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
         return False
     if count_runs(b, other) < count_runs(a, row):
@@ -357,7 +361,7 @@ def rows_overlap(a: Any, row: int, b: Any, other: int) -> bool:
 def runs_overlap(a: Any, row: int, b: Any, other: int) -> bool:
     """Return whether any run of a row shares a byte with a row of another footprint."""
     for index in range(count_runs(a, row)):
-        start = run_start(a, row, index)
+        start = get_run_start(a, row, index)
         if overlaps_range(b, other, start, start + a[row, RUN]):
             return True
     return False

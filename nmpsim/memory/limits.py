@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.isa.descriptors import DESCRIPTORS
-from nmpsim.isa.layouts import Alignment, RunSize
+from nmpsim.isa.layouts import Alignment, ItemSize
 from nmpsim.isa.profiles import compute_profile_mask
 from nmpsim.isa.records import Descriptor, Word
 from nmpsim.isa.words import KINDS, MAX_WORDS, PART_ONLY, find_word_positions
@@ -21,7 +21,7 @@ from nmpsim.memory.bounds import OK, exceeds_element
 
 _ANY = 1 << 62
 
-ELEMENT, SUM, RIGHT_SIDE = int(RunSize.ELEMENT), int(RunSize.SUM), int(RunSize.RIGHT_SIDE)
+ELEMENT, SUM, RIGHT_SIDE = int(ItemSize.ELEMENT), int(ItemSize.SUM), int(ItemSize.RIGHT_SIDE)
 _UNITS = {
     Alignment.NONE: 1,
     Alignment.ELEMENT: ELEMENT,
@@ -64,7 +64,7 @@ ELEMENT_WORD, PART_WORD, SIDE_WORD, CLIP_WORD = (
 
 
 def get_element_code(kind: int, words: Any) -> int:
-    """Return 0 for Int8 and 1 for Int16; 0 for a descriptor without the word ``element``."""
+    """Return the descriptor word ``element``: 0 for Int8, 1 for Int16; 0 if there is none."""
     return words[ELEMENT_WORD[kind]] if ELEMENT_WORD[kind] >= 0 else 0
 
 
@@ -85,13 +85,13 @@ def find_out_of_range(kind: int, words: Any, first: int, end: int) -> int:
 
 
 def find_bad_size(kind: int, words: Any) -> int:
-    """Return the index of the first invalid word before the clip, or OK."""
+    """Return the index of the first invalid word before the words of the clip, or OK."""
     clip = CLIP_WORD[kind]
     return find_out_of_range(kind, words, 0, WORDS[kind] if clip < 0 else clip)
 
 
 def find_bad_clip(kind: int, words: Any) -> int:
-    """Return the index of the first invalid word from the clip on, or OK.
+    """Return the index of the first invalid word that follows the sizes, or OK.
 
     The upper clip must not be below the lower one.
     """
@@ -105,7 +105,7 @@ def find_bad_clip(kind: int, words: Any) -> int:
 
 
 def get_item_bytes(kind: int, words: Any, size: int) -> int:
-    """Return the size in bytes that a value of :class:`~nmpsim.isa.layouts.RunSize` stands for."""
+    """Return the size in bytes that a value of :class:`~nmpsim.isa.layouts.ItemSize` stands for."""
     if size > 0:
         return size
     element = get_element_code(kind, words)

@@ -23,7 +23,7 @@ PURE_MODULES = (
 
 
 def register_functions(*modules: ModuleType) -> None:
-    """Register the functions that modules define with Numba."""
+    """Make the functions of modules callable from code compiled by Numba."""
     for module in modules:
         for function in vars(module).values():
             if inspect.isfunction(function) and function.__module__ == module.__name__:

@@ -67,7 +67,7 @@ _HAS_ADDENDS = _of_pairs(lambda pair: pair.has_addends)
 
 
 def is_bad_out_scale(words: Any, pre: int, element: int, profile: int) -> bool:
-    """Return whether the scale ``out`` is invalid; q31 must shift Int16 by at least one bit."""
+    """Return whether the result's scale is invalid (q31 requires an Int16 shift of 1 or more)."""
     if profile == Q31 and element and words[pre] > 14 + words[pre + 2]:
         return True
     return is_bad_scale(words, pre, profile)

@@ -14,7 +14,7 @@ BLOCK_BYTES = 4
 
 
 def find_nonzero_padding(words: Any, scratchpad: Any) -> int:
-    """Return the address of the first padding byte of packed weights that is not 0, or -1.
+    """Return the address of the first nonzero padding byte of packed weights, or -1.
 
     ``words`` is a valid descriptor of ``nmp.conv``, ``scratchpad`` the memory of its core.
     """

@@ -8,7 +8,7 @@ executes these steps in order; ``compare`` measures the accuracy of the result.
 """
 
 from nmpsim.quantization.calibrate import stack_examples
-from nmpsim.quantization.compare import Comparison, compare
+from nmpsim.quantization.compare import QuantizationAccuracy, compare_schemas
 from nmpsim.quantization.driver import (
     CalibratedProgram,
     QuantizedProgram,
@@ -31,14 +31,14 @@ __all__ = [
     "PRECISIONS",
     "SCHEMAS",
     "CalibratedProgram",
-    "Comparison",
+    "QuantizationAccuracy",
     "ProgramFiles",
     "QuantizedProgram",
     "ValueRange",
     "QuantizedResult",
     "Settings",
     "choose_parameters",
-    "compare",
+    "compare_schemas",
     "get_float_inputs",
     "stack_examples",
     "read_profile",

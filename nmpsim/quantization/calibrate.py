@@ -28,7 +28,7 @@ _PREFIX = "input/"
 def split_samples(
     inputs: Mapping[str, TensorType], arrays: Mapping[str, npt.ArrayLike]
 ) -> list[Sample]:
-    """Split calibration arrays into samples, and return the input values of each sample.
+    """Return the input values of each sample from calibration arrays.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def calibrate(graph: FloatGraph, samples: Iterable[Arrays]) -> dict[FloatValue, 
 
 
 def find_sum_orders(graph: FloatGraph) -> dict[str, npt.NDArray[np.intp]]:
-    """Return Glow's summation order of each matrix product over flattened images, by name.
+    """Return, by name, Glow's summation order of matrix products over flattened images.
 
     Glow records profiles before it changes a channels-first network to its own layout, channels
     last, so the products of such a network are summed in channels-first order.

@@ -67,8 +67,8 @@ class OutputAccuracy:
 
 
 @attrs.frozen
-class Comparison:
-    """Accuracy of one quantization, measured on all samples."""
+class QuantizationAccuracy:
+    """Accuracy of a quantization on all samples, by output and by layer."""
 
     settings: Settings
     quantized: int
@@ -89,8 +89,10 @@ class Comparison:
         return min(self.layers, key=lambda layer: layer.sqnr_db)
 
 
-def compare(calibrated: CalibratedProgram, settings: Settings) -> tuple[Comparison, ...]:
-    """Measure the accuracy of each schema with Int8 and Int16 on the calibration samples.
+def compare_schemas(
+    calibrated: CalibratedProgram, settings: Settings
+) -> tuple[QuantizationAccuracy, ...]:
+    """Measure the accuracy of each schema, Int8 and Int16, on the calibration samples.
 
     The quantized programs run by the arithmetic of Glow's kernels (Int8 as libjit has it, Int16
     as the Interpreter), the float program in real arithmetic. Raises QUANT003 if nothing would be
@@ -133,7 +135,7 @@ def _float_run(module: Module, sample: Sample, outputs: Iterable[str]) -> _Float
     for instruction, name, array in run:
         if name == instruction.operands[0].name:
             results[instruction.number] = array
-    return _FloatRun(results, {name: run.contents(name) for name in outputs})
+    return _FloatRun(results, {name: run.copy_values(name) for name in outputs})
 
 
 def _comparable(result: QuantizedResult) -> bool:
@@ -162,7 +164,7 @@ class _Meter:
                 expected = reference.results[result.number]
                 self._layers[instruction.name].add(expected, real.reshape(expected.shape))
         for name, expected in reference.outputs.items():
-            self._add_output(name, expected, run.contents(name))
+            self._add_output(name, expected, run.copy_values(name))
 
     def _add_output(self, name: str, expected: Array, actual: Array) -> None:
         self._outputs.setdefault(name, _Energy()).add(expected, actual.astype(np.float64))
@@ -171,11 +173,11 @@ class _Meter:
             agree = rows[0].argmax(axis=1) == rows[1].argmax(axis=1)
             self._agreements.setdefault(name, []).extend(agree)
 
-    def comparison(self, outputs: Iterable[str]) -> Comparison:
+    def comparison(self, outputs: Iterable[str]) -> QuantizationAccuracy:
         """Return the loss over all samples."""
         results = self._program.results
         staying = len(self._program.staying_float)
-        return Comparison(
+        return QuantizationAccuracy(
             settings=self._program.settings,
             quantized=len(results) - staying,
             staying_float=staying,

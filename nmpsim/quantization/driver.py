@@ -13,7 +13,7 @@ from nmpsim.diagnostics import Place, fail, locate_errors
 from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.frontends.model_origin import import_lir
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
-from nmpsim.lir.layers import PlainLayer, find_layer
+from nmpsim.lir.layers import LayerEntry, find_layer
 from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import NO_WORK
@@ -82,7 +82,7 @@ class QuantizedProgram:
 
     @property
     def computed(self) -> tuple[QuantizedResult, ...]:
-        """Results of operations that compute values; operations that move or fill are left out."""
+        """Results of operations that compute values, without moves and fills."""
         return tuple(result for result in self.results if result.opcode not in MOVES)
 
     @property
@@ -93,7 +93,7 @@ class QuantizedProgram:
 
 @attrs.frozen(eq=False)
 class CalibratedProgram:
-    """Float program with the range of each value, which can be quantized with any settings."""
+    """Float program with the range of each value; it can be quantized with any settings."""
 
     graph: FloatGraph
     samples: Sequence[Sample]
@@ -108,7 +108,7 @@ class CalibratedProgram:
         arrays: Mapping[str, npt.ArrayLike] | None,
         profile: Mapping[str, ValueRange] | None = None,
     ) -> CalibratedProgram:
-        """Calibrate a float module on samples of its inputs, or by a Glow profile.
+        """Calibrate a float module on samples of its inputs, or with a Glow profile.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class CalibratedProgram:
         return program
 
     def quantize_unchecked(self, settings: Settings) -> QuantizedProgram:
-        """Return the quantized program; it may have no quantized operation."""
+        """Return the quantized program, even if none of its operations is quantized."""
         settings = _with_names(settings, self.graph.module)
         chains = find_lookup_chains(self.graph, settings) if self.origin.operators else {}
         placements = plan_quantization(self.graph, settings, chains)
@@ -227,7 +227,7 @@ def _with_names(settings: Settings, module: Module) -> Settings:
     computing = [one for one in module.instructions if one.opcode not in NO_WORK]
     names_shown = make_display_names([one.name for one in computing])
     layers = [
-        PlainLayer(index, one.number, one.span.line, one.name, display_name=shown)
+        LayerEntry(index, one.number, one.span.line, one.name, display_name=shown)
         for index, (one, shown) in enumerate(zip(computing, names_shown, strict=True))
     ]
     with locate_errors(module.file):

@@ -16,7 +16,7 @@ import numpy as np
 from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import TensorLocation, locate_tensors
-from nmpsim.lir.nodes import AttributeValue, Instruction, Module, Span, TensorType
+from nmpsim.lir.nodes import AttributeValue, Instruction, Module, SourcePosition, TensorType
 from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES, OpcodeKind
 
 
@@ -229,7 +229,7 @@ class _Builder:
         whole = self._places[place.storage].type
         return place.type.elements == whole.elements
 
-    def _read(self, name: str, span: Span) -> FloatValue:
+    def _read(self, name: str, span: SourcePosition) -> FloatValue:
         place = self._places[name]
         value = self._holds[place.storage]
         if place.type.shape == value.type.shape:
@@ -242,7 +242,7 @@ class _Builder:
         return self._views[key]
 
 
-def _view(name: str, place: TensorLocation, source: Shape, span: Span) -> Instruction:
+def _view(name: str, place: TensorLocation, source: Shape, span: SourcePosition) -> Instruction:
     """Return a view of a value, skipping intermediate views."""
     offsets = np.unravel_index(place.start, source) if source else ()
     attributes: dict[str, AttributeValue] = {

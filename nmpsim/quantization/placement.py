@@ -151,7 +151,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @attrs.frozen(eq=False)
 class ElementwiseChain:
-    """Chain of elementwise nodes that computes a function of one value."""
+    """Chain of elementwise nodes that computes a function of a single value."""
 
     source: FloatValue
     nodes: tuple[FloatNode, ...]

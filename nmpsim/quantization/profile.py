@@ -36,7 +36,7 @@ _ENTRY = "a list of entries with NodeOutputName, Min, Max and Histogram, as -dum
 
 @attrs.frozen
 class ValueRange:
-    """Smallest and largest value of a tensor, exact in float32."""
+    """Smallest and largest value of a tensor; both are exact in float32."""
 
     low: float
     high: float
@@ -183,12 +183,12 @@ class ProfileLookup:
         for name, range_ in profile.items():
             self._alike[strip_numeric_suffix(name)].add(range_)
 
-    def get(self, name: str) -> ValueRange | None:
-        """Return the range recorded under exactly this name, None if there is none."""
+    def get_range(self, name: str) -> ValueRange | None:
+        """Return the range recorded under exactly this name, or None."""
         return self._profile.get(name)
 
-    def find(self, name: str, excluded: ValueRange | None = None) -> ValueRange | None:
-        """Return the range of a name or of names that differ in ``__N``, None if not unique."""
+    def find_range(self, name: str, excluded: ValueRange | None = None) -> ValueRange | None:
+        """Return the range of a name with or without ``__N``; None if it is not unique."""
         if name in self._profile:
             return self._profile[name]
         alike = self._alike.get(strip_numeric_suffix(name), set())
@@ -207,13 +207,13 @@ def find_profile_ranges(
     recorded = ProfileLookup(profile)
     ranges: dict[FloatValue, ValueRange] = {}
     for value in graph.inputs:
-        _set_range(ranges, value, recorded.find(value.name))
+        _set_range(ranges, value, recorded.find_range(value.name))
     for node in graph.nodes:
         if node.region is None:
             for number, value in enumerate(node.results):
                 _set_range(ranges, value, _range_of(node, number, ranges, recorded))
     for value in graph.assembled_values:
-        _set_range(ranges, value, recorded.find(value.name))
+        _set_range(ranges, value, recorded.find_range(value.name))
     return ranges
 
 
@@ -233,8 +233,8 @@ def _range_of(
         return ValueRange.from_values(np.array(node.instruction.attributes["Value"], np.float32))
     before = ranges.get(node.sources[0]) if node.sources else None
     if node.is_implicit or (node.keeps_scale and node.kind is not OpcodeKind.CLIP):
-        return recorded.get(name) or before
-    found = recorded.find(name, excluded=before)
+        return recorded.get_range(name) or before
+    found = recorded.find_range(name, excluded=before)
     return found and _activated(node, found)
 
 
@@ -250,7 +250,7 @@ def _refuse_foreign(graph: FloatGraph, profile: Mapping[str, ValueRange]) -> Non
     known = {
         name: (ValueRange.from_values(array), range_)
         for name, array in graph.module.constants.items()
-        if array.size and array.dtype == np.float32 and (range_ := recorded.find(name))
+        if array.size and array.dtype == np.float32 and (range_ := recorded.find_range(name))
     }
     others = [name for name, (own, range_) in known.items() if own != range_]
     if 2 * len(others) <= len(known):

@@ -85,7 +85,7 @@ class _Rewriter(ModuleBuilder):
         self._layer_names: dict[str, str] = {}
         self._variables = [weight for weight in module.weights if not weight.constant]
         self.variables = {
-            one.name: Tensor(self.unique_name(one.name), one.type, one.name)
+            one.name: Tensor(self.make_unique(one.name), one.type, one.name)
             for one in self._variables
         }
         """Inputs and outputs of the program."""

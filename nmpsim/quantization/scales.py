@@ -21,7 +21,7 @@ from nmpsim.quantization.profile import ValueRange, check_finite
 
 
 class ValueScales:
-    """Quantized types of a program's values, which share scales where integers are moved."""
+    """Quantized types of a program's values; values that are only moved share a scale."""
 
     def __init__(
         self,

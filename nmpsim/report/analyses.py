@@ -6,7 +6,7 @@ import math
 from typing import Annotated, Final, Literal
 
 from nmpsim.records import frozen
-from nmpsim.report.fields import AS_LISTS, Before, Count, Finite, Real, Share, Whole
+from nmpsim.report.fields import AS_LISTS, Count, Finite, Real, Share, Whole, WrittenBefore
 
 SHADOW_SCHEMA: Final = "nmpsim-shadow-2"
 """Version of this part of the JSON report."""
@@ -46,7 +46,7 @@ class Split:
 
 @frozen
 class ShadowLayer:
-    """Errors of one layer's output; None for an error that was not measured."""
+    """Errors of one layer's output; None for errors that were not measured."""
 
     index: Annotated[Count, "position in `layers` of the report"]
     number: Annotated[Count, "number of the LIR instruction whose output it is"]
@@ -71,12 +71,12 @@ class ShadowLayer:
 
     @property
     def result_error(self) -> ErrorSize | None:
-        """Accumulated error of the result; without float weights, its rounding error."""
+        """Accumulated error of the result; the rounding error if float weights are missing."""
         return self.accumulated or self.rounding
 
     @property
     def isolated_error(self) -> ErrorSize | None:
-        """Error of the layer in isolation, on its actual inputs; if unknown, the rounding error."""
+        """Error of the layer in isolation, on its actual inputs; the rounding error if unknown."""
         return self.isolated or self.rounding
 
 
@@ -131,7 +131,7 @@ class ShadowReport:
     ) -> Annotated[
         Literal["nmpsim-shadow-2"],
         "`nmpsim-shadow-2`: version of this part of the report",
-        Before("float_weights"),
+        WrittenBefore("float_weights"),
     ]:
         """Version of this part of the JSON report."""
         return SHADOW_SCHEMA
@@ -142,7 +142,7 @@ SENSITIVITY_SCHEMA: Final = "nmpsim-sensitivity-1"
 
 
 @frozen
-class MovedSetting:
+class ChangedSetting:
     """Cycles of a run with one changed setting."""
 
     value: Annotated[Count, "value of the setting"]
@@ -158,11 +158,11 @@ class SettingEffect:
     setting: Annotated[str, "name, such as `dram_bytes_per_cycle`"]
     value: Annotated[Count, "value of the setting in the device file"]
     lower: Annotated[
-        MovedSetting | None,
+        ChangedSetting | None,
         "a [moved_setting](#moved_setting); null if the setting can be no lower",
     ]
     higher: Annotated[
-        MovedSetting | None,
+        ChangedSetting | None,
         "a [moved_setting](#moved_setting); null if the setting can be no higher",
     ]
     program: Annotated[
@@ -201,7 +201,7 @@ class SensitivityReport:
     ) -> Annotated[
         Literal["nmpsim-sensitivity-1"],
         "`nmpsim-sensitivity-1`: version of this part of the report",
-        Before("cycles"),
+        WrittenBefore("cycles"),
     ]:
         """Version of this part of the JSON report."""
         return SENSITIVITY_SCHEMA

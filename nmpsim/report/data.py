@@ -37,14 +37,14 @@ from nmpsim.report.device_use import (
 from nmpsim.report.fields import (
     BY_NAME,
     NOT_IN_JSON,
-    Before,
     Count,
+    JsonKey,
     JsonType,
-    Key,
     Real,
     Share,
     Values,
     Whole,
+    WrittenBefore,
 )
 from nmpsim.report.termination import NOT_CHECKED, ContractReport, TrapReport
 
@@ -75,7 +75,7 @@ class Bound:
     ) -> Annotated[
         Literal["compute", "memory", "none"],
         "what limits the layer: `compute`, `memory`, or `none` if it takes no time",
-        Before("formula"),
+        WrittenBefore("formula"),
     ]:
         """Resource with the largest bound: ``compute``, ``memory`` or ``none``."""
         if self.cycles == 0:
@@ -89,7 +89,7 @@ class Bound:
         Count,
         "lower limit for any schedule of its instructions: the largest of `mac`, `vector` and"
         " `memory`",
-        Before("formula"),
+        WrittenBefore("formula"),
     ]:
         """Lower bound of the cycles for any schedule of the layer's instructions."""
         return max(self.mac, self.vector, self.memory)
@@ -137,7 +137,7 @@ def saturates_notably(saturated: int, elements: int) -> bool:
 
 @frozen
 class Saturation:
-    """Counts of a layer's values that saturated or were clipped at one stage and one limit."""
+    """Numbers of a layer's values that saturated or were clipped at one stage and limit."""
 
     stage: Annotated[str, "stage at which it saturated, see below"]
     side: Annotated[Literal["low", "high"], "`low` or `high`"]
@@ -160,8 +160,8 @@ class Saturation:
     ]
 
     @property
-    def wanted(self) -> bool:
-        """Whether the values were clipped because the network requests it."""
+    def is_requested(self) -> bool:
+        """Whether the network requests this clipping."""
         return self.stage == "activation"
 
 
@@ -247,7 +247,7 @@ class LayerReport:
     ) -> Annotated[
         Share | None,
         "`cycles` / `bound.cycles`; null without a bound",
-        Before("use"),
+        WrittenBefore("use"),
     ]:
         """Cycles divided by their lower bound; None without a bound."""
         return self.cycles / self.bound.cycles if self.bound.cycles else None
@@ -259,7 +259,7 @@ class LayerReport:
 
     @property
     def device_cycles(self) -> int:
-        """Cycles of the layer on the device; 0 for a host layer."""
+        """Cycles of the layer on the device; 0 if the host executes it."""
         return 0 if self.placement == "host" else self.cycles
 
     @property
@@ -280,11 +280,11 @@ class LayerReport:
     @property
     def saturated(self) -> int:
         """Number of saturated values; clipped values are not counted."""
-        return sum(one.count for one in self.saturation if not one.wanted)
+        return sum(one.count for one in self.saturation if not one.is_requested)
 
     @property
     def saturated_share(self) -> float:
-        """Saturated values as a share of the layer's results."""
+        """Saturated values divided by the number of the layer's results."""
         return self.saturated / max(self.elements, 1)
 
     @property
@@ -309,7 +309,7 @@ class OutputReport:
     )
 
     @property
-    def shape(self) -> Annotated[tuple[Count, ...], "list of sizes", Before("scale")]:
+    def shape(self) -> Annotated[tuple[Count, ...], "list of sizes", WrittenBefore("scale")]:
         """Shape of the values."""
         return self.values.shape
 
@@ -354,7 +354,7 @@ class RunReport:
     outputs: Annotated[Arrays, NOT_IN_JSON]
     """Name -> output in its logical shape."""
     output_reports: Annotated[
-        tuple[OutputReport, ...], "[output](#output) by name", Key("outputs"), BY_NAME
+        tuple[OutputReport, ...], "[output](#output) by name", JsonKey("outputs"), BY_NAME
     ]
     layers: Annotated[
         Sequence[LayerReport], "list of [layers](#layer), in the order in which they ran"
@@ -426,7 +426,7 @@ class RunReport:
     ) -> Annotated[
         DeviceUse,
         "share of cycles in which each unit was busy: a [device_use](#device_use)",
-        Before("seconds"),
+        WrittenBefore("seconds"),
     ]:
         """Utilization of the device's units as shares of its cycles."""
         channels = int(self.device.get("dram_channels", 1))
@@ -438,7 +438,7 @@ class RunReport:
     ) -> Annotated[
         Mapping[str, Count],
         "the device's cycles by cause on the critical path, as in the [layers](#layer)",
-        Before("seconds"),
+        WrittenBefore("seconds"),
     ]:
         """Cycles of the device by cause on the critical path, summed over the layers."""
         paths = [layer.critical_path for layer in self.layers]
@@ -450,7 +450,7 @@ class RunReport:
     ) -> Annotated[
         Count,
         "cycles on this path in which the DRAM served other transfers first",
-        Before("seconds"),
+        WrittenBefore("seconds"),
     ]:
         """Cycles in which the DRAM served other transfers first, summed over the layers."""
         return sum(layer.queueing for layer in self.layers)
@@ -461,7 +461,7 @@ class RunReport:
     ) -> Annotated[
         str,
         "limiters of the run as text; empty if the critical path is unknown",
-        Before("seconds"),
+        WrittenBefore("seconds"),
     ]:
         """Description of what limits the speed of the run; empty if unknown."""
         return describe_limiters(self.critical_path, self.use)
@@ -484,7 +484,9 @@ class RunReport:
     @property
     def host(
         self,
-    ) -> Annotated[HostWork, "layers on the host: a [host_work](#host_work)", Before("seconds")]:
+    ) -> Annotated[
+        HostWork, "layers on the host: a [host_work](#host_work)", WrittenBefore("seconds")
+    ]:
         """Number of host layers, number of elements of their results, and their cycles."""
         layers = [layer for layer in self.layers if layer.placement == "host"]
         is_counted = any(self.device.get(name) for name in HOST_COSTS)
@@ -497,6 +499,6 @@ class RunReport:
     @property
     def schema(
         self,
-    ) -> Annotated[Literal["nmpsim-report-6"], "`nmpsim-report-6`", Before("program")]:
+    ) -> Annotated[Literal["nmpsim-report-6"], "`nmpsim-report-6`", WrittenBefore("program")]:
         """Version of the JSON report."""
         return SCHEMA

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from nmpsim.records import frozen
-from nmpsim.report.fields import Before, Count, Share
+from nmpsim.report.fields import Count, Share, WrittenBefore
 
 ACTIVITIES = (
     "control",
@@ -72,7 +72,7 @@ HOST_COSTS = (
 
 @frozen
 class HostWork:
-    """Number, elements and cycles of the layers that the host executes."""
+    """Number of layers that the host executes, with their elements and cycles."""
 
     layers: Annotated[Count, "layers on the host"]
     elements: Annotated[Count, "elements of their results"]
@@ -83,7 +83,7 @@ class HostWork:
 
     @property
     def text(self) -> str:
-        """Text such as ``3 host layers, 1,210 elements, not counted``."""
+        """Description such as ``3 host layers, 1,210 elements, not counted``."""
         if not self.layers:
             return "no host layers"
         cost = "not counted" if self.cycles is None else f"{self.cycles:,} cycles"
@@ -188,7 +188,7 @@ class Throughput:
     ) -> Annotated[
         Share,
         "mean of all runs but the first, or of a single run, divided by `batch`",
-        Before("clock_mhz"),
+        WrittenBefore("clock_mhz"),
     ]:
         """Mean number of cycles of an inference after the first run."""
         later = self.run_cycles[1:] or self.run_cycles
@@ -200,7 +200,7 @@ class Throughput:
     ) -> Annotated[
         Share | None,
         "`clock_mhz` / `cycles_per_inference`; null if they take no cycles",
-        Before(""),
+        WrittenBefore(""),
     ]:
         """Inferences per second at the device's clock; None if they take no cycles."""
         cycles = self.cycles_per_inference

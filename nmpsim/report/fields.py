@@ -36,14 +36,14 @@ class JsonType:
 
 
 @frozen
-class Key:
+class JsonKey:
     """Annotation that gives the key of a field in JSON."""
 
     key: str
 
 
 @frozen
-class Before:
+class WrittenBefore:
     """Annotation of a property that is written to JSON before the named field."""
 
     name: str
@@ -64,7 +64,7 @@ class Marker:
     meaning: str
 
 
-AT_END = Before("")
+AT_END = WrittenBefore("")
 NOT_IN_JSON = Marker("not in JSON")
 OMITTED_IF_EMPTY = Marker("not in JSON if it is empty")
 BY_NAME = Marker("an object: the name of each record is its key")
@@ -114,7 +114,7 @@ def strip_annotations(kind: Any) -> Any:
 
 
 def is_record(kind: Any) -> bool:
-    """Return whether a type, attrs class or TypedDict, defines a JSON object."""
+    """Return whether a type is an attrs class or a TypedDict, which becomes a JSON object."""
     return isinstance(kind, type) and (attrs.has(kind) or is_typeddict(kind))
 
 
@@ -128,7 +128,7 @@ def list_fields(definition: type) -> tuple[Field, ...]:
         if isinstance(value, property):
             kind = get_type_hints(value.fget, include_extras=True)["return"]
             after = next(
-                (one.name for one in get_annotations(kind) if isinstance(one, Before)), None
+                (one.name for one in get_annotations(kind) if isinstance(one, WrittenBefore)), None
             )
             if after is not None:
                 names = [other for other, _ in kinds]
@@ -148,7 +148,7 @@ def _fields(name: str, kind: Any) -> Iterator[Field]:
 
 
 def _key(name: str, kind: Any) -> str:
-    return next((one.key for one in get_annotations(kind) if isinstance(one, Key)), name)
+    return next((one.key for one in get_annotations(kind) if isinstance(one, JsonKey)), name)
 
 
 def get_value(record: Any, path: str) -> Any:

@@ -50,7 +50,7 @@ _SHOWN = (
 """Columns of a notebook's table, followed by shape and saturated."""
 
 
-def list_columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
+def make_columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
     """Return the columns of a data frame of layers, by name."""
     table = {name: [*map(attrgetter(name), layers)] for name in COLUMNS}
     return {
@@ -67,7 +67,7 @@ def make_data_frame(library: str, layers: Sequence[Any]) -> Any:
 
     with require_extra(library, f"a data frame needs {library}"):
         frames = import_module(library)
-    return frames.DataFrame(list_columns(layers))
+    return frames.DataFrame(make_columns(layers))
 
 
 def summarize_run(report: Any) -> str:

@@ -12,7 +12,7 @@ from nmpsim.timing.costs import Costs
 
 
 def count_macs_per_cycle(config: DeviceConfig, wide: int) -> int:
-    """Return how many products all MAC arrays compute per cycle; ``wide`` is 1 for Int16."""
+    """Return the number of products that all MAC arrays compute per cycle."""
     return config.cores_count * config.mac_out_lanes * count_lanes(config.mac_in_lanes, wide)
 
 
@@ -22,7 +22,7 @@ def compute_mac_bound(macs: int, wide: int, config: DeviceConfig) -> int:
 
 
 def compute_vector_bound(busy_cycles: int, config: DeviceConfig) -> int:
-    """Return the minimum cycles in which all vector units do ``busy_cycles`` cycles of work."""
+    """Return the minimum cycles in which all vector units complete ``busy_cycles`` of work."""
     return ceil_div(busy_cycles, config.cores_count)
 
 
@@ -31,8 +31,8 @@ def compute_memory_bound(bursts: int, costs: Costs) -> int:
     return convert_to_cycles(bursts * costs.dram_burst_bytes, costs)
 
 
-def burst_efficiency(bytes_moved: int, bursts: int, config: DeviceConfig) -> float:
-    """Return the bytes moved divided by the bytes of the bursts; 0 without bursts.
+def compute_burst_efficiency(bytes_moved: int, bursts: int, config: DeviceConfig) -> float:
+    """Return the bytes moved as a share of the bytes of all bursts; 0 without bursts.
 
     It exceeds 1 if a transfer reads bytes of a burst more than once.
     """

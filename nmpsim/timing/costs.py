@@ -8,7 +8,7 @@ from nmpsim.config import DeviceConfig
 
 
 class Costs(NamedTuple):
-    """Settings of :class:`~nmpsim.config.DeviceConfig` with the same names, in cycles or bytes."""
+    """Settings of a device that determine cycles, with the names of ``DeviceConfig``."""
 
     control_taken_branch_cycles: int
     control_multiply_cycles: int

@@ -55,7 +55,7 @@ def find_channel(row: int, costs: Any) -> int:
 
 
 def find_bank(row: int, costs: Any) -> int:
-    """Return the index of the first word of a row's bank in the state of its channel."""
+    """Return the index of a row's bank in the state of its channel."""
     bank = row // costs.dram_channels % costs.dram_banks
     return int(BANKS + bank * BANK_WORDS)
 
@@ -104,7 +104,7 @@ def compute_first_burst(
 def serve_grant(
     channel: Any, row: int, is_store: Any, known: int, request: int, ticks: int, costs: Any
 ) -> tuple[int, bool]:
-    """Serve a grant and update the state of its channel.
+    """Serve a grant; return the tick after it and whether it missed the open row.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ _ROWS, _DEPTH, _COLUMNS, _GROUPS = (
 
 
 def multiply_words(factors: Any, kind: int, d: Any) -> int:
-    """Return the product of descriptor words that a table lists for a kind of instruction."""
+    """Return the product of the descriptor words with the indices ``factors[kind]``."""
     result = 1
     for index in factors[kind]:
         if index < 0:

@@ -47,7 +47,7 @@ from nmpsim.tui.layouts import (
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.pane_grid import PaneGrid
 from nmpsim.tui.panes import PANES, TENSOR, find_answer_pane
-from nmpsim.tui.panes.help import HelpPane, list_help_parts
+from nmpsim.tui.panes.help import HelpPane, list_help_sections
 from nmpsim.tui.panes.layers import LayersPane
 from nmpsim.tui.panes.log import LogPane
 from nmpsim.tui.panes.tensor import TensorPane
@@ -89,7 +89,7 @@ class DebugApp(App[None]):
         commands = show_help(shell).lines
         self._all_panes = [
             *self.panes,
-            HelpPane(list_help_parts(self.BINDINGS), commands, id="help"),
+            HelpPane(list_help_sections(self.BINDINGS), commands, id="help"),
         ]
         self._grid = PaneGrid({str(pane.id): pane for pane in self._all_panes}, id="panes")
         self.view: ScreenState | None = None
@@ -135,7 +135,7 @@ class DebugApp(App[None]):
         self._jobs.submit("start", partial(make_first_view, self.shell))
 
     async def on_event(self, event: events.Event) -> None:
-        """Queue keys pressed before the first view is shown; handle quit and stop keys at once."""
+        """Queue keys pressed before the first view; handle quit and stop keys immediately."""
         if isinstance(event, events.Key) and self.view is None and event.key not in IMMEDIATE_KEYS:
             self._early_keys.append(event)
         else:
@@ -238,7 +238,7 @@ class DebugApp(App[None]):
         self._pane = index
         self._tabs.active = index
         if index != HELP:
-            self._layouts[self._layout_name] = self._layout.show(PANE_IDS[index])
+            self._layouts[self._layout_name] = self._layout.show_pane(PANE_IDS[index])
         self._arrange()
         self.screen.set_focus(self.active_pane)
         self._update_visible_panes()
@@ -252,7 +252,7 @@ class DebugApp(App[None]):
         """Choose the layout for the new size."""
         self._status.warning = describe_size_problem(self.size.width, self.size.height)
         if self._pane != HELP:
-            self._layouts[self._layout_name] = self._layout.show(PANE_IDS[self._pane])
+            self._layouts[self._layout_name] = self._layout.show_pane(PANE_IDS[self._pane])
         self._arrange()
         self.call_after_refresh(self._update_visible_panes)
 
@@ -294,7 +294,7 @@ class DebugApp(App[None]):
         self.action_pane(PANE_IDS.index(active if active in visible_panes else visible_panes[0]))
 
     def action_zoom(self) -> None:
-        """Switch between one pane alone and all panes of the layout."""
+        """Switch between the active pane alone and all panes of the layout."""
         if len(self._layout.visible_panes) == 1:
             self.notify("only one pane is shown: enlarge the screen, or press B to split it")
             return
@@ -307,17 +307,17 @@ class DebugApp(App[None]):
         if self._pane != HELP:
             size = (self._grid.size.width, self._grid.size.height)
             active = PANE_IDS[self._pane]
-            self._change_layout(self._layout.resize(active, columns, rows, size))
+            self._change_layout(self._layout.resize_pane(active, columns, rows, size))
 
     def action_hide_pane(self) -> None:
-        """Hide the active pane and give its space to another."""
+        """Hide the active pane; another pane gets its space."""
         if self._pane != HELP:
-            self._change_layout(self._layout.hide(PANE_IDS[self._pane]))
+            self._change_layout(self._layout.hide_pane(PANE_IDS[self._pane]))
 
     def action_split_pane(self) -> None:
-        """Show the active pane beside the pane that it has covered."""
+        """Show the active pane beside the pane that it covers."""
         if self._pane != HELP:
-            self._change_layout(self._layout.split(PANE_IDS[self._pane]))
+            self._change_layout(self._layout.split_pane(PANE_IDS[self._pane]))
 
     def action_standard_layout(self) -> None:
         """Restore the standard layout for screens of this size."""
@@ -360,8 +360,8 @@ class DebugApp(App[None]):
         else:
             self.notify("no command is running; press q to quit")
 
-    def action_core(self, step: int) -> None:
-        """Select the next or previous core."""
+    def action_select_core(self, step: int) -> None:
+        """Select the next or previous core; the selection wraps around."""
         if self.view is not None:
             self.select(core=(self.view.core + step) % len(self.view.cores))
 
@@ -435,7 +435,7 @@ class DebugApp(App[None]):
         self._prompt.open(text)
 
     def action_copy(self) -> None:
-        """Ask for the name of a file to which the pane's text is written."""
+        """Ask for a file name, and write the pane's text to the file."""
         self.action_prompt(f">{choose_file_name(self.active_pane.id or 'pane')}")
 
     @on(CommandPrompt.Submitted)
@@ -467,7 +467,7 @@ class DebugApp(App[None]):
         self.screen.set_focus(self.active_pane)
 
     def action_search_again(self, step: int) -> None:
-        """Go to the next match of the last search."""
+        """Move the cursor to the next match of the last search."""
         if self._searched and self.view is not None:
             search = partial(
                 search_pane,

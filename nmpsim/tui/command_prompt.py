@@ -30,7 +30,7 @@ from nmpsim.tui.view import ScreenState
 def search_pane(
     view: ScreenState, pane: LinePane, text: str, step: int, interrupted: Callable[[], bool]
 ) -> ScreenState:
-    """Move a pane's cursor to the next line with a text, and return a view with the outcome."""
+    """Move a pane's cursor to the next line with a text; return a view with the result."""
     index = pane.find_line(text, pane.cursor + step, step, interrupted)
     if index is not None:
         pane.app.call_from_thread(pane.move_cursor, index)
@@ -40,7 +40,7 @@ def search_pane(
 
 
 def copy_pane(view: ScreenState, pane: LinePane, name: str) -> ScreenState:
-    """Write all lines of a pane to a file, and return a view that says so.
+    """Write all lines of a pane to a file; return a view that shows the file name.
 
     Raises :class:`~nmpsim.diagnostics.UserError`: ARG001 without a name, FILE002 if the file cannot
     be written.

@@ -24,7 +24,7 @@ class JobListener(Protocol):
         """Handle the view that an action returned."""
 
     def report_error(self, name: str, error: UserError) -> None:
-        """Handle the user error of an action; waiting actions are dropped."""
+        """Handle a user error in an action; waiting actions are discarded."""
 
     def report_crash(self, error: BaseException) -> None:
         """Handle an internal error."""
@@ -41,7 +41,7 @@ class JobQueue:
         """Name of the running action; empty if none runs."""
 
     def submit(self, name: str, action: Callable[[], ScreenState]) -> None:
-        """Add an action that returns the next view; it is started if no other action runs."""
+        """Queue an action that returns the next view; ignore it if the queue is full."""
         if len(self._waiting) < MAX_WAITING:
             self._waiting.append((name, action))
         if not self.running:
@@ -49,7 +49,7 @@ class JobQueue:
             self._app.run_worker(self._execute())
 
     def interrupt(self) -> None:
-        """Request the running action to stop, and drop the waiting actions."""
+        """Ask the running action to stop, and discard the waiting actions."""
         self._waiting.clear()
         self._stop.set()
 

@@ -51,7 +51,7 @@ def format_toggle_breakpoint(
 
 
 def load_bindings(section: str) -> list[BindingType]:
-    """Return the key bindings of a section of ``keys.toml``; the footer shows the labelled ones."""
+    """Return the key bindings of a section of ``keys.toml``."""
     return [
         _make_binding(keys, action, description, *label)
         for keys, (action, description, *label) in _SECTIONS[section].items()

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 import attrs
 
-from nmpsim.analysis.difference import Difference
+from nmpsim.analysis.difference import OutputDifference
 from nmpsim.debugger import LayerState
 from nmpsim.diagnostics import fail
 from nmpsim.views.measures import DEBUGGER_COLUMNS
@@ -33,7 +33,7 @@ class LayerRow:
     state: LayerState
     share: float
     """Percentage of the cycles so far."""
-    difference: Difference | None
+    difference: OutputDifference | None
     """Difference from the reference; None if unknown."""
 
 

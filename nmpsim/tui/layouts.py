@@ -45,7 +45,7 @@ class PaneLayout:
         return tuple(slot.split()[0] for row in self.panes for slot in row)
 
     def compute_cells(self, columns: int, rows: int) -> dict[str, Cells]:
-        """Return column, row, width and height of each visible pane on a screen of a given size."""
+        """Return column, row, width and height of each visible pane for a screen size."""
         places = [
             (left, top, right - left, bottom - top)
             for widths, (top, bottom) in zip(
@@ -55,20 +55,20 @@ class PaneLayout:
         ]
         return dict(zip(self.visible_panes, places, strict=True))
 
-    def show(self, pane: str) -> PaneLayout:
+    def show_pane(self, pane: str) -> PaneLayout:
         """Return the layout with a pane visible in its slot."""
         row, slot, others = self._find(pane)
         shown = deepcopy(self)
         shown.panes[row][slot] = " ".join([pane, *others])
         return shown
 
-    def hide(self, pane: str) -> PaneLayout:
-        """Return the layout without a pane: its slot shows another pane or is removed."""
+    def hide_pane(self, pane: str) -> PaneLayout:
+        """Return the layout without a pane; its slot shows another pane or is removed."""
         row, slot, others = self._find(pane)
         if pane not in self.visible_panes:
             return self
         if others:
-            return self.show(others[0])
+            return self.show_pane(others[0])
         if len(self.visible_panes) == 1:
             return self
         at = self.visible_panes.index(pane)
@@ -81,8 +81,8 @@ class PaneLayout:
         less.panes[row][slot] += f" {pane}"
         return less
 
-    def split(self, pane: str) -> PaneLayout:
-        """Return the layout with a separate slot for a pane, beside its previous slot."""
+    def split_pane(self, pane: str) -> PaneLayout:
+        """Return the layout with a new slot for a pane, beside its previous slot."""
         row, slot, others = self._find(pane)
         if not others:
             return self
@@ -93,8 +93,8 @@ class PaneLayout:
         more.panes[row][slot : slot + 1] = [" ".join(others), pane]
         return more
 
-    def resize(self, pane: str, columns: int, rows: int, size: tuple[int, int]) -> PaneLayout:
-        """Return the layout with a pane enlarged by columns and rows taken from its neighbour."""
+    def resize_pane(self, pane: str, columns: int, rows: int, size: tuple[int, int]) -> PaneLayout:
+        """Return the layout with a pane enlarged at its neighbour's expense."""
         places = self.compute_cells(*size)
         shown = [[places[slot.split()[0]] for slot in row] for row in self.panes]
         row, slot, _ = self._find(pane)

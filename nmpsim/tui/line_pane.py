@@ -68,8 +68,8 @@ class LinePane(ScrollView, can_focus=True):
 
     # --- what a pane says about itself --------------------------------------------------------
 
-    def prepare(self, view: ScreenState) -> None:
-        """Prepare the lines: read the data that they need from a view."""
+    def load_view(self, view: ScreenState) -> None:
+        """Load the data of the lines from a view."""
 
     def count_lines(self) -> int:
         """Return the number of lines; by default those of ``_lines``."""
@@ -83,12 +83,12 @@ class LinePane(ScrollView, can_focus=True):
         """Return the fixed lines above the list."""
         return []
 
-    def get_label_width(self, index: int, width: int) -> int | None:
+    def get_highlight_width(self, index: int, width: int) -> int | None:
         """Return the number of columns that the cursor highlights, or None for the whole line."""
         return None
 
     def compute_width(self) -> int:
-        """Return the screen columns that the longest line takes, or 0 if lines fit any pane."""
+        """Return the screen columns of the longest line, or 0 if lines adapt to the pane."""
         return 0
 
     def select_heading(self, column: int) -> None:
@@ -123,17 +123,17 @@ class LinePane(ScrollView, can_focus=True):
     def show(self, view: ScreenState) -> None:
         """Show a view."""
         self.view = view
-        self.prepare(view)
+        self.load_view(view)
         self.update_lines()
 
     def update_lines(self) -> None:
-        """Measure and render the lines again after they have changed."""
+        """Render the lines and compute the size again after a change of the lines."""
         if self.view is not None:
-            self.measure()
+            self.update_size()
             self.refresh()
 
-    def measure(self) -> None:
-        """Measure the lines: compute the virtual size after a change of the lines or the pane."""
+    def update_size(self) -> None:
+        """Update the virtual size after a change of the lines or of the pane."""
         self._painted.clear()
         self._heading_rows = len(self.make_heading(self.columns))
         self.virtual_size = Size(
@@ -162,8 +162,8 @@ class LinePane(ScrollView, can_focus=True):
         ]
         return [line.plain.rstrip() for line in lines]
 
-    def follow(self, subject: object, index: int) -> None:
-        """Move the cursor to a line if the subject that the line shows has changed."""
+    def follow_subject(self, subject: object, index: int) -> None:
+        """Move the cursor to a line if the line's subject has changed."""
         if subject != self._followed:
             self._followed = subject
             self.scroll_to_lines(index)
@@ -216,7 +216,7 @@ class LinePane(ScrollView, can_focus=True):
             return Text("")
         text = self.make_line(index, width)
         if index == self.cursor and not self.marks_cursor:
-            label = self.get_label_width(index, width)
+            label = self.get_highlight_width(index, width)
             text.pad_right(max((label or width) - text.cell_len, 0))
             text.stylize("reverse" if self.has_focus else "underline", 0, label)
         return text
@@ -270,6 +270,6 @@ class LinePane(ScrollView, can_focus=True):
         if self.view is not None and self.size != self._measured_at:
             before = self._heading_rows, self.virtual_size
             self.scroll_to_lines(*(self._pending_lines or (self.cursor,)))
-            self.measure()
+            self.update_size()
             if (self._heading_rows, self.virtual_size) != before:
                 self.refresh()

@@ -35,7 +35,7 @@ class TensorChoice:
 
 
 def list_choices(view: ScreenState) -> list[TensorChoice]:
-    """Return the tensors that can be shown: requested, of the layer, and of the instruction."""
+    """Return the tensors that can be shown: requested, of the layer and of the instruction."""
     asked = [] if view.tensor is None else [_named(view, view.tensor, view.tensor)]
     return [*asked, *_of_layer(view), *_of_core(view)]
 

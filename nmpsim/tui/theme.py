@@ -97,5 +97,5 @@ def _level_style(level: int) -> str:
 
 
 def get_heat_style(share: float) -> str:
-    """Return the style of a heat map's cell; ``share`` is its place in the range, from 0 to 1."""
+    """Return the style of a heat map's cell for a value's position in the range, 0 to 1."""
     return _level_style(round(share * (HEAT_LEVELS - 1)))

@@ -34,7 +34,7 @@ NUMBERED = re.compile(r"^  \d+ %(\S+) = ")
 
 @attrs.frozen
 class ProgramFacts:
-    """Facts about a program: LIR text, edges between layers, memory map and operands."""
+    """Constant facts of a program: LIR text, edges between layers, memory map and operands."""
 
     edits: tuple[Edit, ...]
     """Edits whose scales the LIR has."""
@@ -122,7 +122,7 @@ class ScreenState:
 
     @property
     def debugger(self) -> Debugger:
-        """Debugger that is shown."""
+        """Debugger of the run that the screen shows."""
         return self.shell.debugger
 
     @property

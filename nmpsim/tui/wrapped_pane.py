@@ -26,10 +26,10 @@ class WrappedPane(LinePane):
         self._lines: list[Text] = []
         self._wrapped_at = self._longest = 0
 
-    def measure(self) -> None:
-        """Wrap the texts again if the width has changed, and measure the lines."""
+    def update_size(self) -> None:
+        """Wrap the texts if the width has changed, and update the virtual size."""
         self.wrap_lines()
-        super().measure()
+        super().update_size()
 
     def wrap_lines(self) -> None:
         """Compute the lines if the width of the pane has changed."""

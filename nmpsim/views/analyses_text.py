@@ -10,15 +10,15 @@ from rich.console import Console
 from nmpsim.config import format_setting_name
 from nmpsim.lir.names import make_display_names
 from nmpsim.report.analyses import (
+    ChangedSetting,
     ErrorSize,
-    MovedSetting,
     SensitivityReport,
     SettingEffect,
     ShadowLayer,
     ShadowReport,
 )
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import INDEX, Cell, Column, NumberColumn
+from nmpsim.views.measures import INDEX, NumberColumn, TableCell, TableColumn
 from nmpsim.views.text import format_count, format_decibels
 
 PARTS = {
@@ -54,7 +54,7 @@ FAR_OFF_DB = 10.0
 
 
 def print_shadow(shadow: ShadowReport, console: Console) -> None:
-    """Print the float constants, the SQNR of each layer, and the parts of its error."""
+    """Print the float constants, and the SQNR and error sources of each layer."""
     print_heading(console, "shadow: comparison with an exact evaluation")
     if shadow.float_weights is None:
         print_line(console, "without --float-weights only rounding and saturation are measured")
@@ -66,7 +66,7 @@ def print_shadow(shadow: ShadowReport, console: Console) -> None:
     if compared:
         print_heading(console, "SQNR of each layer in dB")
         marks = _weakest(compared)
-        mark = Column("", lambda layer: _marked(marks.get(layer.index, "")))
+        mark = TableColumn("", lambda layer: _marked(marks.get(layer.index, "")))
         _print_layers(compared, shown, SHADOW_ERRORS, console, mark)
         print_heading(console, "parts of the error: mean and worst, in units of the last place")
         _print_layers(compared, shown, _PARTS, console)
@@ -85,31 +85,31 @@ def _print_constants(shadow: ShadowReport, console: Console) -> None:
         print_table(
             console,
             shadow.constants,
-            Column("constant", least=8),
-            Column("float array", "source", least=8),
-            Column("found by", "how", least=6),
-            Column("layout", least=10),
+            TableColumn("constant", least=8),
+            TableColumn("float array", "source", least=8),
+            TableColumn("found by", "how", least=6),
+            TableColumn("layout", least=10),
             NumberColumn("SQNR", "sqnr_db", format_decibels),
-            Column("", lambda one: _marked("far off" if one.sqnr_db < FAR_OFF_DB else "")),
+            TableColumn("", lambda one: _marked("far off" if one.sqnr_db < FAR_OFF_DB else "")),
         )
     for name in shadow.unmatched:
         print_line(console, f"no float values for {name}: its quantized values count as exact")
 
 
-def _marked(words: str) -> Cell:
-    return Cell(words, words, "alarm" if words else "")
+def _marked(words: str) -> TableCell:
+    return TableCell(words, words, "alarm" if words else "")
 
 
 def _print_layers(
     layers: Sequence[ShadowLayer],
     shown: Mapping[str, str],
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     console: Console,
-    *more: Column,
+    *more: TableColumn,
 ) -> None:
     """Print the columns that have a value for at least one layer."""
     present = [one for one in columns if any(one.make_cell(layer).text != "-" for layer in layers)]
-    name = Column("layer", "name", shown.__getitem__, least=8)
+    name = TableColumn("layer", "name", shown.__getitem__, least=8)
     print_table(console, layers, INDEX, name, *present, *more)
 
 
@@ -141,19 +141,19 @@ _PARTS = tuple(NumberColumn(name, f"split.{name}", _units) for name in PARTS)
 """Mean and worst of each part of the error."""
 
 
-def make_sensitivity_columns(report: SensitivityReport) -> tuple[Column, ...]:
-    """Return the columns of a table of the effects of settings on the cycles."""
+def make_sensitivity_columns(report: SensitivityReport) -> tuple[TableColumn, ...]:
+    """Return the columns of a table of settings and their effects on the cycles."""
 
-    def change(moved: MovedSetting | None) -> Cell | None:
+    def change(moved: ChangedSetting | None) -> TableCell | None:
         if moved is None:
             return None
         if moved.cycles is None:
-            return Cell("no run", -1)
+            return TableCell("no run", -1)
         more = (moved.cycles - report.cycles) / max(report.cycles, 1)
-        return Cell(f"{100 * more:+.2f}%" if report.cycles else f"{moved.cycles:,}", more)
+        return TableCell(f"{100 * more:+.2f}%" if report.cycles else f"{moved.cycles:,}", more)
 
     return (
-        Column("setting", _setting_name, "", "assumed setting; * recompiled for it", least=12),
+        TableColumn("setting", _setting_name, "", "assumed setting; * recompiled for it", least=12),
         NumberColumn("value", meaning="value of the device"),
         NumberColumn("lower", "lower.value", meaning="a lower value"),
         NumberColumn(

@@ -14,13 +14,13 @@ from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
-from nmpsim.views.measures import Column, NumberColumn
-from nmpsim.views.outputs import find_top_classes, format_range, is_classifier
+from nmpsim.views.measures import NumberColumn, TableColumn
+from nmpsim.views.outputs import find_top_classes, format_range, is_score_shape
 from nmpsim.views.text import format_count
 
 
 class ClassDocument(TypedDict):
-    """A class and its score."""
+    """JSON form of a class and its score."""
 
     index: Annotated[int, "of the class, from 0"]
     value: Annotated[float, "its score as a real number"]
@@ -35,7 +35,7 @@ def _top(output: OutputSummary) -> list[ClassDocument]:
 
 
 class RunOutputDocument(TypedDict):
-    """An output of one run."""
+    """JSON form of an output of one run."""
 
     top: Annotated[
         list[ClassDocument],
@@ -45,7 +45,7 @@ class RunOutputDocument(TypedDict):
 
 
 class ItemDocument(TypedDict):
-    """One item of a batch."""
+    """JSON form of one item of a batch."""
 
     input: Annotated[str, "the file"]
     outputs: Annotated[
@@ -56,7 +56,7 @@ class ItemDocument(TypedDict):
 
 
 class RunDocument(TypedDict):
-    """A run on one input, or on a batch of them."""
+    """JSON form of a run on one input or on a batch."""
 
     input: Annotated[str, "the file; of a batch the first"]
     cycles: Annotated[int, "latency: of this run, from rest"]
@@ -89,7 +89,7 @@ class OutputSummary:
     @classmethod
     def from_output(cls, output: OutputReport) -> OutputSummary:
         """Return the summary of an output."""
-        if not is_classifier(output.values.shape):
+        if not is_score_shape(output.values.shape):
             return cls(output.name, (), format_range(output))
         real = output.dequantize().reshape(-1)
         top = tuple((index, float(real[index])) for index in find_top_classes(real))
@@ -157,9 +157,9 @@ def print_batch(program: str, runs: Sequence[RunSummary], console: Console) -> N
     print_table(
         console,
         lines,
-        Column("input", lambda row: row[1].input, least=12),
+        TableColumn("input", lambda row: row[1].input, least=12),
         *(
-            Column(
+            TableColumn(
                 f"{escape_line(name)}: best classes" if best else escape_line(name),
                 partial(_cell, name),
                 least=16,

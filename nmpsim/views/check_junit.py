@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nmpsim.checking import CaseResult, Check, LayerOutcome
+from nmpsim.checking import CaseResult, CheckResult, LayerOutcome
 from nmpsim.escape import escape
 from nmpsim.extras import require_extra
 
@@ -65,7 +65,7 @@ def _checks(result: CaseResult) -> Iterator[TestCase]:
         yield case
 
 
-def _details(result: CaseResult, check: Check) -> Iterator[str]:
+def _details(result: CaseResult, check: CheckResult) -> Iterator[str]:
     """Yield the failed layers, a version note, and the command that opens the core file."""
     yield from (f"{one.place}: {one.message}" for one in check.culprits)
     if result.version_note is not None:
@@ -81,7 +81,7 @@ def _layers(result: CaseResult) -> Iterator[TestCase]:
         case = TestCase(_layer_name(layer), f"{_plain(result.name)}.layers")
         failures: list[FinalResult] = [
             Failure(_plain(f"{check.name}: {culprit.message}"), check.status)
-            for check in result.failed
+            for check in result.failed_checks
             for culprit in check.culprits
             if culprit.index == layer.index
         ]

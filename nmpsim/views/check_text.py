@@ -117,7 +117,7 @@ def _markdown_case(result: CaseResult) -> Iterator[str]:
     yield ""
     for error in result.errors:
         yield f"- **{error.code}** {escape_markdown(error.message)}"
-    for check in result.failed:
+    for check in result.failed_checks:
         yield f"- **{check.name}**: {escape_markdown(check.message)}"
     if result.version_note is not None:
         yield f"- {escape_markdown(result.version_note)}"
@@ -140,7 +140,7 @@ def _markdown_group(title: str, layers: list[LayerOutcome], is_open: bool) -> It
     """Yield the layers of a group, largest change first, then most cycles."""
     if not layers:
         return
-    layers.sort(key=lambda layer: (-abs(layer.more_cycles), -layer.cycles))
+    layers.sort(key=lambda layer: (-abs(layer.added_cycles), -layer.cycles))
     count = format_count(len(layers), f"{title} layer")
     yield ""
     yield f"<details{' open' if is_open else ''}><summary>{count}</summary>"
@@ -181,7 +181,7 @@ def list_github_annotations(results: Sequence[CaseResult]) -> Iterator[str]:
     for result in results:
         for error in result.errors:
             yield _github_command(result.source, 0, f"{result.name}: {error.code}", error.message)
-        for check in result.failed:
+        for check in result.failed_checks:
             title = f"{result.name}: {check.name}"
             if not check.culprits:
                 yield _github_command(result.source, 0, title, check.message)

@@ -15,7 +15,7 @@ from nmpsim.lir.opcodes import find_opcodes
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.element_types import ElementTypeUsage, compute_element_type_usage, is_unquantized
-from nmpsim.views.measures import Cell, Column, NumberColumn
+from nmpsim.views.measures import NumberColumn, TableCell, TableColumn
 from nmpsim.views.text import format_count, format_elem, format_percent, format_real
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class CompileDocument(TypedDict):
 
 
 def make_compile_document(compiled: Compiled, digest: str, output: Path) -> CompileDocument:
-    """Return the JSON document of a compilation; ``digest`` is that of the written bundle."""
+    """Return the JSON document of a compilation; ``digest`` identifies the written bundle."""
     metadata = compiled.file.metadata
     data = {
         "path": str(output),
@@ -88,8 +88,8 @@ def print_biases(compiled: Compiled, console: Console) -> None:
     print_table(
         console,
         biases,
-        Column("layer", lambda one: shown.get(one.layer, one.layer), least=8),
-        Column("bias", "elem", format_elem),
+        TableColumn("layer", lambda one: shown.get(one.layer, one.layer), least=8),
+        TableColumn("bias", "elem", format_elem),
         NumberColumn("scale", "old_scale", format_real),
         NumberColumn("new scale", "", format_real),
         NumberColumn("offset", "new_offset", str),
@@ -99,9 +99,9 @@ def print_biases(compiled: Compiled, console: Console) -> None:
     )
 
 
-def _saturated(bias: RescaledBias) -> Cell:
+def _saturated(bias: RescaledBias) -> TableCell:
     text = f"{bias.saturated} of {bias.elements}"
-    return Cell(text, bias.saturated, "alarm" if bias.saturated else "")
+    return TableCell(text, bias.saturated, "alarm" if bias.saturated else "")
 
 
 TRIALS_SHOWN = 6
@@ -114,7 +114,7 @@ MODES = {
 
 
 def print_tiling(compiled: Compiled, mode: str, console: Console) -> None:
-    """Print the tiling of each layer and the other tilings that were tried."""
+    """Print the chosen tiling of each layer and the simulated alternatives."""
     print_line(console, f"tiling {mode}: {MODES[mode]}", "bold")
     layers, program = compiled.slicing, compiled.file.metadata.layers
     for layer in layers:
@@ -140,7 +140,7 @@ def _print_layer_tiling(layer: TiledLayer, named: Layer, console: Console) -> No
         print_table(
             console,
             layer.trials[:TRIALS_SHOWN],
-            Column("tiling", "label"),
+            TableColumn("tiling", "label"),
             NumberColumn("cycles", "estimate.cycles"),
             NumberColumn("compute", "estimate.compute"),
             NumberColumn("memory", "estimate.memory"),

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from nmpsim.escape import escape_line
 from nmpsim.records import frozen
-from nmpsim.views.measures import Cell, Column
+from nmpsim.views.measures import TableCell, TableColumn
 from nmpsim.views.text import shorten_distinct
 
 FILE_WIDTH = 120
@@ -70,7 +70,7 @@ def print_line(console: Console, text: str, style: str = "") -> None:
 
 
 def print_facts(console: Console, facts: Iterable[tuple[str, str]], width: int = 12) -> None:
-    """Print a line for each label and text, the labels padded to ``width`` characters."""
+    """Print a line for each label and text; labels are padded to ``width`` characters."""
     for label, text in facts:
         print_line(console, f"  {label:<{width}} {text}")
 
@@ -79,8 +79,8 @@ def print_facts(console: Console, facts: Iterable[tuple[str, str]], width: int =
 class _FilledColumn:
     """A column of a text table with its cells."""
 
-    definition: Column
-    cells: Sequence[Cell]
+    definition: TableColumn
+    cells: Sequence[TableCell]
 
     @property
     def title(self) -> str:
@@ -93,7 +93,7 @@ class _FilledColumn:
         return max(len(self.title), *(len(cell.text) for cell in self.cells))
 
 
-def print_table(console: Console, rows: Sequence[Any], *columns: Column) -> None:
+def print_table(console: Console, rows: Sequence[Any], *columns: TableColumn) -> None:
     """Print a table with one row per record, fitted to the console."""
     filled = [_FilledColumn(one, [one.make_cell(row) for row in rows]) for one in columns]
     console.print(_fit_table(filled, console))

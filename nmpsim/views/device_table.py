@@ -11,14 +11,14 @@ from nmpsim.config import DeviceConfig, default_device, list_setting_names
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
-from nmpsim.views.measures import Column, NumberColumn
+from nmpsim.views.measures import NumberColumn, TableColumn
 from nmpsim.views.text import format_count
 
 SETTING_COLUMNS = (
-    Column("section", meaning="section of the device file"),
-    Column("setting", meaning="key in that section"),
+    TableColumn("section", meaning="section of the device file"),
+    TableColumn("setting", meaning="key in that section"),
     NumberColumn("value", meaning="value in this run"),
-    Column("source", meaning="published, measured, assumed or given"),
+    TableColumn("source", meaning="published, measured, assumed or given"),
 )
 
 
@@ -70,7 +70,7 @@ def list_settings(
 
 
 def print_device(device: DeviceConfig, console: Console) -> None:
-    """Print a table of all settings; a star marks those that differ from the default device."""
+    """Print all settings as a table; a star marks values that differ from the default device."""
     settings, usual = device.settings(), default_device().settings()
     changed = [settings[name] != usual[name] for name in list_setting_names()]
     rows = list_settings(settings, device.sources)

@@ -8,11 +8,11 @@ from typing import Any
 from rich.console import Console
 
 from nmpsim.analysis.diff import ReportChange, ReportDifference, RunDifference, TensorDifference
-from nmpsim.analysis.difference import Element, Tolerance
+from nmpsim.analysis.difference import ElementDifference, Tolerance
 from nmpsim.escape import escape_line
 from nmpsim.lir.names import make_display_names
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import Column, NumberColumn
+from nmpsim.views.measures import NumberColumn, TableColumn
 from nmpsim.views.text import format_count, format_elem, format_real, format_shape
 
 MAX_ROWS = 40
@@ -97,42 +97,42 @@ def _print_place(
     if one.difference is None:
         print_line(console, f"  {one.problem}")
         return
-    element: Element | None = getattr(one.difference, which)
+    element: ElementDifference | None = getattr(one.difference, which)
     if element is not None:
         at = ", ".join(map(str, element.at))
         numbers = f"{format_real(element.actual)}, not {format_real(element.expected)}"
         apart = f"{element.ulp:,} ulp"
-        if one.is_real or is_float(one):
+        if one.is_real or is_float_comparison(one):
             apart = f"largest error {format_real(one.difference.max_error)}"
         print_line(console, f"  at [{at}]: {numbers} ({apart})")
 
 
-def _columns(shown: Mapping[str, str]) -> tuple[Column, ...]:
+def _columns(shown: Mapping[str, str]) -> tuple[TableColumn, ...]:
     return (
         NumberColumn("#", lambda one: "" if one.number is None else str(one.number)),
-        Column("layer", lambda one: _name(one, shown), least=8),
-        Column("type", "elem", format_elem),
-        Column("shape", "", format_shape, is_optional=True),
+        TableColumn("layer", lambda one: _name(one, shown), least=8),
+        TableColumn("type", "elem", format_elem),
+        TableColumn("shape", "", format_shape, is_optional=True),
         NumberColumn("differ", "difference.beyond"),
         NumberColumn("of", "compared"),
         NumberColumn("worst ulp", _worst_ulp),
         NumberColumn("error", _of_real("max_error"), format_real),
         NumberColumn("SQNR dB", _of_real("sqnr_db"), ".1f"),
         NumberColumn("cosine", _of_real("cosine"), ".4f", is_optional=True),
-        Column("", _format_remarks),
+        TableColumn("", _format_remarks),
     )
 
 
 def _worst_ulp(one: TensorDifference) -> int | None:
-    return None if is_float(one) or one.difference is None else one.difference.worst_ulp
+    return None if is_float_comparison(one) or one.difference is None else one.difference.worst_ulp
 
 
 def _of_real(name: str) -> Callable[[TensorDifference], Any]:
     return lambda one: getattr(one.difference, name) if one.difference and one.has_scale else None
 
 
-def is_float(tensor: TensorDifference) -> bool:
-    """Return whether a compared tensor is float, without units of the last place."""
+def is_float_comparison(tensor: TensorDifference) -> bool:
+    """Return whether a compared tensor is float, which has no units in the last place."""
     return "float" in tensor.elem
 
 

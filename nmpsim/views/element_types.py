@@ -24,7 +24,7 @@ SOURCE, FILTER = 1, 2
 
 @frozen
 class ElementTypeUsage:
-    """Layer and multiplication counts of one element type."""
+    """Numbers of layers and multiplications of one element type."""
 
     kind: Annotated[str, "i8, i16, float, conversion or other: what the layers work on"]
     device: Annotated[int, "layers on the device"]

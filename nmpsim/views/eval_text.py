@@ -8,7 +8,7 @@ from rich.console import Console
 
 from nmpsim.experiments import Evaluation
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import NAME, OPERATION, Column, NumberColumn, make_share_cell
+from nmpsim.views.measures import NAME, OPERATION, NumberColumn, TableColumn, make_share_cell
 from nmpsim.views.text import format_count, format_percent
 
 MAX_CLASSES = 20
@@ -85,7 +85,7 @@ def _print_classes(evaluation: Evaluation, console: Console) -> None:
     print_table(
         console,
         classes[:MAX_CLASSES],
-        Column("class", "name", least=8),
+        TableColumn("class", "name", least=8),
         NumberColumn("right"),
         NumberColumn("of", "samples"),
         NumberColumn("%", lambda one: make_share_cell(one.right, one.samples)),
@@ -100,8 +100,8 @@ def _print_confusions(evaluation: Evaluation, console: Console) -> None:
     print_table(
         console,
         sorted(wrong, key=lambda one: -one.samples)[:MAX_MISTAKES],
-        Column("class", "label", evaluation.get_class_name, least=8),
-        Column("taken for", "best", evaluation.get_class_name, least=8),
+        TableColumn("class", "label", evaluation.get_class_name, least=8),
+        TableColumn("taken for", "best", evaluation.get_class_name, least=8),
         NumberColumn("samples"),
     )
     if len(wrong) > MAX_MISTAKES:

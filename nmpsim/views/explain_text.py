@@ -15,12 +15,19 @@ from nmpsim.analysis.explain import (
     LayerFacts,
     ProfileFacts,
     ProfileForm,
+    RescaleStage,
     SchemaFit,
-    Stage,
 )
 from nmpsim.views.console import print_facts, print_heading, print_line, print_table
 from nmpsim.views.error_plot import draw_text_plot
-from nmpsim.views.measures import INDEX, NAME, OPERATION, Column, NumberColumn, format_tensor_type
+from nmpsim.views.measures import (
+    INDEX,
+    NAME,
+    OPERATION,
+    NumberColumn,
+    TableColumn,
+    format_tensor_type,
+)
 from nmpsim.views.text import format_count, format_elem
 
 CHANNELS_SHOWN = 10
@@ -40,8 +47,8 @@ def print_layers(program: str, layers: Sequence[LayerFacts], console: Console) -
         NumberColumn("number", "", str),
         NAME,
         OPERATION,
-        Column("result", lambda layer: format_elem(layer.operands[0].elem)),
-        Column("pre/post/scale", _short_stages),
+        TableColumn("result", lambda layer: format_elem(layer.operands[0].elem)),
+        TableColumn("pre/post/scale", _short_stages),
         NumberColumn("worst error", _worst),
     )
 
@@ -50,7 +57,7 @@ def _short_stages(layer: LayerFacts) -> str:
     return ", ".join(f"{stage.name} {_short_factors(stage)}" for stage in layer.stages) or "-"
 
 
-def _short_factors(stage: Stage) -> str:
+def _short_factors(stage: RescaleStage) -> str:
     if len(stage.factors) > 1:
         return f"{len(stage.factors)} channels"
     (factor,) = stage.factors
@@ -86,10 +93,10 @@ def _print_layer(layer: LayerFacts, console: Console, all_channels: bool) -> Non
     print_table(
         console,
         layer.operands,
-        Column("operand", "role"),
-        Column("name", least=8),
-        Column("type", format_tensor_type),
-        Column("scale", "", repr),
+        TableColumn("operand", "role"),
+        TableColumn("name", least=8),
+        TableColumn("type", format_tensor_type),
+        TableColumn("scale", "", repr),
         NumberColumn("offset", "", str),
     )
     whole = [stage for stage in layer.stages if len(stage.factors) == 1]
@@ -98,9 +105,9 @@ def _print_layer(layer: LayerFacts, console: Console, all_channels: bool) -> Non
         print_table(
             console,
             [(stage, 0) for stage in whole],
-            Column("Glow's integers", lambda row: _named_form(row[0])),
+            TableColumn("Glow's integers", lambda row: _named_form(row[0])),
             *_FACTOR,
-            Column("formula", lambda row: row[0].formula),
+            TableColumn("formula", lambda row: row[0].formula),
         )
     for stage in layer.stages:
         if len(stage.factors) > 1:
@@ -110,21 +117,21 @@ def _print_layer(layer: LayerFacts, console: Console, all_channels: bool) -> Non
         print_table(
             console,
             layer.profiles,
-            Column("profile", "name"),
-            Column("factors", _forms, least=40),
+            TableColumn("profile", "name"),
+            TableColumn("factors", _forms, least=40),
         )
 
 
-def _named_form(stage: Stage) -> str:
+def _named_form(stage: RescaleStage) -> str:
     (factor,) = stage.factors
     if factor is None:
         return f"{stage.name}: none, the factor is not positive and finite"
     form, name = factor.integer, stage.name
     text = f"{name}Pre {form.pre}, {name}Post {form.post}, {name}Scale {form.mul}"
-    return f"{text} (always 0)" if factor.vanishes else text
+    return f"{text} (always 0)" if factor.is_zero else text
 
 
-def _print_channels(stage: Stage, console: Console, shown: int) -> None:
+def _print_channels(stage: RescaleStage, console: Console, shown: int) -> None:
     print_heading(
         console, f"{stage.name}: {stage.formula}, a factor per channel, worst error first"
     )
@@ -165,10 +172,10 @@ def _magnitude(factor: Factor | None) -> float:
     return float("inf") if factor is None else abs(factor.relative_error)
 
 
-def _of_factor(fact: Callable[[Factor], Any]) -> Callable[[tuple[Stage, int]], Any]:
+def _of_factor(fact: Callable[[Factor], Any]) -> Callable[[tuple[RescaleStage, int]], Any]:
     """Return a function from (stage, channel) to ``fact`` of its factor; None without a factor."""
 
-    def read(row: tuple[Stage, int]) -> Any:
+    def read(row: tuple[RescaleStage, int]) -> Any:
         factor = row[0].factors[row[1]]
         return None if factor is None else fact(factor)
 
@@ -261,8 +268,8 @@ def print_schemas(low: float, high: float, fits: Sequence[SchemaFit], console: C
     print_table(
         console,
         fits,
-        Column("", "elem", format_elem),
-        Column("schema"),
+        TableColumn("", "elem", format_elem),
+        TableColumn("schema"),
         NumberColumn("scale (step)", "scale", repr),
         NumberColumn("offset", "", str),
         NumberColumn("lowest", "low", ".6g"),

@@ -8,10 +8,10 @@ from typing import Literal, TypedDict
 from rich.console import Console
 
 from nmpsim.escape import escape_line
-from nmpsim.experiments.history import HistoryEntry, find_latest_pairs, name_series
+from nmpsim.experiments.history import HistoryEntry, find_latest_pairs, make_series_names
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
-from nmpsim.views.measures import RUN_COLUMNS, Column, NumberColumn
+from nmpsim.views.measures import RUN_COLUMNS, NumberColumn, TableColumn
 
 SHORT = 10
 """Characters of a commit that are shown."""
@@ -46,32 +46,32 @@ def print_history(entries: Sequence[HistoryEntry], console: Console) -> None:
         console,
         entries,
         make_number_column(entries),
-        Column("date", "date", lambda date: date[:10]),
-        Column("commit", "commit", lambda commit: commit[:SHORT]),
+        TableColumn("date", "date", lambda date: date[:10]),
+        TableColumn("commit", "commit", lambda commit: commit[:SHORT]),
         make_network_column(entries),
         KIND,
         RUN_COLUMNS["cycles"],
-        Column("", lambda one: "#" * round(_BAR * one.cycles / longest[one.series]), least=4),
+        TableColumn("", lambda one: "#" * round(_BAR * one.cycles / longest[one.series]), least=4),
         *(RUN_COLUMNS[key] for key in ("saturated", "SQNR", "accuracy")),
     )
 
 
-def make_number_column(entries: Sequence[HistoryEntry]) -> Column:
-    """Return the table column with an entry's position in the history, counted from 1."""
+def make_number_column(entries: Sequence[HistoryEntry]) -> TableColumn:
+    """Return the table column with an entry's position in the history, starting at 1."""
     numbers = {id(entry): n for n, entry in enumerate(entries, 1)}
     meaning = "number of the entry, for nmpsim history --show"
     return NumberColumn("#", lambda one: numbers[id(one)], str, meaning)
 
 
-def make_network_column(entries: Sequence[HistoryEntry]) -> Column:
+def make_network_column(entries: Sequence[HistoryEntry]) -> TableColumn:
     """Return the table column with the name of an entry's series."""
-    names = name_series(entries)
-    return Column("network", "series", names.__getitem__, "name and label", least=8)
+    names = make_series_names(entries)
+    return TableColumn("network", "series", names.__getitem__, "name and label", least=8)
 
 
 def describe_latest_changes(entries: Sequence[HistoryEntry]) -> list[str]:
     """Return a sentence for each series that compares its last two entries."""
-    names = name_series(entries)
+    names = make_series_names(entries)
     return [
         _verdict(before, after, names[after.series]) for before, after in find_latest_pairs(entries)
     ]
@@ -104,4 +104,4 @@ def _verdict(before: HistoryEntry, after: HistoryEntry, name: str) -> str:
     return escape_line(f"{who}: {commits} is {change}{details}")
 
 
-KIND = Column("kind", "kind", meaning="a run, or an evaluation of a data set")
+KIND = TableColumn("kind", "kind", meaning="a run, or an evaluation of a data set")

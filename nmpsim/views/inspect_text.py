@@ -29,8 +29,8 @@ from nmpsim.views.measures import (
     LAYER_COLUMNS,
     NAME,
     OPERATION,
-    Column,
     NumberColumn,
+    TableColumn,
     format_tensor_type,
     make_placement_cell,
 )
@@ -75,7 +75,7 @@ def _operations(bundle: Bundle) -> list[Any]:
 
 
 class BundleTensorDocument(TypedDict):
-    """A tensor of a bundle."""
+    """JSON form of a tensor of a bundle."""
 
     name: str
     elem: str
@@ -85,7 +85,7 @@ class BundleTensorDocument(TypedDict):
 
 
 class BundleLayerDocument(TypedDict):
-    """A layer of a bundle."""
+    """JSON form of a layer of a bundle."""
 
     index: Annotated[int, "position in the list, from 0"]
     name: Annotated[str, "full name: that of the LIR instruction"]
@@ -103,7 +103,7 @@ class BundleLayerDocument(TypedDict):
 
 
 class OperationDocument(TypedDict):
-    """The layers that an operation of the model lowers to."""
+    """JSON form of a model's operation and the layers that compute it."""
 
     node: Annotated[str, "number, kind, and the tensor that it makes"]
     layers: Annotated[list[int], "indices of the layers that compute it"]
@@ -209,7 +209,7 @@ def _print_elements(bundle: Bundle, console: Console) -> None:
     print_table(
         console,
         found,
-        Column("", "kind", KINDS.__getitem__),
+        TableColumn("", "kind", KINDS.__getitem__),
         NumberColumn("layers"),
         NumberColumn("on the device", "device"),
         NumberColumn("on the host", "host"),
@@ -252,9 +252,9 @@ def _print_fates(bundle: Bundle, console: Console) -> None:
     print_table(
         console,
         [(fate, _layers_of(fate, bundle)) for fate in fates],
-        Column("operation", lambda row: _fate_text(row[0]), least=16),
-        Column("layers", lambda row: _named(row[1]) or row[0].why, least=16),
-        Column(
+        TableColumn("operation", lambda row: _fate_text(row[0]), least=16),
+        TableColumn("layers", lambda row: _named(row[1]) or row[0].why, least=16),
+        TableColumn(
             "on",
             lambda row: make_placement_cell(
                 " and ".join(sorted({one.placement for one in row[1]}))
@@ -280,8 +280,8 @@ def _print_layers(layers: Sequence[Layer], console: Console) -> None:
         NAME,
         OPERATION,
         LAYER_COLUMNS["placement"],
-        Column("numerics", lambda layer: layer.numerics or None),
-        Column("output", "", format_tensor_type, least=16),
+        TableColumn("numerics", lambda layer: layer.numerics or None),
+        TableColumn("output", "", format_tensor_type, least=16),
         NumberColumn("fused", lambda layer: len(layer.fused) or None),
     )
     renamed = [layer for layer in layers if layer.name != layer.display_name]

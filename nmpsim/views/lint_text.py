@@ -8,7 +8,7 @@ from itertools import groupby
 
 from rich.console import Console
 
-from nmpsim.analysis.lint import SEVERITIES, Finding, LintReport, LintSubject
+from nmpsim.analysis.lint import SEVERITIES, LintReport, LintSubject, LocatedFinding
 from nmpsim.views.console import print_heading, print_line
 from nmpsim.views.text import format_count
 
@@ -40,7 +40,7 @@ def print_findings(
         print_line(console, f"  not checked: {one.rule}: {one.reason}")
 
 
-def _print_finding(finding: Finding, shown: Mapping[str, str], console: Console) -> None:
+def _print_finding(finding: LocatedFinding, shown: Mapping[str, str], console: Console) -> None:
     where = "" if finding.place.line is None else f"{finding.place}: "
     print_line(console, f"  {where}{_shortened(finding.message, shown)}", _STYLES[finding.severity])
     for label, text in (("found", finding.found), ("expected", finding.expected)):
@@ -60,8 +60,8 @@ def _shortened(text: str, shown: Mapping[str, str]) -> str:
 
 def _counts(report: LintReport) -> str:
     counts: Sequence[str] = [
-        format_count(report.count(severity), severity)
+        format_count(report.count_findings(severity), severity)
         for severity in SEVERITIES
-        if report.count(severity)
+        if report.count_findings(severity)
     ]
     return ", ".join(counts) or "nothing found"

@@ -25,8 +25,8 @@ from nmpsim.views.text import format_duration, format_elem, format_percent, form
 
 
 @frozen
-class Cell:
-    """A table cell: its text, and the value by which the column is sorted."""
+class TableCell:
+    """Table cell: its text, and the value for sorting the column."""
 
     text: str
     value: float | str
@@ -37,14 +37,14 @@ class Cell:
 
 
 @frozen
-class Column:
-    """A column of a table: title, value, format and meaning."""
+class TableColumn:
+    """Table column: title, value, format and meaning."""
 
     title: str
     value: str | Callable[[Any], Any] = ""
     """Path of attributes or keys of the row, or a function of it; by default the title.
 
-    None is shown as ``-``, a :class:`Cell` as it is.
+    None is shown as ``-``, a :class:`TableCell` as it is.
     """
     format: str | Callable[[Any], str] = ""
     """Format specification, or function of the value."""
@@ -57,22 +57,22 @@ class Column:
     """Whether the column is omitted if another would have to be shortened."""
     is_number: ClassVar[bool] = False
 
-    def make_cell(self, row: Any) -> Cell:
+    def make_cell(self, row: Any) -> TableCell:
         """Return the table cell for a record."""
         source = self.value or self.title.replace(" ", "_")
         value = source(row) if callable(source) else get_value(row, source)
-        if isinstance(value, Cell):
+        if isinstance(value, TableCell):
             return value
         if value is None:
-            return Cell("-", -1 if self.is_number else "")
+            return TableCell("-", -1 if self.is_number else "")
         text = escape_line(self._text(value))
         if not self.is_number:
-            return Cell(text, text)
+            return TableCell(text, text)
         is_finite = not isinstance(value, float) or math.isfinite(value)
-        return Cell(text, value if is_finite else math.copysign(1e308, value))
+        return TableCell(text, value if is_finite else math.copysign(1e308, value))
 
-    def make_item_column(self, position: int) -> Column:
-        """Return the column for rows that are tuples and contain the record at ``position``."""
+    def make_item_column(self, position: int) -> TableColumn:
+        """Return the column for tuples whose item ``position`` is the record."""
         return attrs.evolve(self, value=lambda row: self.make_cell(row[position]))
 
     def _text(self, value: Any) -> str:
@@ -82,27 +82,27 @@ class Column:
         return format(value, self.format or usual)
 
 
-class NumberColumn(Column):
+class NumberColumn(TableColumn):
     """A right-aligned column of numbers."""
 
     is_number = True
 
 
-def make_share_cell(part: float, total: float) -> Cell:
+def make_share_cell(part: float, total: float) -> TableCell:
     """Return the cell of a share in percent; ``-`` if the total is 0."""
-    return Cell(format_percent(part, total), part / total if total > 0 else -1)
+    return TableCell(format_percent(part, total), part / total if total > 0 else -1)
 
 
-def make_saturation_cell(count: int, elements: int) -> Cell:
+def make_saturation_cell(count: int, elements: int) -> TableCell:
     """Return the cell of a number of saturated values, highlighted by their share."""
     mark = "alarm" if saturates_notably(count, elements) else "notice" if count else ""
-    return Cell(f"{count:,}", count, mark)
+    return TableCell(f"{count:,}", count, mark)
 
 
-def make_name_cell(layer: Any) -> Cell:
+def make_name_cell(layer: Any) -> TableCell:
     """Return the cell of a layer's display name, with the full name as the tooltip."""
     shown = escape_line(layer.display_name)
-    return Cell(shown, shown, hint=escape_line(layer.name))
+    return TableCell(shown, shown, hint=escape_line(layer.name))
 
 
 def format_tensor_type(tensor: Any) -> str:
@@ -110,14 +110,14 @@ def format_tensor_type(tensor: Any) -> str:
     return f"{format_elem(tensor.elem)} {format_shape(tensor.shape)}"
 
 
-def make_placement_cell(place: str) -> Cell:
+def make_placement_cell(place: str) -> TableCell:
     """Return the cell of a placement, with the host highlighted; ``-`` if it is empty."""
-    return Cell(place or "-", place, "host" if "host" in place else "")
+    return TableCell(place or "-", place, "host" if "host" in place else "")
 
 
 @frozen
-class Cause:
-    """A cause of cycles: its title, meaning, and color in figures."""
+class CycleCauseStyle:
+    """Title, meaning and figure color of a cause of cycles."""
 
     title: str
     meaning: str
@@ -125,7 +125,7 @@ class Cause:
 
 
 CORE_CAUSES, PATH_CAUSES = (
-    {name: Cause(**row) for name, row in rows.items()}
+    {name: CycleCauseStyle(**row) for name, row in rows.items()}
     for rows in tomllib.loads(
         Path(__file__).with_name("causes.toml").read_text(encoding="utf-8")
     ).values()
@@ -133,13 +133,13 @@ CORE_CAUSES, PATH_CAUSES = (
 """Causes of the cycles of cores, and of those on the critical path."""
 
 
-def find_cause(causes: Mapping[str, Cause], name: str) -> Cause:
+def find_cause(causes: Mapping[str, CycleCauseStyle], name: str) -> CycleCauseStyle:
     """Return a cause by its name in the report, or a new cause for an unknown name."""
-    return causes.get(name) or Cause(name, name, "#b0b7bf")
+    return causes.get(name) or CycleCauseStyle(name, name, "#b0b7bf")
 
 
 def list_largest(shares: Mapping[str, int], count: int | None = None) -> list[tuple[str, int]]:
-    """Return the ``count`` largest positive items of a mapping, largest first."""
+    """Return the ``count`` largest positive entries of a mapping, largest first."""
     positive = [item for item in shares.items() if item[1]]
     return sorted(positive, key=lambda item: -item[1])[:count]
 
@@ -159,7 +159,7 @@ def describe_path(layer: LayerReport, count: int = 3) -> str:
 
 
 def describe_core_cycles(layer: LayerReport, count: int = 3) -> str:
-    """Return the ``count`` largest causes of core cycles, each 5 % or more; empty if none is."""
+    """Return the ``count`` largest causes of core cycles, each at least 5 %; empty if none."""
     total = max(sum(layer.core_cycles.values()), 1)
     texts = [
         f"{format_percent(cycles, total)}% {find_cause(CORE_CAUSES, cause).meaning}"
@@ -169,26 +169,28 @@ def describe_core_cycles(layer: LayerReport, count: int = 3) -> str:
     return "; ".join(texts)
 
 
-def _main_cause(layer: LayerReport) -> Cell | None:
+def _main_cause(layer: LayerReport) -> TableCell | None:
     for name, cycles in list_largest(layer.core_cycles, 1):
         title = find_cause(CORE_CAUSES, name).title
-        return Cell(f"{title} {format_percent(cycles, sum(layer.core_cycles.values()))}%", title)
+        return TableCell(
+            f"{title} {format_percent(cycles, sum(layer.core_cycles.values()))}%", title
+        )
     return None
 
 
-def _cores(layer: LayerReport) -> Cell | int:
-    return Cell("host", 0, "host") if layer.placement == "host" else layer.cores
+def _cores(layer: LayerReport) -> TableCell | int:
+    return TableCell("host", 0, "host") if layer.placement == "host" else layer.cores
 
 
-def _saturated(layer: LayerReport) -> Cell | None:
+def _saturated(layer: LayerReport) -> TableCell | None:
     return make_saturation_cell(layer.saturated, layer.elements) if layer.saturated else None
 
 
 def _worst(layer: LayerReport) -> int | None:
-    return max((one.worst for one in layer.saturation if not one.wanted), default=0) or None
+    return max((one.worst for one in layer.saturation if not one.is_requested), default=0) or None
 
 
-def _dram_share(path: str) -> Callable[[LayerReport], Cell]:
+def _dram_share(path: str) -> Callable[[LayerReport], TableCell]:
     """Return a function that reads a share of the DRAM's time; ``-`` on the host."""
     return lambda layer: make_share_cell(get_value(layer, path), layer.placement == "device")
 
@@ -198,19 +200,19 @@ def format_cycles(cycles: float) -> str:
     return f"{cycles:,.0f}" if cycles >= 1000 or cycles == int(cycles) else f"{cycles:,.1f}"
 
 
-LAYER_COLUMNS: Mapping[str, Column] = {
+LAYER_COLUMNS: Mapping[str, TableColumn] = {
     "index": NumberColumn("#", "index", str, "position in the run"),
-    "layer": Column(
+    "layer": TableColumn(
         "layer", make_name_cell, meaning="display name; the tooltip has the full name", least=6
     ),
-    "operation": Column("operation", meaning="operation of the layer", least=8),
-    "placement": Column(
+    "operation": TableColumn("operation", meaning="operation of the layer", least=8),
+    "placement": TableColumn(
         "on",
         lambda layer: make_placement_cell(layer.placement),
         meaning="device or host; host layers take no device cycles",
     ),
     "cores": NumberColumn("cores", _cores, meaning="number of cores with work"),
-    "output": Column(
+    "output": TableColumn(
         "output", format_tensor_type, meaning="element type and shape", least=9, is_optional=True
     ),
     "cycles": NumberColumn(
@@ -223,24 +225,24 @@ LAYER_COLUMNS: Mapping[str, Column] = {
     "distance": NumberColumn(
         "x bound", "distance", ".2f", "cycles as a multiple of the bound", "x"
     ),
-    "limited by": Column(
+    "limited by": TableColumn(
         "limited by", "bound.kind", meaning="compute: MAC arrays and vector units; memory: DRAM"
     ),
-    "formula": Column(
+    "formula": TableColumn(
         "formula",
         lambda layer: layer.bound.formula or None,
         meaning="formula of the bound",
         least=20,
     ),
-    "main cause": Column(
+    "main cause": TableColumn(
         "main cause", _main_cause, meaning="largest cause of core cycles, and its share"
     ),
-    "critical path": Column(
+    "critical path": TableColumn(
         "critical path",
         describe_path,
         meaning="causes on the critical path, as shares of the layer's cycles",
     ),
-    "core cycles": Column(
+    "core cycles": TableColumn(
         "core cycles", describe_core_cycles, meaning="causes, as shares of all cores' cycles"
     ),
     "MAC utilization": NumberColumn(
@@ -282,7 +284,7 @@ LAYER_COLUMNS: Mapping[str, Column] = {
     "MACs": NumberColumn("MACs", "macs", meaning="number of multiplications"),
     "bytes read": NumberColumn("bytes read", meaning="bytes loaded from DRAM"),
     "bytes written": NumberColumn("bytes written", meaning="bytes stored to DRAM"),
-    "arithmetic": Column(
+    "arithmetic": TableColumn(
         "arithmetic", lambda layer: layer.numerics or None, meaning="numerics profile"
     ),
     "line": NumberColumn("line", lambda layer: layer.line or None, meaning="line in the LIR text"),
@@ -303,24 +305,24 @@ LAYER_VIEWS: Mapping[str, tuple[str, ...]] = {
 INDEX, NAME, OPERATION = (LAYER_COLUMNS[key] for key in ("index", "layer", "operation"))
 
 
-def _state_cycles(row: Any) -> Cell:
+def _state_cycles(row: Any) -> TableCell:
     """Return the cycles of a layer of a stopped run; empty before it begins."""
     state, text = row.state, f"{row.state.cycles:,}"
     if state.placement == "host" and not state.cycles:
         text = "host"
-    return Cell("" if state.state == "pending" and text != "host" else text, state.cycles)
+    return TableCell("" if state.state == "pending" and text != "host" else text, state.cycles)
 
 
-DEBUGGER_COLUMNS: Mapping[str, Column] = {
-    "layer": Column(
-        "layer", lambda row: Cell(escape_line(row.state.display_name), row.state.index)
+DEBUGGER_COLUMNS: Mapping[str, TableColumn] = {
+    "layer": TableColumn(
+        "layer", lambda row: TableCell(escape_line(row.state.display_name), row.state.index)
     ),
-    "operation": Column("operation", "state.operation"),
+    "operation": TableColumn("operation", "state.operation"),
     "cycles": NumberColumn("cycles", _state_cycles),
     "share": NumberColumn(
         "share", "share", lambda percentage: f"{format_percent(percentage, 100)}%"
     ),
-    "limited by": Column("limited by", "state.limited_by"),
+    "limited by": TableColumn("limited by", "state.limited_by"),
     "saturated": NumberColumn("saturated", "state.saturated"),
     "differing": NumberColumn(
         "differing", lambda row: row.difference.differing if row.difference else 0
@@ -332,7 +334,7 @@ DEBUGGER_COLUMNS: Mapping[str, Column] = {
 }
 """Columns for layers of a stopped run, by key: state, and difference from a reference."""
 
-RUN_COLUMNS: Mapping[str, Column] = {
+RUN_COLUMNS: Mapping[str, TableColumn] = {
     "cycles": NumberColumn(
         "cycles", "", format_cycles, "cycles of the run, or mean of an evaluation"
     ),
@@ -362,7 +364,7 @@ RUN_COLUMNS: Mapping[str, Column] = {
 """Columns for runs, points of a sweep and entries of a history, by key."""
 
 
-def list_layer_columns(report: RunReport, view: str) -> list[Column]:
+def list_layer_columns(report: RunReport, view: str) -> list[TableColumn]:
     """Return the columns that a view in ``LAYER_VIEWS`` shows for a run's layers.
 
     The share of a scratchpad is omitted if the run recorded no timeline.

@@ -17,7 +17,7 @@ CLASSES = range(2, 100_001)
 
 
 def describe_output(output: OutputReport) -> Iterator[str]:
-    """Yield one or two lines about an output: type, shape, range, and best classes."""
+    """Yield one or two lines with an output's type, shape, range and best classes."""
     values = output.values
     head = f"{output.name}: {format_elem(output.elem)} {format_shape(values.shape)}"
     if values.size == 0:
@@ -26,12 +26,12 @@ def describe_output(output: OutputReport) -> Iterator[str]:
     if output.scale is not None:
         head += f", scale {output.scale!r}, offset {output.offset}"
     yield f"{head}, {format_range(output)}"
-    if is_classifier(values.shape):
+    if is_score_shape(values.shape):
         yield f"  top {min(TOP, values.size)}: {', '.join(_best(output))}"
 
 
-def is_classifier(shape: Shape) -> bool:
-    """Return whether an output shape may be the scores of classes: all 1 but the last."""
+def is_score_shape(shape: Shape) -> bool:
+    """Return whether an output has 2 to 100,000 scores in its last dimension and no others."""
     return bool(shape) and shape[-1] in CLASSES and all(dim == 1 for dim in shape[:-1])
 
 

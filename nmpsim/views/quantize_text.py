@@ -8,11 +8,11 @@ from typing import Annotated, Literal, TypedDict
 from rich.console import Console
 
 from nmpsim.lir.names import get_operation_name, make_display_names
-from nmpsim.quantization import Comparison, QuantizedProgram, QuantizedResult, Settings
+from nmpsim.quantization import QuantizationAccuracy, QuantizedProgram, QuantizedResult, Settings
 from nmpsim.report.fields import OR_NULL, Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import Column, NumberColumn
+from nmpsim.views.measures import NumberColumn, TableColumn
 from nmpsim.views.text import format_count, format_decibels, format_elem, format_percent
 
 
@@ -30,8 +30,8 @@ class SettingsDocument(TypedDict):
     keep_float: Annotated[list[str], Source(lambda settings: sorted(settings.keep_float))]
 
 
-class ResultDocument(TypedDict):
-    """A result of the program after quantization."""
+class QuantizedResultDocument(TypedDict):
+    """JSON form of a result after quantization."""
 
     number: int
     name: str
@@ -49,11 +49,11 @@ class ProgramDocument(TypedDict):
     """JSON form of a quantized program: its settings and results."""
 
     settings: SettingsDocument
-    results: list[ResultDocument]
+    results: list[QuantizedResultDocument]
 
 
-class OutputDocument(TypedDict):
-    """The error of an output against the float program."""
+class OutputErrorDocument(TypedDict):
+    """JSON form of an output's error against the float program."""
 
     name: str
     sqnr_db: Annotated[float | None, OR_NULL, "null where there is no error or no signal"]
@@ -61,7 +61,7 @@ class OutputDocument(TypedDict):
 
 
 class LayerErrorDocument(TypedDict):
-    """The error of a layer against the float program."""
+    """JSON form of a layer's error against the float program."""
 
     name: str
     opcode: str
@@ -74,7 +74,7 @@ class ComparisonDocument(TypedDict):
     settings: SettingsDocument
     quantized: int
     staying_float: int
-    outputs: list[OutputDocument]
+    outputs: list[OutputErrorDocument]
     layers: list[LayerErrorDocument]
 
 
@@ -89,7 +89,7 @@ class QuantizeDocument(TypedDict):
 
 def print_quantization(
     program: QuantizedProgram | None,
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[QuantizationAccuracy],
     samples: int,
     console: Console,
 ) -> None:
@@ -123,7 +123,7 @@ def _print_program(program: QuantizedProgram, console: Console) -> None:
         console,
         f"{format_count(len(staying), 'result')} {'stays' if len(staying) == 1 else 'stay'} float",
     )
-    print_table(console, staying, *_names(shown), Column("why", "reason", least=20))
+    print_table(console, staying, *_names(shown), TableColumn("why", "reason", least=20))
 
 
 def _print_saturated(
@@ -141,10 +141,10 @@ def _print_saturated(
     print_line(console, "hint: Pass --bias-precision int32, or --bias-scale product.")
 
 
-def _names(shown: Mapping[str, str]) -> tuple[Column, Column]:
+def _names(shown: Mapping[str, str]) -> tuple[TableColumn, TableColumn]:
     return (
-        Column("instruction", "name", shown.__getitem__, least=12),
-        Column("operation", "opcode", get_operation_name, least=10),
+        TableColumn("instruction", "name", shown.__getitem__, least=12),
+        TableColumn("operation", "opcode", get_operation_name, least=10),
     )
 
 
@@ -154,7 +154,9 @@ def _weights_text(settings: Settings) -> str:
     return f"weights: {scales}; biases: {format_elem(settings.bias_elem)}, on the scale {where}"
 
 
-def _print_comparison(comparisons: Sequence[Comparison], samples: int, console: Console) -> None:
+def _print_comparison(
+    comparisons: Sequence[QuantizationAccuracy], samples: int, console: Console
+) -> None:
     """Print a row per schema and precision."""
     print_line(
         console, f"errors against the float program over {format_count(samples, 'sample')}", "bold"
@@ -164,27 +166,27 @@ def _print_comparison(comparisons: Sequence[Comparison], samples: int, console: 
     print_table(
         console,
         comparisons,
-        Column("schema", "settings.schema", least=10),
-        Column("precision", "settings.elem", format_elem),
+        TableColumn("schema", "settings.schema", least=10),
+        TableColumn("precision", "settings.elem", format_elem),
         NumberColumn("SQNR dB", "worst_output.sqnr_db", format_decibels),
         NumberColumn(
             "top-1 %", "worst_output.top1_agreement", lambda one: format_percent(one, 1.0)
         ),
-        Column("worst layer", _worst_name, least=10),
-        Column("operation", "worst_layer.opcode", get_operation_name, least=8),
+        TableColumn("worst layer", _worst_name, least=10),
+        TableColumn("operation", "worst_layer.opcode", get_operation_name, least=8),
         NumberColumn("layer dB", "worst_layer.sqnr_db", format_decibels),
         NumberColumn("float", "staying_float", str),
     )
 
 
-def _worst_name(comparison: Comparison) -> str:
+def _worst_name(comparison: QuantizationAccuracy) -> str:
     names = [layer.name for layer in comparison.layers]
     shown = dict(zip(names, make_display_names(names), strict=True))
     return shown[comparison.worst_layer.name]
 
 
 def make_quantization_document(
-    program: QuantizedProgram | None, comparisons: Sequence[Comparison], samples: int
+    program: QuantizedProgram | None, comparisons: Sequence[QuantizationAccuracy], samples: int
 ) -> QuantizeDocument:
     """Return a quantized program and a comparison of settings as a JSON document."""
     data = {"samples": samples, "program": program, "comparisons": comparisons}

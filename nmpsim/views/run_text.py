@@ -108,7 +108,7 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
     ):
         stages: Counter[str] = Counter()
         for one in layer.saturation:
-            if not one.wanted:
+            if not one.is_requested:
                 stages[f"{one.stage} {one.side}"] += one.count
         parts = ", ".join(f"{count:,} at {stage}" for stage, count in stages.items())
         share = format_percent(layer.saturated, layer.elements)

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import attrs
 
 import nmpsim
-from nmpsim.analysis.lint import RULES, Finding
-from nmpsim.checking import CaseResult, Check
+from nmpsim.analysis.lint import RULES, LocatedFinding
+from nmpsim.checking import CaseResult, CheckResult
 from nmpsim.escape import escape, escape_line
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.report.data import saturates_notably
@@ -42,7 +42,7 @@ CHECK_RULES: Mapping[str, str] = {
 
 @attrs.frozen
 class SarifResult:
-    """A result in SARIF: a finding at a line of the LIR."""
+    """Result in SARIF: a finding at a line of the LIR."""
 
     rule: str
     level: str
@@ -79,7 +79,7 @@ def make_sarif_document(rules: Mapping[str, str], results: Sequence[SarifResult]
     }
 
 
-def convert_findings(findings: Iterable[Finding]) -> list[SarifResult]:
+def convert_findings(findings: Iterable[LocatedFinding]) -> list[SarifResult]:
     """Convert the findings of lint to SARIF results."""
     return [
         SarifResult(
@@ -94,7 +94,7 @@ def convert_findings(findings: Iterable[Finding]) -> list[SarifResult]:
     ]
 
 
-def _text(finding: Finding) -> str:
+def _text(finding: LocatedFinding) -> str:
     facts = (("found", finding.found), ("expected", finding.expected), ("hint", finding.hint))
     return "\n".join([finding.message, *(f"{label}: {text}" for label, text in facts if text)])
 
@@ -121,7 +121,9 @@ def _uri(file: str) -> str:
     return path.as_uri() if path.is_absolute() else quote(path.as_posix())
 
 
-def make_check_sarif(results: Sequence[CaseResult], findings: Iterable[Finding]) -> dict[str, Any]:
+def make_check_sarif(
+    results: Sequence[CaseResult], findings: Iterable[LocatedFinding]
+) -> dict[str, Any]:
     """Return the SARIF document of the results of checks and of findings of lint.
 
     Parameters
@@ -144,13 +146,13 @@ def make_check_sarif(results: Sequence[CaseResult], findings: Iterable[Finding])
 
 
 def _failures(result: CaseResult) -> Iterator[SarifResult]:
-    for check in result.failed:
+    for check in result.failed_checks:
         for rule, message, line, layer in _places(check):
             text = f"{result.name}: {message}"
             yield SarifResult(rule, "error", text, result.source, line, layer)
 
 
-def _places(check: Check) -> Iterator[tuple[str, str, int, str]]:
+def _places(check: CheckResult) -> Iterator[tuple[str, str, int, str]]:
     """Yield rule, message, line and layer for each failed layer, or once without a layer."""
     rule = f"check/{check.name}"
     if not check.culprits:

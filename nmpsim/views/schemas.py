@@ -21,8 +21,8 @@ from nmpsim.report.schema import make_document_schema
 
 
 @attrs.frozen
-class Document:
-    """A JSON document, its definition and the command that writes it."""
+class SchemaDocument:
+    """JSON document with its definition and the command that writes it."""
 
     name: str
     """Name of the schema file, without ``.json``."""
@@ -41,14 +41,14 @@ class Document:
 
 
 DOCUMENTS = tuple(
-    Document(name, **entry)
+    SchemaDocument(name, **entry)
     for name, entry in tomllib.loads(
         Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
     ).items()
 )
 
 
-def format_schema(document: Document) -> str:
+def format_schema(document: SchemaDocument) -> str:
     """Return the JSON Schema of a document as text."""
     return json.dumps(make_document_schema(document.definition, document.title), indent=2) + "\n"
 

@@ -138,7 +138,7 @@ def _draw_pareto(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
 
 
 def find_pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the Pareto front of points: those that no other point improves in both axes."""
+    """Return the points that no other point improves in both axes."""
     front: list[tuple[float, float]] = []
     for point in sorted(points):
         if not front or point[1] < front[-1][1]:

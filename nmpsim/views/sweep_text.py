@@ -15,7 +15,7 @@ from nmpsim.report.device_use import HostWork
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import RUN_COLUMNS, Column, NumberColumn, make_share_cell
+from nmpsim.views.measures import RUN_COLUMNS, NumberColumn, TableColumn, make_share_cell
 from nmpsim.views.text import format_count
 
 MAX_ROWS = 64
@@ -64,7 +64,7 @@ def print_sweep(result: SweepResult, console: Console) -> None:
             print_line(console, f"  and {len(failed) - MAX_ROWS:,} more")
 
 
-def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Column]:
+def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[TableColumn]:
     best = min(int(row["cycles"]) for row in rows)
     return [
         *(NumberColumn(format_setting_name(one), one, str) for one in varied),
@@ -72,11 +72,11 @@ def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Column]:
         NumberColumn("x best", lambda row: row["cycles"] / best if best else None, ".2f"),
         RUN_COLUMNS["latency"],
         NumberColumn("MAC util%", lambda row: make_share_cell(row["utilization"], 1.0)),
-        Column("limited by", "bound"),
+        TableColumn("limited by", "bound"),
         NumberColumn("bound%", lambda row: make_share_cell(row["bound_cycles"], row["cycles"])),
         NumberColumn("bytes", lambda row: row["bytes_read"] + row["bytes_written"]),
         RUN_COLUMNS["saturated"],
-        Column("host", _host),
+        TableColumn("host", _host),
     ]
 
 

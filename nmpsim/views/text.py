@@ -20,7 +20,7 @@ _ELEMS = {
 
 
 def shorten_middle(text: str, width: int) -> str:
-    """Shorten a text to ``width`` characters by an ellipsis in its middle."""
+    """Shorten a text to ``width`` characters with an ellipsis in the middle."""
     if len(text) <= width:
         return text
     if width <= len(ELLIPSIS) + 1:
@@ -83,7 +83,7 @@ def format_percent(part: float, total: float) -> str:
 
 
 def format_bytes(nbytes: int) -> str:
-    """Format a size: ``1,234 bytes``, from 10 KiB on also in KiB or MiB."""
+    """Format a size as ``1,234 bytes``; from 10 KiB on, KiB or MiB are added."""
     exact = f"{nbytes:,} bytes"
     if nbytes >= 1 << 20:
         return f"{exact} ({nbytes / (1 << 20):.1f} MiB)"

@@ -7,13 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmpsim.analysis.difference import NAN_ULP, Element, compare, compute_ulp_distance
+from nmpsim.analysis.difference import (
+    NAN_ULP,
+    ElementDifference,
+    compare_outputs,
+    compute_ulp_distance,
+)
 from nmpsim.diagnostics import UserError
 
 
 def test_equal_outputs_have_no_difference() -> None:
     values = np.array([[1, -2], [3, 4]], np.int8)
-    found = compare(values, values.copy(), "i8", 0.5, 3)
+    found = compare_outputs(values, values.copy(), "i8", 0.5, 3)
     assert found.equal
     assert (found.elements, found.differing, found.worst_ulp, found.mean_ulp) == (4, 0, 0, 0.0)
     assert found.first is None
@@ -25,9 +30,9 @@ def test_equal_outputs_have_no_difference() -> None:
 def test_first_and_largest_difference_and_sizes_are_found() -> None:
     expected = np.array([[10, 20, 30], [40, 50, 60]], np.int8)
     actual = np.array([[10, 21, 30], [36, 50, 61]], np.int8)
-    found = compare(actual, expected, "i8", 0.5, 10)
-    assert found.first == Element((0, 1), 21, 20, 1)
-    assert found.worst == Element((1, 0), 36, 40, 4)
+    found = compare_outputs(actual, expected, "i8", 0.5, 10)
+    assert found.first == ElementDifference((0, 1), 21, 20, 1)
+    assert found.worst == ElementDifference((1, 0), 36, 40, 4)
     assert (found.differing, found.mean_ulp) == (3, 1.0)
     signal = sum((q - 10) ** 2 for q in (10, 20, 30, 40, 50, 60))
     assert found.sqnr_db == pytest.approx(10 * math.log10(signal / (1 + 16 + 1)))
@@ -35,10 +40,12 @@ def test_first_and_largest_difference_and_sizes_are_found() -> None:
 
 def test_ratios_depend_on_offset_but_not_on_scale() -> None:
     a, b = np.array([1, 2], np.int16), np.array([1, 3], np.int16)
-    assert compare(a, b, "i16", 2.0, 0).sqnr_db == pytest.approx(
-        compare(a, b, "i16", 8.0, 0).sqnr_db
+    assert compare_outputs(a, b, "i16", 2.0, 0).sqnr_db == pytest.approx(
+        compare_outputs(a, b, "i16", 8.0, 0).sqnr_db
     )
-    assert compare(a, b, "i16", 2.0, 1).sqnr_db < compare(a, b, "i16", 2.0, 0).sqnr_db
+    assert (
+        compare_outputs(a, b, "i16", 2.0, 1).sqnr_db < compare_outputs(a, b, "i16", 2.0, 0).sqnr_db
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,11 +69,11 @@ def test_units_of_floats_count_representable_numbers() -> None:
 
 def test_nan_and_infinity_are_compared() -> None:
     nan, inf = math.nan, math.inf
-    both = compare(
+    both = compare_outputs(
         np.array([nan, inf, 1], np.float32), np.array([nan, inf, 1], np.float32), "float"
     )
     assert both.equal
-    one = compare(np.array([nan, 1], np.float32), np.array([1, 1], np.float32), "float")
+    one = compare_outputs(np.array([nan, 1], np.float32), np.array([1, 1], np.float32), "float")
     assert one.worst_ulp == NAN_ULP
     assert one.worst is not None
     assert one.worst.at == (0,)
@@ -75,13 +82,13 @@ def test_nan_and_infinity_are_compared() -> None:
 
 def test_bfloat16_is_compared_by_value() -> None:
     one, two = np.array([0x3F80], np.uint16), np.array([0x4000], np.uint16)
-    found = compare(one, two, "bfloat16")
-    assert found.first == Element((0,), 1.0, 2.0, 0x80)
+    found = compare_outputs(one, two, "bfloat16")
+    assert found.first == ElementDifference((0,), 1.0, 2.0, 0x80)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3)])
 def test_scalars_and_empty_outputs_are_compared(shape) -> None:
-    found = compare(np.zeros(shape, np.int8), np.full(shape, 2, np.int8), "i8", 1.0, 0)
+    found = compare_outputs(np.zeros(shape, np.int8), np.full(shape, 2, np.int8), "i8", 1.0, 0)
     assert found.differing == found.elements == int(np.prod(shape))
     assert found.shape == shape
     if found.first is not None:
@@ -93,7 +100,7 @@ def test_scalars_and_empty_outputs_are_compared(shape) -> None:
 )
 def test_different_types_are_refused(other) -> None:
     with pytest.raises(UserError, match="outputs with different types"):
-        compare(np.zeros(2, np.int8), other, "i8", 1.0, 0)
+        compare_outputs(np.zeros(2, np.int8), other, "i8", 1.0, 0)
 
 
 @given(st.floats(width=32, allow_nan=False), st.floats(width=32, allow_nan=False))

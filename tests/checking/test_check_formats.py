@@ -14,7 +14,7 @@ from user_project import SUITE
 
 import nmpsim
 from nmpsim.checking import CaseResult, LayerOutcome
-from nmpsim.extras import install_command
+from nmpsim.extras import get_install_command
 from nmpsim.report.data import Saturation
 from nmpsim.views.sarif import make_check_sarif
 
@@ -275,5 +275,5 @@ def test_a_missing_junit_package_is_named(project, monkeypatch):
     done = project.check("--junit", project.folder / "junit.xml")
     assert done.exit_code == 2
     assert "PKG001" in done.stderr
-    assert install_command("ci") in done.stderr
+    assert get_install_command("ci") in done.stderr
     assert done.stdout == ""  # nothing has run

@@ -8,7 +8,7 @@ import numpy as np
 from jsonschema import Draft202012Validator
 
 import nmpsim
-from nmpsim.checking import Budget, Case, Expect
+from nmpsim.checking import Budget, Expectations, SuiteCase
 from nmpsim.diagnostics import EXIT_BUG, EXIT_OK, EXIT_OVER_BUDGET, EXIT_USER, EXIT_WORSE
 
 
@@ -33,8 +33,8 @@ def test_the_suite_of_the_page_runs(project, repository_page):
 
 def test_the_page_lists_every_key_of_a_case(repository_page):
     listed = {cell.strip("`") for cell in rows(repository_page("docs/check.md"), "The suite")[2:]}
-    own = {field.name for field in attrs.fields(Case)} - {"expect", "budget"}
-    own |= {f"expect.{field.name}" for field in attrs.fields(Expect)}
+    own = {field.name for field in attrs.fields(SuiteCase)} - {"expect", "budget"}
+    own |= {f"expect.{field.name}" for field in attrs.fields(Expectations)}
     own |= {f"budget.{field.name}" for field in attrs.fields(Budget)}
     assert listed == own
 

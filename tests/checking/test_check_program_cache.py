@@ -7,10 +7,10 @@ import pytest
 import nmpsim
 from nmpsim.checking import (
     Budget,
-    Case,
     CaseWork,
-    Expect,
+    Expectations,
     InputFile,
+    SuiteCase,
     check_case,
     check_cases,
     run,
@@ -44,11 +44,11 @@ def test_cases_on_one_device_equal_separate_runs(project, devices):
 
     def case(name, digit, **more):
         image = InputFile(folder / "images" / f"{digit}.npy")
-        return Case(path, (image,), name, **more)
+        return SuiteCase(path, (image,), name, **more)
 
     cases = [
-        case("three", 3, expect=Expect(top1=3), budget=Budget(cycles=1)),
-        case("seven", 7, expect=Expect(top1=3)),
+        case("three", 3, expect=Expectations(top1=3), budget=Budget(cycles=1)),
+        case("seven", 7, expect=Expectations(top1=3)),
         case("long", 7, max_cycles=1000),
         case("longer", 8, max_cycles=1000),
         case("other", 3, device=board, budget=Budget(hazards="none")),
@@ -69,7 +69,7 @@ def test_cases_on_one_device_equal_separate_runs(project, devices):
 
 def test_a_bundle_that_has_changed_is_read_again(project):
     path = project.folder / "digits.bin"
-    case = Case(path, (InputFile(project.folder / "images" / "7.npy"),), "seven")
+    case = SuiteCase(path, (InputFile(project.folder / "images" / "7.npy"),), "seven")
     works = suite_files.load_cases([case, case, case], update=False)
     first, second = next(works), next(works)
     assert first.bundle is second.bundle

@@ -9,9 +9,9 @@ from bundle_edits import change_bytes, change_descriptor, descriptors
 
 import nmpsim
 from nmpsim.bundle import parse_bundle
-from nmpsim.checking import Case, ExpectedArrays
+from nmpsim.checking import ExpectedArrays, SuiteCase
 from nmpsim.checking.baseline import Baseline, make_baseline
-from nmpsim.checking.case import judge_run
+from nmpsim.checking.case import check_run
 from nmpsim.checking.rescale import list_rescale_words
 from nmpsim.checking.run import LoadedProgram
 from nmpsim.compiler.numerics import PROFILES
@@ -34,7 +34,7 @@ class Network:
     def statuses(self, path: Path) -> dict[str, str]:
         """Return the status of each check of a changed copy, and the first failing layer."""
         run = LoadedProgram(nmpsim.load(path), nmpsim.Device(DEVICE)).run(self.inputs)
-        result = judge_run(Case(Path()), run, ExpectedArrays(), self.before)
+        result = check_run(SuiteCase(Path()), run, ExpectedArrays(), self.before)
         found = {check.name: check.status for check in result.checks}
         return found | {"layer": next((check.culprits[0].index for check in result.failed), None)}
 

@@ -240,12 +240,16 @@ def test_selected_cases_run(project):
 
 
 def test_exit_codes_have_their_precedence():
-    from nmpsim.checking import CaseResult, Check
+    from nmpsim.checking import CaseResult, CheckResult
     from nmpsim.diagnostics import Diagnostic
 
-    passed = CaseResult("p", "", checks=(Check("outputs", "passed", ""),))
-    over = CaseResult("o", "", checks=(Check("cycles", "over", ""), Check("outputs", "passed", "")))
-    wrong = CaseResult("w", "", checks=(Check("cycles", "over", ""), Check("outputs", "wrong", "")))
+    passed = CaseResult("p", "", checks=(CheckResult("outputs", "passed", ""),))
+    over = CaseResult(
+        "o", "", checks=(CheckResult("cycles", "over", ""), CheckResult("outputs", "passed", ""))
+    )
+    wrong = CaseResult(
+        "w", "", checks=(CheckResult("cycles", "over", ""), CheckResult("outputs", "wrong", ""))
+    )
     error = CaseResult("e", "", errors=(Diagnostic("BASE001", "x"),))
     assert get_exit_code([passed]) == 0
     assert get_exit_code([passed, over]) == 4

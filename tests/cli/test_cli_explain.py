@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nmpsim
-from nmpsim.extras import install_command
+from nmpsim.extras import get_install_command
 
 DIGITS = Path(__file__).parents[2] / "programs/digits"
 LIR, WEIGHTS = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
@@ -164,7 +164,7 @@ def test_a_missing_matplotlib_is_named(nmpsim_cli, tmp_path, monkeypatch):
     result = nmpsim_cli("explain", "--scale", "0.0123", "--plot", tmp_path / "a.svg")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "error[PKG001]" in result.stderr
-    assert install_command("plot") in result.stderr
+    assert get_install_command("plot") in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

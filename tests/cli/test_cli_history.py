@@ -13,7 +13,7 @@ import pytest
 from report_samples import CUTS, TRAP, layer, sample_report
 
 from nmpsim.diagnostics import UserError
-from nmpsim.experiments.history import list_entries, name_series
+from nmpsim.experiments.history import list_entries, make_series_names
 from nmpsim.experiments.identity import compute_network_digest
 from nmpsim.report.analyses import ErrorSize, ShadowLayer, ShadowReport
 from nmpsim.report.json import format_json, to_json
@@ -106,7 +106,7 @@ def test_the_same_commit_is_replaced(nmpsim_cli, history, runs):
         ("beef", 3500),
     ]
     assert nmpsim_cli(*again, "--label", "small").exit_code == 0
-    assert set(name_series(list_entries(history)).values()) == {"lenet", "lenet (small)"}
+    assert set(make_series_names(list_entries(history)).values()) == {"lenet", "lenet (small)"}
 
 
 def test_layers_identify_a_network(nmpsim_cli, history, runs, tmp_path):
@@ -227,7 +227,7 @@ def test_a_long_name_is_shortened(nmpsim_cli, runs, tmp_path):
     runs[0].write_text(json.dumps(report | {"program": "n" * 100_000}))
     folder = tmp_path / "history"
     assert nmpsim_cli("history", folder, runs[0], "--commit", "cafe").exit_code == 0
-    (name,) = name_series(list_entries(folder)).values()
+    (name,) = make_series_names(list_entries(folder)).values()
     assert len(name) < 250
     assert name.startswith("nnn")
 

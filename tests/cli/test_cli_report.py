@@ -6,7 +6,7 @@ import sys
 import pytest
 from report_samples import sample_report
 
-from nmpsim.extras import install_command
+from nmpsim.extras import get_install_command
 from nmpsim.report.json import format_json, to_json
 
 
@@ -68,7 +68,7 @@ def test_missing_libraries_are_named(nmpsim_cli, run_json, tmp_path, monkeypatch
     result = nmpsim_cli("report", run_json, "-o", tmp_path / "p.html")
     assert result.exit_code == 2
     assert "PKG001" in result.stderr
-    assert install_command("html") in result.stderr
+    assert get_install_command("html") in result.stderr
 
 
 def test_details_go_into_the_json_report_alone(nmpsim_cli, fake, one_input, tmp_path):

@@ -15,14 +15,14 @@ from nmpsim.lir.nodes import (
     Module,
     Operand,
     Quantization,
-    Span,
+    SourcePosition,
     TensorType,
     WeightVar,
 )
 from nmpsim.lir.verify import verify
 
 Array = np.ndarray[Any, Any]
-NOWHERE = Span(1, 1)
+NOWHERE = SourcePosition(1, 1)
 
 
 def tensor_type(
@@ -136,7 +136,7 @@ class Draft:
         attributes: Mapping[str, Any],
     ) -> None:
         number = len(self.instructions)
-        span = Span(100 + number, 3)
+        span = SourcePosition(100 + number, 3)
         self.instructions.append(Instruction(number, name, opcode, operands, attributes, span))
 
 

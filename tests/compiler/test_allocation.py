@@ -12,7 +12,7 @@ from program_writer import Program
 from random_programs import chains
 from small_programs import bundle_of
 
-from nmpsim.compiler.allocate import ALIGNMENT, allocate
+from nmpsim.compiler.allocate import ALIGNMENT, allocate_buffers
 from nmpsim.compiler.fuse import fuse_clips
 from nmpsim.compiler.operations import Buffer, BufferView, Operation
 from nmpsim.compiler.placement import assign_placement
@@ -52,7 +52,7 @@ def find_lifetime(
 
 
 def check(operations: Sequence[Operation], always: Sequence[Buffer]) -> None:
-    allocation = allocate(tuple(operations), always)
+    allocation = allocate_buffers(tuple(operations), always)
     used = {v.buffer.name: v.buffer for op in operations for v in op.operands}
     used |= {b.name: b for b in always}
     variable = [b for b in used.values() if not b.constant]
@@ -75,7 +75,7 @@ def check(operations: Sequence[Operation], always: Sequence[Buffer]) -> None:
 def test_live_buffers_do_not_overlap(case: tuple[tuple[Operation, ...], list[Buffer]]) -> None:
     operations, always = case
     check(operations, always)
-    everything = allocate(operations, always).offsets
+    everything = allocate_buffers(operations, always).offsets
     used = {v.buffer.name for op in operations for v in op.operands if not v.buffer.constant}
     assert set(everything) == used | {b.name for b in always}
 
@@ -87,7 +87,7 @@ def test_buffers_of_programs_do_not_overlap(program: Program) -> None:
     check(operations, always)
     fused = fuse_clips(assign_placement(operations, default_device()))
     check(fused, always)
-    offsets = allocate(fused, always).offsets
+    offsets = allocate_buffers(fused, always).offsets
     assert all(op.output.buffer.name in offsets for op in fused)
 
 
@@ -104,7 +104,7 @@ def test_a_long_chain_needs_two_buffers() -> None:
 def test_work_is_linear_in_buffers_that_live_together() -> None:
     def lines(count: int) -> int:
         buffers = [Buffer(f"b{number}", 64, constant=False) for number in range(count)]
-        return lines_of(allocate, (), buffers)
+        return lines_of(allocate_buffers, (), buffers)
 
     lines(2)
     assert lines(400) < 4.2 * lines(100)

@@ -11,8 +11,8 @@ from nmpsim.compiler.numerics import PROFILES
 from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
     divide_float32,
+    make_shift_scale,
     multiply_float32,
-    to_integer_scale,
 )
 from nmpsim.compiler.operations import Buffer, BufferView
 from nmpsim.diagnostics import Place, UserError
@@ -44,17 +44,17 @@ def grid(scale: float, offset: int) -> BufferView:
     ],
 )
 def test_ratios_have_integer_parameters(ratio: float, pre: int, mul: int, post: int) -> None:
-    assert to_integer_scale(ratio, HERE) == IntegerScale(pre, post, mul)
+    assert make_shift_scale(ratio, HERE) == IntegerScale(pre, post, mul)
 
 
 def test_a_ratio_of_one_changes_nothing() -> None:
-    assert to_integer_scale(1.0, HERE) == IntegerScale(0, 0, 1)
+    assert make_shift_scale(1.0, HERE) == IntegerScale(0, 0, 1)
 
 
 @pytest.mark.parametrize("ratio", [2.0**-32, 2.0**-40, 1e-12])
 def test_a_vanishing_ratio_gives_zero(ratio: float) -> None:
     """As the exact form gives for every 32-bit value."""
-    assert to_integer_scale(ratio, HERE) == ZERO_SCALE
+    assert make_shift_scale(ratio, HERE) == ZERO_SCALE
 
 
 @pytest.mark.parametrize("value", [-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 1])
@@ -66,7 +66,7 @@ def test_shifts_of_more_than_31_bits_give_zero(value: int) -> None:
 @pytest.mark.parametrize("ratio", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_ratio_without_integer_form_is_refused(ratio: float) -> None:
     with pytest.raises(UserError) as caught:
-        to_integer_scale(ratio, HERE)
+        make_shift_scale(ratio, HERE)
     (finding,) = caught.value.diagnostics
     assert finding.code == "COMP001"
     assert finding.place == HERE

@@ -8,7 +8,7 @@ from compiled_runs import check_program
 from lir_draft import Draft, int8
 from small_programs import SMALL, program
 
-from nmpsim.compiler.tiling.slices import ChannelSlice, join_atoms
+from nmpsim.compiler.tiling.slices import ChannelSlice, join_slices
 
 
 def composition(atoms: list[ChannelSlice]) -> tuple[tuple[int, int], ...]:
@@ -24,8 +24,8 @@ def test_shares_differ_by_at_most_one() -> None:
         for first, count in ((0, 16), (16, 16), (32, 1))
     ]
     assert composition(blocks[:2]) == composition(blocks[3:5]) != composition(blocks[2:4])
-    assert [s.count for s in join_atoms(blocks[:2], 2, whole_groups=False)] == [32]
-    assert [s.count for s in join_atoms(blocks[2:4], 2, whole_groups=False)] == [1, 16]
+    assert [s.count for s in join_slices(blocks[:2], 2, whole_groups=False)] == [32]
+    assert [s.count for s in join_slices(blocks[2:4], 2, whole_groups=False)] == [1, 16]
 
 
 def test_large_groups_are_divided() -> None:

@@ -21,11 +21,11 @@ from tiers import examples
 from nmpsim.compiler.tiling.compiled import entries
 from nmpsim.compiler.tiling.compiled.events import simulate_plan
 from nmpsim.compiler.tiling.compiled.items import NEVER
-from nmpsim.compiler.tiling.compiled.state import make_state
+from nmpsim.compiler.tiling.compiled.state import make_initial_state
 from nmpsim.compiler.tiling.cost_model import DramModel, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import TileGrid
 from nmpsim.compiler.tiling.plan import LOAD, STORE, PlanBuilder, make_box_words
-from nmpsim.compiler.tiling.simulate import Estimate, prepare_simulation, simulate
+from nmpsim.compiler.tiling.simulate import Estimate, make_simulation_input, simulate
 from nmpsim.config import DeviceConfig, default_device, load_device
 from nmpsim.core.device import Device
 from nmpsim.isa.table import DRAM_BASE, SCRATCHPAD_BASE, Unit
@@ -107,8 +107,8 @@ def test_the_simulation_is_the_same_without_compiler() -> None:
     builder.add("nmp.fill", {"count": 700, "output": SCRATCHPAD_BASE})
     builder.add(STORE, make_box_words(DRAM_BASE + 700 * grid.number, SCRATCHPAD_BASE, 700))
     plan = builder.build()
-    work, costs = prepare_simulation(plan), DramModel(COSTS).costs
-    plain, compiled = make_state(work), make_state(work)
+    work, costs = make_simulation_input(plan), DramModel(COSTS).costs
+    plain, compiled = make_initial_state(work), make_initial_state(work)
     cycles = simulate_plan(work, plain, costs, False, NEVER)
     assert entries.simulate_plan(work, compiled, costs, False, NEVER) == cycles
     for one, other in zip(plain, compiled, strict=True):

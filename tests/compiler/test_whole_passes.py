@@ -11,7 +11,7 @@ from whole_recordings import needs_recordings, plan_of, record
 
 from nmpsim.core.compiled.kernel_arguments import LAYER
 from nmpsim.core.instruction_tables import OP
-from nmpsim.core.layer_kernels.planning import ThreadTask, make_part, make_passes, pack_plan
+from nmpsim.core.layer_kernels.planning import ThreadTask, make_passes, make_thread_task, pack_plan
 from nmpsim.core.layer_kernels.proof import RecordedInstruction
 from nmpsim.core.layer_kernels.tasks import replace_words
 from nmpsim.isa.words import LOAD, RESCALE
@@ -24,7 +24,7 @@ def rescale(layer: int, source: int, target: int, count: int = ROW) -> ThreadTas
     """Return a part that computes a row of one tensor from a row of another."""
     words = {"input": source, "output": target, "count": count}
     d = replace_words([0] * len(RESCALE), RESCALE, words)
-    return make_part([RecordedInstruction(OP.nmp_rescale, layer, d)])
+    return make_thread_task([RecordedInstruction(OP.nmp_rescale, layer, d)])
 
 
 def rows(layer: int, source: int, target: int, count: int = 4) -> list[ThreadTask]:
@@ -55,7 +55,10 @@ def test_two_rows_feed_one_row() -> None:
         [rescale(1, C + i, B + i + 1, ROW) for i in range(0, 400, ROW)],  # onto what others write
         rows(1, B, C, 3),
         [rescale(1, B, C, 200), *rows(1, B + 200, C + 200, 6)],
-        [*rows(1, B, C, 3), make_part([RecordedInstruction(OP.nmp_load, 1, [0] * len(LOAD))])],
+        [
+            *rows(1, B, C, 3),
+            make_thread_task([RecordedInstruction(OP.nmp_load, 1, [0] * len(LOAD))]),
+        ],
     ],
     ids=["halo", "read", "write", "few", "uneven", "load"],
 )

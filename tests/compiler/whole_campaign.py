@@ -38,7 +38,7 @@ from nmpsim.core.layer_kernels.byte_origins import DramOrigins, UnprovedError
 from nmpsim.core.layer_kernels.proof import Parts
 from nmpsim.core.layer_kernels.tasks import HostMemory, Task
 from nmpsim.kernels.jit import compile_with_numba
-from nmpsim.memory.checks import check
+from nmpsim.memory.checks import find_invalid_word
 from nmpsim.memory.footprint import compute_footprint
 from nmpsim.memory.pure import register_pure_functions
 
@@ -95,7 +95,7 @@ def speed_up(patched: pytest.MonkeyPatch, known: Iterable[Recording]) -> None:
 
     patched.setattr(proof, "_prove_layer", reuse_proof)
     register_pure_functions()
-    patched.setattr(whole_recordings, "check", compile_with_numba(check))
+    patched.setattr(whole_recordings, "check", compile_with_numba(find_invalid_word))
     for module in (proof, planning):
         patched.setattr(module, "compute_footprint", compile_with_numba(compute_footprint))
 

@@ -33,7 +33,7 @@ from nmpsim.core.layer_kernels.proof import (
 from nmpsim.core.layer_kernels.tasks import HostMemory
 from nmpsim.core.state import Machine, reset
 from nmpsim.isa.words import LOAD
-from nmpsim.memory.checks import OK, check
+from nmpsim.memory.checks import OK, find_invalid_word
 from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
 
 Inputs = dict[str, npt.NDArray[Any]]
@@ -296,7 +296,7 @@ def is_valid(machine: Machine, one: RecordedInstruction) -> bool:
     words = np.array(one.words, np.int64)
     touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
     spm_bytes = int(machine.shared[0].scratchpad_bytes)
-    if check(int(FOOTPRINT_KIND[one.number]), words, spm_bytes, touches) != OK:
+    if find_invalid_word(int(FOOTPRINT_KIND[one.number]), words, spm_bytes, touches) != OK:
         return False
     if one.number not in (OP.nmp_load, OP.nmp_store):
         return one.layer == one.words[0]

@@ -179,9 +179,9 @@ def test_words_of_the_control_block_are_never_cached() -> None:
 def test_a_word_replaces_another_of_the_same_slot_and_stretches_are_renumbered() -> None:
     table = np.zeros(access_cache.ACCESS_CACHE_WORDS, np.int64)
     near = SPM + 4
-    place = access_cache.find_entry_index(near >> 2)
+    place = access_cache.get_entry_index(near >> 2)
     far = next(
-        4 * n for n in range(RAM_BASE >> 2, 1 << 30) if access_cache.find_entry_index(n) == place
+        4 * n for n in range(RAM_BASE >> 2, 1 << 30) if access_cache.get_entry_index(n) == place
     )
     access_cache.add_access(table, OP.lw, near)
     access_cache.add_access(table, OP.sh, near + 2)

@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from nmpsim.kernels import cache_folder as cache_folder_module
-from nmpsim.kernels.cache_folder import CacheFolder, fcntl, is_trusted, lock, open_cache_folder
+from nmpsim.kernels.cache_folder import (
+    CacheFolder,
+    fcntl,
+    is_trusted,
+    open_cache_folder,
+    try_lock_file,
+)
 
 needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away"
@@ -268,7 +274,7 @@ def test_one_process_at_a_time_writes_an_entry(tmp_path: Path) -> None:
 
     def is_free() -> bool:
         with (folder.path / ".one.lock").open("ab") as file:
-            return lock(file.fileno())
+            return try_lock_file(file.fileno())
 
     with folder.locked("one"), folder.locked("two"):
         assert not is_free()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from core_machines import device, from_text, run_both
 
-from nmpsim.core.state import Count, Machine
+from nmpsim.core.state import CountColumn, Machine
 
 TWO = device(2)
 
@@ -24,7 +24,7 @@ def load(name: str, dram: str, nbytes: int) -> str:
 
 def counts(m: Machine, layer: int = 0) -> dict[str, int]:
     record: Any = m.layers.counts[layer]
-    return {count.name: int(record[count]) for count in Count if record[count]}
+    return {count.name: int(record[count]) for count in CountColumn if record[count]}
 
 
 def test_a_load_takes_its_cycles() -> None:
@@ -213,7 +213,7 @@ def test_a_semaphore_takes_its_cycles() -> None:
     )
     assert m.cores.clock.tolist() == [40, 48]
     assert m.shared.semaphores[0, 3] == 0
-    assert int(m.layers.counts[1, Count.SEMAPHORE]) == 40, "no layer was named"
+    assert int(m.layers.counts[1, CountColumn.SEMAPHORE]) == 40, "no layer was named"
 
 
 def test_semaphores_release_lower_numbers_first() -> None:

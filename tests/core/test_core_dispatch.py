@@ -39,7 +39,7 @@ def test_an_interrupted_compilation_can_be_repeated(monkeypatch: pytest.MonkeyPa
 
     engine = make_engine("compiled")
     with monkeypatch.context() as patch:
-        patch.setattr(entries.Kernel, "address", interrupted)
+        patch.setattr(entries.AddressedKernel, "address", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(engine)
     assert run(engine) == b"\7\7\7\0"

@@ -125,9 +125,9 @@ def rows() -> st.SearchStrategy[np.ndarray]:
 
 def _row(start: int, run: int, axes: list[tuple[int, int]]) -> np.ndarray:
     found = np.zeros((f.MAX_TOUCHES, f.TOUCH_WORDS), np.int64)
-    row = f.touch(found, False, f.INPUT, start, run)
+    row = f.add_run(found, False, f.INPUT, start, run)
     for count, step in axes:
-        f.repeat(found, row, count, step)
+        f.repeat_row(found, row, count, step)
     return found
 
 

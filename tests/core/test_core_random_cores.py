@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tiers import examples
 
-from nmpsim.core.state import Count, Machine, Outcome
+from nmpsim.core.state import CountColumn, Machine, Outcome
 from nmpsim.core.work import add_work_log, drain_work_log
 from nmpsim.isa.table import Unit
 from nmpsim.timing import get_costs
@@ -203,12 +203,12 @@ def test_work_records_equal_the_counters_of_layers(program: Program) -> None:
         grants = mine[mine["is_grant"] == 1]
         for unit in (Unit.MAC, Unit.VECTOR):
             work = mine[mine["unit"] == unit]
-            busy = record.counts[Count.BUSY_LOAD + unit]
+            busy = record.counts[CountColumn.BUSY_LOAD + unit]
             assert (work["end"] - work["begin"]).sum() == busy
-        assert grants["bytes"].sum() == record.counts[Count.BURSTS] * 64
+        assert grants["bytes"].sum() == record.counts[CountColumn.BURSTS] * 64
         for unit in (Unit.LOAD, Unit.STORE):
             served = grants[grants["unit"] == unit]
-            busy = record.counts[Count.BUSY_LOAD + unit]
+            busy = record.counts[CountColumn.BUSY_LOAD + unit]
             assert (served["end"] - served["begin"]).sum() == busy
 
 

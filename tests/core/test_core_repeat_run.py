@@ -19,7 +19,7 @@ from nmpsim.core.device import RUNS_BEFORE_PROOF
 from nmpsim.core.memory_demand import MAX_PROOF_BYTES
 from nmpsim.core.repeat_run import RepeatedRun
 from nmpsim.core.run import RunTimeoutError
-from nmpsim.core.run_modes import Event, RestartError
+from nmpsim.core.run_modes import ModeEvent, RestartError
 from nmpsim.core.state import Machine
 from nmpsim.diagnostics import fail
 from nmpsim.report.data import RunReport
@@ -32,7 +32,7 @@ def digits() -> Bundle:
     return nmpsim.compile(DIGITS / "digits.lir.txt", weights=DIGITS / "digits.npz").bundle
 
 
-DIVERGED = RestartError(Event.DIVERGED)
+DIVERGED = RestartError(ModeEvent.DIVERGED)
 
 
 def image(number: int) -> dict[str, np.ndarray]:

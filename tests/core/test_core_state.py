@@ -14,10 +14,10 @@ from nmpsim.core.state import (
     CSR_COLUMN,
     NEVER,
     CoreStatus,
-    Count,
+    CountColumn,
     CsrAddress,
     CycleCause,
-    Job,
+    JobColumn,
     Machine,
     Outcome,
     PathCause,
@@ -53,7 +53,7 @@ def machine() -> Machine:
 
 
 @pytest.mark.parametrize(
-    "numbers", [CoreStatus, Outcome, Count, CycleCause, PathCause, WaitTarget, TrapField]
+    "numbers", [CoreStatus, Outcome, CountColumn, CycleCause, PathCause, WaitTarget, TrapField]
 )
 def test_members_are_numbered_from_zero(numbers: type[IntEnum]) -> None:
     assert [int(member) for member in numbers.__members__.values()] == [*range(len(numbers))]
@@ -61,12 +61,12 @@ def test_members_are_numbered_from_zero(numbers: type[IntEnum]) -> None:
 
 def test_words_of_a_transfer_follow_its_cursor() -> None:
     """A cursor has eight words (docs/trace.md, state.WORK)."""
-    assert [int(job) for job in Job.__members__.values()] == [8, 9, 10, 11, 12, 13, 14, 15]
+    assert [int(job) for job in JobColumn.__members__.values()] == [8, 9, 10, 11, 12, 13, 14, 15]
 
 
 def test_pending_causes_have_no_layer() -> None:
     """The first eight counts say where a core's cycles went; idle is the last of them."""
-    names = [count.name for count in list(Count)[:8]]
+    names = [count.name for count in list(CountColumn)[:8]]
     assert names == [
         "CONTROL", "WAIT_LOAD", "WAIT_STORE", "WAIT_MAC", "WAIT_VECTOR", "BARRIER", "SEMAPHORE",
         "IDLE",
@@ -212,11 +212,13 @@ def test_a_core_that_halts_early_is_idle() -> None:
     m.cores.unit_free[2, Unit.MAC], m.cores.unit_free[2, Unit.VECTOR] = 170, 155
     end_segment(m)
     assert m.cores.clock.tolist() == m.cores.booked.tolist() == [160, 160, 160]
-    assert m.layers.counts[:, Count.IDLE].tolist() == [60, 20, 0]
+    assert m.layers.counts[:, CountColumn.IDLE].tolist() == [60, 20, 0]
     first, second, none = ({CycleCause(i).name: int(n) for i, n in enumerate(spent) if n}
                            for spent in m.layers.spent)  # fmt: skip
     assert first == {"MAC": 30, "VECTOR": 20, "IDLE": 10}
     assert second == {"MAC": 20}
     assert none == {}
     end_segment(m)
-    assert m.layers.counts[:, Count.IDLE].tolist() == [60, 20, 0], "all are at the end already"
+    assert m.layers.counts[:, CountColumn.IDLE].tolist() == [60, 20, 0], (
+        "all are at the end already"
+    )

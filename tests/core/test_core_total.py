@@ -18,8 +18,8 @@ from tiers import each_value
 from nmpsim.isa.exhaustive import (
     IncompleteError,
     check_exhaustive,
-    dispatches_on,
     make_exhaustive_table,
+    require_cases,
 )
 
 TESTS = Path(__file__).parent
@@ -286,8 +286,8 @@ def test_incomplete_chains_raise_an_error() -> None:
         return "one" if number == numbers.one else "two" if number == numbers.two else "none"
 
     known = ("one", "two", "three")
-    assert dispatches_on(known, ("one", "two"))(which) is which
+    assert require_cases(known, ("one", "two"))(which) is which
     with pytest.raises(IncompleteError, match=r"which has no entry for three"):
-        dispatches_on(known, known)(which)
+        require_cases(known, known)(which)
     with pytest.raises(IncompleteError, match=r"which has an entry too many: two"):
-        dispatches_on(known, ("one",))(which)
+        require_cases(known, ("one",))(which)

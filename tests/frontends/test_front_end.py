@@ -12,7 +12,7 @@ from tflite_files import FileOperator, FileTensor, normalization, small_network,
 import nmpsim
 from nmpsim import frontends
 from nmpsim.diagnostics import Place
-from nmpsim.extras import install_command
+from nmpsim.extras import get_install_command
 from nmpsim.lir.parser import parse
 from nmpsim.lir.printer import format_module
 
@@ -181,7 +181,7 @@ def test_an_empty_file_is_refused(model: Path) -> None:
 def test_a_missing_package_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tflite", None)
     finding = get_error(model).diagnostics[0]
-    assert (finding.code, finding.hint) == ("PKG001", f"Run `{install_command('tflite')}`.")
+    assert (finding.code, finding.hint) == ("PKG001", f"Run `{get_install_command('tflite')}`.")
 
 
 AMOUNTS = FileTensor("amounts", (2, 2), "INT32", (), (), np.array([[0, 0], [1, 1]], np.int32))

@@ -15,7 +15,7 @@ from PIL import Image
 from tflite_files import FileOperator, FileTensor, small_network, tflite_file
 
 import nmpsim
-from nmpsim.extras import install_command
+from nmpsim.extras import get_install_command
 
 PIXELS = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
 
@@ -241,8 +241,8 @@ def test_a_mistake_gives_a_hint(
 @pytest.mark.parametrize(
     ("package", "words", "hint"),
     [
-        ("PIL", "run u8.bin --input photo.png", install_command("image")),
-        ("tflite", "run model.tflite --input photo.png", install_command("tflite")),
+        ("PIL", "run u8.bin --input photo.png", get_install_command("image")),
+        ("tflite", "run model.tflite --input photo.png", get_install_command("tflite")),
     ],
 )
 def test_a_missing_package_is_named(

@@ -14,7 +14,7 @@ from onnx_files import Kind, Node, make_scales, write_model, write_small_network
 
 import nmpsim
 from nmpsim.bundle.metadata import Metadata
-from nmpsim.extras import install_command
+from nmpsim.extras import get_install_command
 from nmpsim.frontends import import_model
 from nmpsim.frontends.graph import constant_folding
 
@@ -394,7 +394,7 @@ def test_a_truncated_file_is_damaged(model: Path, kept: int) -> None:
 def test_a_missing_package_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     finding = get_diagnostic(model)
-    assert (finding.code, finding.hint) == ("PKG001", f"Run `{install_command('onnx')}`.")
+    assert (finding.code, finding.hint) == ("PKG001", f"Run `{get_install_command('onnx')}`.")
 
 
 def move_constant_outside(model: Path, location: str) -> None:

@@ -14,12 +14,12 @@ from tiers import examples
 from toy_rows import add_opcode
 
 from nmpsim.interpreter import dequantize_operands, evaluate_operation
-from nmpsim.lir.nodes import Instruction, Operand, Quantization, Span, TensorType
+from nmpsim.lir.nodes import Instruction, Operand, Quantization, SourcePosition, TensorType
 from nmpsim.lir.opcodes import NO_WORK, OPCODES
 from nmpsim.lir.shapes import count_window_positions
 
 Array = np.ndarray[Any, Any]
-HERE = Span(1, 1)
+HERE = SourcePosition(1, 1)
 
 
 def run(

@@ -82,7 +82,7 @@ def what_kernels_answer() -> list[object]:
     import numpy as np
 
     from nmpsim.kernels import jit
-    from nmpsim.kernels.entries import CompiledEntry, Kernel
+    from nmpsim.kernels.entries import AddressedKernel, CompiledEntry
     from nmpsim.kernels.microkernel import (
         compute_products,
         initialize_packed_weights,
@@ -159,7 +159,7 @@ def what_kernels_answer() -> list[object]:
         return 0
 
     rng = np.random.default_rng(5)
-    compiled = Kernel("kernel.difference", lambda: difference, 2)
+    compiled = AddressedKernel("kernel.difference", lambda: difference, 2)
     as_ctypes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(compiled.address())
     values, found = np.arange(9, dtype=np.int64), np.zeros(3, np.int64)
     entry = CompiledEntry("entry.run", lambda: run)

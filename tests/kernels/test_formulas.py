@@ -28,8 +28,14 @@ from nmpsim.isa.profiles import PROFILES, ROWS
 from nmpsim.kernels import lanes
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, SOURCE, FormulaReader, read_formulas
 from nmpsim.kernels.ir_functions import define_function
-from nmpsim.kernels.lanes import FloatVector, IntegerVector, NotProvedError, Trace, find_parameters
-from nmpsim.kernels.requantize_blocks import Block, _emit
+from nmpsim.kernels.lanes import (
+    FloatVector,
+    FormulaEmitter,
+    IntegerVector,
+    NotProvedError,
+    find_parameters,
+)
+from nmpsim.kernels.requantize_blocks import ChannelBlock, _emit
 from nmpsim.kernels.result_table import LEAST, MOST, PARAMETER_ROWS, TOO_LARGE
 from nmpsim.kernels.workspace_size import COUNT_ROWS, LANES
 
@@ -98,7 +104,7 @@ def test_every_profile_has_the_formulas_of_its_instructions() -> None:
 
 
 def value(low: int, high: int) -> IntegerVector:
-    return IntegerVector(Trace(), low, high, lambda bits: None)
+    return IntegerVector(FormulaEmitter(), low, high, lambda bits: None)
 
 
 def test_ranges_of_integers() -> None:
@@ -165,8 +171,8 @@ def compile_lanes(text: str, element: int) -> Evaluate:
         sums_at, parameters_at, counts_at, results_at = map(np.int64, addresses)
         zero, one = np.int64(0), np.int64(1)
         most = np.int64(32767 if element == INT16 else 127)
-        found = entry(Block(zero, sums_at, zero, one, parameters_at, counts_at, -most - 1, most,
-                            results_at, zero))  # fmt: skip
+        numbers = zero, sums_at, zero, one, parameters_at, counts_at, -most - 1, most
+        found = entry(ChannelBlock(*numbers, results_at, zero))
         if found & TOO_LARGE:
             return None
         assert (counts[LEAST] == counts[MOST]).all()

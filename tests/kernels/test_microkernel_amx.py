@@ -41,11 +41,11 @@ from nmpsim.kernels.workspace_size import MAX_PIXELS
 Array = npt.NDArray[Any]
 Call = tuple[str, tuple[Any, ...]]
 EMITTED = {
-    "_configure": amx_tiles.emit_configure,
+    "_configure": amx_tiles.emit_tile_configuration,
     "_gather": amx_tiles.emit_gather,
     "_pack_tails": amx_tiles.emit_pack_tails,
     "_products": amx_tiles.emit_block_dispatch,
-    "_release": amx_tiles.emit_release,
+    "_release": amx_tiles.emit_tile_release,
 }
 
 

@@ -313,7 +313,7 @@ def words_of(layer: Layer) -> dict[str, int]:
     }  # fmt: skip
 
 
-def requantizer_of(layer: Layer) -> reference.Requantizer:
+def requantizer_of(layer: Layer) -> reference.RequantizationParameters:
     columns = np.array([[*c.bias_scale, *c.out] for c in layer.channels], np.int64).T
     bias = np.array([c.bias for c in layer.channels], np.int64)
     return reference.make_requantizer(

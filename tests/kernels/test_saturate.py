@@ -32,7 +32,7 @@ from nmpsim.kernels import accumulate, channel_tables, saturate
 from nmpsim.kernels.operands import OutputPosition
 
 limit_entry: Any = numba.njit(
-    lambda value, low, high, stage, times, index, counters: saturate.limit_value(
+    lambda value, low, high, stage, times, index, counters: saturate.clamp_value(
         value, low, high, stage, times, index, counters
     )
 )

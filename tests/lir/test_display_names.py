@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmpsim.lir.layers import PlainLayer, find_layer
+from nmpsim.lir.layers import LayerEntry, find_layer
 from nmpsim.lir.names import get_operation_name, make_display_names
 
 NET = "M/M/"
@@ -70,7 +70,7 @@ def test_a_display_name_finds_its_layer():
     full = [join_names("Conv2d_0", SHARED), join_names("Conv2d_1_depthwise", SHARED)]
     shown = make_display_names(full)
     layers = [
-        PlainLayer(index, index, 0, name, display_name=short)
+        LayerEntry(index, index, 0, name, display_name=short)
         for index, (name, short) in enumerate(zip(full, shown, strict=True))
     ]
     assert [find_layer(layers, word).index for word in (*shown, *full)] == [0, 1, 0, 1]

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from nmpsim.diagnostics import Diagnostic, UserError
-from nmpsim.lir.layers import PlainLayer, find_layer, find_operations
+from nmpsim.lir.layers import LayerEntry, find_layer, find_operations
 
 LAYERS = (
-    PlainLayer(0, 1, 41, "data__1_quantize", "host"),
-    PlainLayer(1, 3, 43, "conv1__10", "host"),
-    PlainLayer(2, 5, 45, "conv1__2", "device"),
-    PlainLayer(3, 7, 47, "relu__7", "device", ("conv2__1", "conv2_res")),
-    PlainLayer(4, 9, 49, "add__3", "device"),
-    PlainLayer(5, 11, 51, "add__4", "device", ("sum__9",)),
-    PlainLayer(6, 13, 53, "prob__1__2", "host"),
-    PlainLayer(7, 15, 55, "last", "host", ("prob_out",)),
+    LayerEntry(0, 1, 41, "data__1_quantize", "host"),
+    LayerEntry(1, 3, 43, "conv1__10", "host"),
+    LayerEntry(2, 5, 45, "conv1__2", "device"),
+    LayerEntry(3, 7, 47, "relu__7", "device", ("conv2__1", "conv2_res")),
+    LayerEntry(4, 9, 49, "add__3", "device"),
+    LayerEntry(5, 11, 51, "add__4", "device", ("sum__9",)),
+    LayerEntry(6, 13, 53, "prob__1__2", "host"),
+    LayerEntry(7, 15, 55, "last", "host", ("prob_out",)),
 )
 
 
-def get_diagnostic(word: str, layers: tuple[PlainLayer, ...] = LAYERS) -> Diagnostic:
+def get_diagnostic(word: str, layers: tuple[LayerEntry, ...] = LAYERS) -> Diagnostic:
     with pytest.raises(UserError) as error:
         find_layer(layers, word)
     (problem,) = error.value.diagnostics
@@ -47,16 +47,16 @@ def test_a_name_without_suffix_means_the_only_host_layer() -> None:
 
 
 def test_a_full_name_takes_precedence() -> None:
-    layers = (*LAYERS, PlainLayer(8, 17, 57, "conv1", "host"))
+    layers = (*LAYERS, LayerEntry(8, 17, 57, "conv1", "host"))
     assert find_layer(layers, "conv1").index == 8
 
 
 JOINED = (
-    PlainLayer(0, 1, 0, "m/relu;m/add/add", "device"),
-    PlainLayer(1, 2, 0, "m/relu_1;m/bn;m/conv/bias__1", "device", ("m/pool",)),
-    PlainLayer(2, 3, 0, "m/bn", "host"),
-    PlainLayer(3, 4, 0, "m/relu;m/add/add__1", "device"),
-    PlainLayer(4, 5, 0, "m/last;m/conv/bias__1", "device"),
+    LayerEntry(0, 1, 0, "m/relu;m/add/add", "device"),
+    LayerEntry(1, 2, 0, "m/relu_1;m/bn;m/conv/bias__1", "device", ("m/pool",)),
+    LayerEntry(2, 3, 0, "m/bn", "host"),
+    LayerEntry(3, 4, 0, "m/relu;m/add/add__1", "device"),
+    LayerEntry(4, 5, 0, "m/last;m/conv/bias__1", "device"),
 )
 
 
@@ -80,7 +80,7 @@ def test_two_device_layers_are_listed() -> None:
 
 
 def test_two_host_layers_are_listed() -> None:
-    layers = (PlainLayer(0, 1, 1, "zero__3", "host"), PlainLayer(1, 2, 2, "zero__5", "host"))
+    layers = (LayerEntry(0, 1, 1, "zero__3", "host"), LayerEntry(1, 2, 2, "zero__5", "host"))
     assert "2 layers" in get_diagnostic("zero", layers).message
 
 
@@ -101,7 +101,7 @@ def test_an_unknown_layer_lists_existing_layers(word: str) -> None:
 
 
 def test_matching_beginnings_of_many_layers_are_listed() -> None:
-    many = tuple(PlainLayer(i, i, i, f"layer{i}__1") for i in range(50))
+    many = tuple(LayerEntry(i, i, i, f"layer{i}__1") for i in range(50))
     assert get_diagnostic("layer4__", many).found == "layer4__1 (index 4, number 4)"
     assert get_diagnostic("nothing", many).found.endswith(
         "layer7__1 (index 7, number 7) and 42 more"
@@ -115,8 +115,8 @@ def test_the_nearest_name_is_a_hint() -> None:
 
 def test_operations_of_one_layer_share_its_index() -> None:
     parts = (
-        PlainLayer(0, 1, 1, "conv__1"), PlainLayer(0, 2, 2, "relu__1"),
-        PlainLayer(-1, 3, 3, "gone__1"), PlainLayer(-1, 4, 4, "gone__2"),
+        LayerEntry(0, 1, 1, "conv__1"), LayerEntry(0, 2, 2, "relu__1"),
+        LayerEntry(-1, 3, 3, "gone__1"), LayerEntry(-1, 4, 4, "gone__2"),
     )  # fmt: skip
     assert [one.name for one in find_operations(parts, "0")] == ["conv__1", "relu__1"]
     assert [one.name for one in find_operations(parts, "conv")] == ["conv__1"]
@@ -127,9 +127,9 @@ def test_operations_of_one_layer_share_its_index() -> None:
 def test_an_error_shows_display_names_for_long_names_and_each_layer_once() -> None:
     scope = "functional_1/network"
     layers = (
-        PlainLayer(0, 1, 0, f"{scope}/conv/Relu;{scope}/conv/Bias", display_name="conv"),
-        PlainLayer(0, 2, 0, f"{scope}/conv/Relu;{scope}/conv/Bias__1", display_name="conv"),
-        PlainLayer(1, 3, 0, "dense__2", display_name="dense"),
+        LayerEntry(0, 1, 0, f"{scope}/conv/Relu;{scope}/conv/Bias", display_name="conv"),
+        LayerEntry(0, 2, 0, f"{scope}/conv/Relu;{scope}/conv/Bias__1", display_name="conv"),
+        LayerEntry(1, 3, 0, "dense__2", display_name="dense"),
     )
     problem = get_diagnostic("convv", layers)
     assert problem.found == "conv (index 0, number 1), dense__2 (index 1, number 3)"

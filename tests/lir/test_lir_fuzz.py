@@ -16,7 +16,7 @@ from nmpsim.lir.nodes import (
     Module,
     Operand,
     Quantization,
-    Span,
+    SourcePosition,
     TensorType,
     WeightVar,
 )
@@ -33,7 +33,7 @@ PIECES = [
     "[S:0.000000000 O:0][0.000,0.000]", "tensorview", "relu", "maxpool", "copy", "touch",
     "transpose", "inserttensor", "%data", "%nothing", "const", "mutable", "[ pred: %data ] ",
 ]  # fmt: skip
-NOWHERE = Span(0, 0)
+NOWHERE = SourcePosition(0, 0)
 
 
 @cache

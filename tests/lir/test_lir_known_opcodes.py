@@ -8,7 +8,7 @@ import pytest
 
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.hostops import find_implementation
-from nmpsim.lir.nodes import Instruction, Module, Span
+from nmpsim.lir.nodes import Instruction, Module, SourcePosition
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.parser import parse
 from nmpsim.lir.refused_opcodes import REFUSED
@@ -74,7 +74,7 @@ def test_unsupported_opcodes_are_refused_by_name(opcode: str) -> None:
 
 
 def test_an_unparsed_module_is_refused_by_name() -> None:
-    here = Span(3, 1)
+    here = SourcePosition(3, 1)
     module = Module("m", (), (Instruction(0, "it", "embedding", (), {}, here),))
     with pytest.raises(UserError) as caught:
         verify(module)

@@ -4,7 +4,15 @@ import pytest
 from counted_work import calls_of
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError
-from nmpsim.lir.nodes import Instruction, Module, Operand, Quantization, Span, TensorType, WeightVar
+from nmpsim.lir.nodes import (
+    Instruction,
+    Module,
+    Operand,
+    Quantization,
+    SourcePosition,
+    TensorType,
+    WeightVar,
+)
 from nmpsim.lir.parser import MAX_ERRORS, parse, parse_file
 from nmpsim.lir.printer import format_module
 
@@ -59,16 +67,16 @@ def test_a_program_is_parsed():
     module = parse(PROGRAM, "net.lir.txt")
     assert (module.name, module.file) == ("main", "net.lir.txt")
     assert module.weights == (
-        WeightVar("w", TensorType("i8", (2, 3), I8), True, Span(0, 0)),
-        WeightVar("x", TensorType("float", ()), False, Span(0, 0)),
+        WeightVar("w", TensorType("i8", (2, 3), I8), True, SourcePosition(0, 0)),
+        WeightVar("x", TensorType("float", ()), False, SourcePosition(0, 0)),
     )
     assert module.instructions[1] == Instruction(
         1,
         "a",
         "cpumaxsplat",
-        (Operand("@out", "a_res", Span(0, 0)), Operand("@in", "w", Span(0, 0))),
+        (Operand("@out", "a_res", SourcePosition(0, 0)), Operand("@in", "w", SourcePosition(0, 0))),
         {"SplatValue": -0.15},
-        Span(0, 0),
+        SourcePosition(0, 0),
     )
     assert module.instructions[0].attributes == {"Ty": TensorType("i8", (2, 3), I8, (1, 4))}
     assert module.instructions[2].attributes["Offsets"] == (0, 1)
@@ -77,9 +85,12 @@ def test_a_program_is_parsed():
 
 def test_spans_begin_at_the_first_character():
     module = parse(PROGRAM)
-    assert module.weights[0].span == Span(3, 3)
-    assert module.instructions[1].span == Span(11, 3)
-    assert [o.span for o in module.instructions[1].operands] == [Span(11, 22), Span(11, 35)]
+    assert module.weights[0].span == SourcePosition(3, 3)
+    assert module.instructions[1].span == SourcePosition(11, 3)
+    assert [o.span for o in module.instructions[1].operands] == [
+        SourcePosition(11, 22),
+        SourcePosition(11, 35),
+    ]
 
 
 @pytest.mark.parametrize("text", [PROGRAM.replace("\n", "\r\n"), "\ufeff" + PROGRAM])
@@ -259,7 +270,9 @@ ANY_NAMES = (
 @pytest.mark.parametrize("name", ANY_NAMES)
 def test_any_name_is_read_back(name: str) -> None:
     kind = TensorType("float", (2,))
-    weights = tuple(WeightVar(n, kind, False, Span(0, 0)) for n in (name, "plain.name-1$"))
+    weights = tuple(
+        WeightVar(n, kind, False, SourcePosition(0, 0)) for n in (name, "plain.name-1$")
+    )
     text = format_module(Module("main", weights, ()))
     assert "%plain.name-1$ =" in text
     assert parse(text).weights == weights

@@ -4,7 +4,14 @@ import attrs
 import pytest
 
 from nmpsim.diagnostics import Diagnostic, UserError
-from nmpsim.lir.nodes import Instruction, Module, Quantization, Span, TensorType, WeightVar
+from nmpsim.lir.nodes import (
+    Instruction,
+    Module,
+    Quantization,
+    SourcePosition,
+    TensorType,
+    WeightVar,
+)
 from nmpsim.lir.parser import parse
 from nmpsim.lir.verify import verify
 
@@ -135,7 +142,7 @@ def test_all_findings_are_reported_together():
 
 
 def test_an_unknown_opcode_in_a_module_is_an_error():
-    instruction = Instruction(0, "a", "convolve", (), {}, Span(1, 1))
+    instruction = Instruction(0, "a", "convolve", (), {}, SourcePosition(1, 1))
     with pytest.raises(UserError) as caught:
         verify(Module("f", (), (instruction,)))
     assert caught.value.diagnostics[0].code == "LIR006"
@@ -178,13 +185,13 @@ def test_impossible_types_are_errors(type, code, message):
 )
 def test_impossible_types_of_a_module_are_errors(type):
     with pytest.raises(UserError):
-        verify(Module("f", (WeightVar("x", type, False, Span(1, 1)),), ()))
+        verify(Module("f", (WeightVar("x", type, False, SourcePosition(1, 1)),), ()))
 
 
 def test_nan_is_refused_as_scale():
     type = TensorType("i8", (1,), Quantization(float("nan"), 0, 0.0, 0.0))
     with pytest.raises(UserError):
-        verify(Module("f", (WeightVar("x", type, False, Span(1, 1)),), ()))
+        verify(Module("f", (WeightVar("x", type, False, SourcePosition(1, 1)),), ()))
 
 
 # Types that have to go together, opcode by opcode

@@ -102,6 +102,6 @@ def fault(name: str, values: Mapping[str, int], spm_bytes: int = ROOMY) -> str |
     names = [word.name for word in DESCRIPTORS[name]]
     assert set(values) <= set(names), set(values) - set(names)
     given = [values.get(word, 0) for word in names]
-    found = checks.check(KINDS[name], given, spm_bytes, StaleWorkspace())
+    found = checks.find_invalid_word(KINDS[name], given, spm_bytes, StaleWorkspace())
     assert -1 <= found < len(names)
     return None if found == -1 else names[found]

@@ -19,15 +19,15 @@ from nmpsim.memory.bounds import (
     is_outside,
     ranges_overlap,
 )
-from nmpsim.memory.checks import check, has_bad_scale_table, overlaps_itself
+from nmpsim.memory.checks import find_invalid_word, has_bad_scale_table, overlaps_itself
 from nmpsim.memory.footprint import (
     INPUT,
     IS_PLAIN,
     MAX_TOUCHES,
     START,
     TOUCH_WORDS,
-    repeat,
-    touch,
+    add_run,
+    repeat_row,
 )
 from nmpsim.memory.limits import find_bad_size, find_misaligned, find_out_of_range
 
@@ -75,9 +75,9 @@ def test_overlaps_are_found() -> None:
 
 def box_overlaps_itself(rows: int, stride_y: int, columns: int, stride_x: int, run: int) -> bool:
     touches = defaultdict[tuple[int, int], int](int, {(0, IS_PLAIN): 1})
-    row = touch(touches, True, INPUT, 0, run)
-    repeat(touches, row, columns, stride_x)
-    repeat(touches, row, rows, stride_y)
+    row = add_run(touches, True, INPUT, 0, run)
+    repeat_row(touches, row, columns, stride_x)
+    repeat_row(touches, row, rows, stride_y)
     return overlaps_itself(touches, row)
 
 
@@ -96,9 +96,9 @@ def test_runs_may_overlap_along_each_axis() -> None:
         for step, expected in ((steps[axis] - 1, True), (steps[axis], False)):
             touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
             touches[0, IS_PLAIN] = 1
-            row = touch(touches, True, INPUT, 0, steps[0])
+            row = add_run(touches, True, INPUT, 0, steps[0])
             for other, usual in enumerate(steps):
-                repeat(touches, row, 2, step if other == axis else usual)
+                repeat_row(touches, row, 2, step if other == axis else usual)
             assert overlaps_itself(touches, row) is expected, (axis, step)
 
 
@@ -108,7 +108,7 @@ def test_a_check_ignores_operands_of_the_previous_instruction() -> None:
     def check_word(name: str, changes: dict[str, int]) -> int:
         words = make_words(name, changes)
         values = [words.get(word.name, 0) for word in DESCRIPTORS[name]]
-        return check(KINDS[name], values, ROOMY, touches)
+        return find_invalid_word(KINDS[name], values, ROOMY, touches)
 
     assert check_word("conv", {}) == OK
     assert check_word("rescale", {"output": int(touches[3, START])}) == OK

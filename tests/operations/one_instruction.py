@@ -12,7 +12,15 @@ import nmpsim
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
-from nmpsim.lir.nodes import Instruction, Module, Operand, Quantization, Span, TensorType, WeightVar
+from nmpsim.lir.nodes import (
+    Instruction,
+    Module,
+    Operand,
+    Quantization,
+    SourcePosition,
+    TensorType,
+    WeightVar,
+)
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.parser import parse
 from nmpsim.lir.printer import format_module
@@ -20,7 +28,7 @@ from nmpsim.lir.scales import resolve_exact_scales
 from nmpsim.lir.verify import verify
 
 Array = npt.NDArray[Any]
-HERE = Span(1, 1)
+HERE = SourcePosition(1, 1)
 DEVICE = attrs.evolve(default_device(), cores_count=1)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import nmpsim.extras
 from nmpsim.diagnostics import UserError
-from nmpsim.extras import install_command, require_extra
+from nmpsim.extras import get_install_command, require_extra
 
 CLONE = Path(nmpsim.extras.__file__).parents[1]
 
@@ -51,7 +51,7 @@ def test_an_extra_is_installed_from_the_source_of_nmpsim(
     monkeypatch: pytest.MonkeyPatch, origin: dict[str, object] | None, command: str
 ) -> None:
     monkeypatch.setattr("importlib.metadata.distribution", lambda name: FakeDistribution(origin))
-    assert install_command("tui") == command
+    assert get_install_command("tui") == command
 
 
 def test_sources_that_are_not_installed_name_their_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_sources_that_are_not_installed_name_their_folder(monkeypatch: pytest.Mo
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr("importlib.metadata.distribution", none)
-    assert install_command("tui") == f"pip install '{CLONE}[tui]'"
+    assert get_install_command("tui") == f"pip install '{CLONE}[tui]'"
 
 
 def test_an_error_names_package_command_and_alternative() -> None:
@@ -70,4 +70,4 @@ def test_an_error_names_package_command_and_alternative() -> None:
         raise ImportError(name="textual")
     (finding,) = raised.value.diagnostics
     assert (finding.code, finding.found) == ("PKG001", "textual is not installed")
-    assert finding.hint == f"Run `{install_command('tui')}`, or use --plain."
+    assert finding.hint == f"Run `{get_install_command('tui')}`, or use --plain."

@@ -15,7 +15,7 @@ from random_float_nets import real
 import nmpsim
 from nmpsim.cli.app import app
 from nmpsim.diagnostics import UserError
-from nmpsim.extras import install_command
+from nmpsim.extras import get_install_command
 from nmpsim.quantization import CalibratedProgram, Settings, ValueRange, profile, read_profile
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
@@ -177,7 +177,7 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     with pytest.raises(UserError) as error:
         read_profile(path)
     assert get_code(error) == "PKG001"
-    assert install_command("yaml") in error.value.diagnostics[0].hint
+    assert get_install_command("yaml") in error.value.diagnostics[0].hint
 
 
 @pytest.mark.parametrize("other", ["lir_real/mnist_cntk", "lir/minires"])

@@ -23,7 +23,7 @@ from nmpsim.quantization import (
     QuantizedProgram,
     Settings,
     ValueRange,
-    compare,
+    compare_schemas,
 )
 from nmpsim.quantization.graph import build_graph
 from nmpsim.quantization.rewrite import rewrite
@@ -156,7 +156,7 @@ def test_comparing_sees_every_result(net):
     calibrated = CalibratedProgram.from_samples(net.module, net.samples)
     program = calibrated.quantize_unchecked(Settings())
     try:
-        comparisons = compare(calibrated, Settings())
+        comparisons = compare_schemas(calibrated, Settings())
     except UserError as error:
         assert error.diagnostics[0].code == "QUANT003"
         assert not any(result.quantized for result in program.computed)

@@ -10,7 +10,7 @@ import pytest
 from report_samples import layer, sample_report
 
 import nmpsim
-from nmpsim.report.notebook import list_columns
+from nmpsim.report.notebook import make_columns
 
 
 def two_layers() -> nmpsim.RunReport:
@@ -57,7 +57,7 @@ def test_a_table_with_names_as_text() -> None:
 
 
 def test_columns_have_one_value_a_layer() -> None:
-    table = list_columns(two_layers().layers)
+    table = make_columns(two_layers().layers)
     assert {len(values) for values in table.values()} == {2}
     assert table["shape"] == ["1x28x28x16"] * 2
     assert table["scale"] == [0.1, None]

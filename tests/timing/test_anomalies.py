@@ -11,7 +11,7 @@ from test_dram_model import ROW_0, drams, programs
 from tiers import examples
 
 from nmpsim.config import DeviceConfig
-from nmpsim.core.state import Count, Machine
+from nmpsim.core.state import CountColumn, Machine
 
 DOUBLED = ("queues_depth", "dma_fill_bytes_per_cycle", "dram_bytes_per_cycle")
 HALVED = (
@@ -77,7 +77,7 @@ def with_more(config: DeviceConfig, setting: str) -> DeviceConfig:
 def count_dram_busy_cycles(m: Machine) -> int:
     """Return the number of cycles in which the channels of the DRAM serve transfers."""
     counts = m.layers.counts.sum(axis=0)
-    return int(counts[Count.BUSY_LOAD] + counts[Count.BUSY_STORE])
+    return int(counts[CountColumn.BUSY_LOAD] + counts[CountColumn.BUSY_STORE])
 
 
 @given(programs(), drams(), st.sampled_from((*DOUBLED, *HALVED)))

@@ -17,17 +17,17 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.reference import tensor
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.units import UnitQueue
-from nmpsim.core.state import CoreStatus, Count, CycleCause, Machine
+from nmpsim.core.state import CoreStatus, CountColumn, CycleCause, Machine
 from nmpsim.isa.table import Unit
 
 CONTROL_CORE = {
-    Count.CONTROL: "control",
-    Count.WAIT_LOAD: "transfer",
-    Count.WAIT_STORE: "transfer",
-    Count.WAIT_MAC: "never",
-    Count.WAIT_VECTOR: "never",
-    Count.BARRIER: "barrier",
-    Count.SEMAPHORE: "semaphore",
+    CountColumn.CONTROL: "control",
+    CountColumn.WAIT_LOAD: "transfer",
+    CountColumn.WAIT_STORE: "transfer",
+    CountColumn.WAIT_MAC: "never",
+    CountColumn.WAIT_VECTOR: "never",
+    CountColumn.BARRIER: "barrier",
+    CountColumn.SEMAPHORE: "semaphore",
 }
 """What a cycle counts as in which no unit works."""
 TOGETHER = {
@@ -44,7 +44,7 @@ class ActivityRecord:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.busy: set[tuple[int, Unit, int]] = set()
-        self.did: dict[tuple[int, int], Count] = {}
+        self.did: dict[tuple[int, int], CountColumn] = {}
         self.unused: set[tuple[int, int]] = set()
         self.has_work = [False] * CORES
         self.passed = [0] * CORES
@@ -61,7 +61,7 @@ class ActivityRecord:
             core, unit = queue.core.number, queue.unit
             self.busy |= {(core, unit, cycle) for cycle in range(end - cycles, end)}
 
-        def noted_spend(core: Core, activity: Count, cause: CycleCause, cycles: int) -> int:
+        def noted_spend(core: Core, activity: CountColumn, cause: CycleCause, cycles: int) -> int:
             for cycle in range(core.clock, core.clock + cycles):
                 self.did[core.number, cycle] = activity
             return spend(core, activity, cause, cycles)
@@ -124,7 +124,7 @@ def test_causes_equal_a_count_cycle_by_cycle(program: Program, config: DeviceCon
     assert count_spent_cycles(m) == watch.causes()
     assert m.cores.booked.tolist() == m.cores.clock.tolist()
     assert (m.layers.spent >= 0).all()
-    assert m.layers.spent.sum() == m.layers.counts[:, : Count.IDLE + 1].sum()
+    assert m.layers.spent.sum() == m.layers.counts[:, : CountColumn.IDLE + 1].sum()
 
 
 @given(programs(), device_files(CORES))

@@ -15,7 +15,7 @@ from tiers import examples
 
 import nmpsim
 from nmpsim.config import DeviceConfig
-from nmpsim.core.state import Count
+from nmpsim.core.state import CountColumn
 
 LOAD = "spm=0x20000000, run_bytes=64, count_x=1, count_y=1"
 
@@ -47,10 +47,10 @@ def test_a_descriptor_is_queued_in_the_dram(cores: int, clocks: list[int]) -> No
     )
     assert m.cores.clock.tolist() == clocks
     counts = m.layers.counts[0]
-    assert counts[Count.BURSTS] == 2 * cores
-    assert counts[Count.ROW_MISSES] == 2
-    assert counts[Count.BUSY_LOAD] == 2 * (20 + 4) + 2 * (cores - 1) * 4
-    assert counts[Count.BYTES_READ] == 64 * cores
+    assert counts[CountColumn.BURSTS] == 2 * cores
+    assert counts[CountColumn.ROW_MISSES] == 2
+    assert counts[CountColumn.BUSY_LOAD] == 2 * (20 + 4) + 2 * (cores - 1) * 4
+    assert counts[CountColumn.BYTES_READ] == 64 * cores
 
 
 def test_a_descriptor_in_two_rows_takes_two_grants() -> None:
@@ -75,7 +75,7 @@ def test_a_descriptor_in_two_rows_takes_two_grants() -> None:
     rows = 2 if int(m.cores.registers[0][6]) else 1
     there = (second if rows == 2 else first) + 40
     assert m.cores.clock.tolist() == [there + 8 + 4 + 20 + 4 + 40 + 2]
-    assert m.layers.counts[0][Count.ROW_MISSES] == rows + 1
+    assert m.layers.counts[0][CountColumn.ROW_MISSES] == rows + 1
 
 
 @given(programs(), drams())
@@ -86,5 +86,5 @@ def test_both_engines_agree(text: str, config: DeviceConfig) -> None:
     )
     m = run_both(from_text(text, config=fetching))
     counts = m.layers.counts.sum(axis=0)
-    busy = int(counts[Count.BUSY_LOAD] + counts[Count.BUSY_STORE])
+    busy = int(counts[CountColumn.BUSY_LOAD] + counts[CountColumn.BUSY_STORE])
     assert busy <= int(np.max(m.cores.clock)) * config.dram_channels

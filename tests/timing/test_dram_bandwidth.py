@@ -12,7 +12,7 @@ from math import ceil
 import pytest
 from core_machines import device, from_text, run_both
 
-from nmpsim.core.state import Count, CycleCause, Machine
+from nmpsim.core.state import CountColumn, CycleCause, Machine
 
 LOAD = ".descriptor load, spm=0x20000000, count_x=1, count_y=1"
 WIDTHS = (1, 2, 3, 5, 8, 11, 12, 13, 16, 17, 20, 21, 24, 31, 32, 63, 64, 65, 100, 127, 128, 4096)
@@ -50,7 +50,7 @@ def run_loads(nbytes: int, width: int, cores: int = 1) -> Machine:
 def test_a_transfer_takes_its_bytes_over_the_bandwidth(width: int, served: int) -> None:
     m = run_loads(4096, width)
     assert m.cores.clock.tolist() == [served + 40 + 2]
-    assert int(m.layers.counts[0][Count.BUSY_LOAD]) == served - 14
+    assert int(m.layers.counts[0][CountColumn.BUSY_LOAD]) == served - 14
 
 
 @pytest.mark.parametrize("nbytes", [64, 4096])
@@ -66,6 +66,6 @@ def test_a_fraction_is_not_lost_between_cores() -> None:
     m = run_loads(64, 24, cores=3)
     # Core 0: 14 + 20 + 2 2/3 = 36 2/3, seen at 37; core 1: 39 1/3, seen at 40; core 2: 42.
     assert m.cores.clock.tolist() == [37 + 42, 40 + 42, 42 + 42]
-    assert int(m.layers.counts[0][Count.BUSY_LOAD]) == 42 - 14
+    assert int(m.layers.counts[0][CountColumn.BUSY_LOAD]) == 42 - 14
     # In line, in whole cycles: from 14 to 36 2/3, and to 39 1/3.
     assert int(m.layers.spent[0][CycleCause.CONTENTION]) == 22 + 25

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 from nmpsim.config import DeviceConfig
-from nmpsim.core.state import Count, Machine
+from nmpsim.core.state import CountColumn, Machine
 from nmpsim.isa.descriptors import DESCRIPTORS
 
 BOX = "spm=0x20000000, count_y=1"
@@ -40,7 +40,7 @@ def one_load(box: str, **dram: int) -> tuple[int, int]:
         """,
         **dram,
     )
-    return int(m.cores.clock[0]) - 42, int(m.layers.counts[0][Count.ROW_MISSES])
+    return int(m.cores.clock[0]) - 42, int(m.layers.counts[0][CountColumn.ROW_MISSES])
 
 
 NEXT_ROWS = f"{ROW_0}, run_bytes=4096, count_x=1"
@@ -306,10 +306,10 @@ def programs(draw: st.DrawFn) -> str:
 def test_both_engines_agree_on_any_dram(text: str, config: DeviceConfig) -> None:
     m = run_both(from_text(text, config=config))
     counts = m.layers.counts.sum(axis=0)
-    busy = int(counts[Count.BUSY_LOAD] + counts[Count.BUSY_STORE])
+    busy = int(counts[CountColumn.BUSY_LOAD] + counts[CountColumn.BUSY_STORE])
     cycles = int(m.cores.clock.max())
     assert busy <= cycles * config.dram_channels
-    moved = int(counts[Count.BURSTS]) * config.dram_burst_bytes
+    moved = int(counts[CountColumn.BURSTS]) * config.dram_burst_bytes
     assert moved <= cycles * config.dram_bytes_per_cycle
 
 

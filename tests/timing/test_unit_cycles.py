@@ -10,7 +10,7 @@ import pytest
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.timing import Costs, get_costs
 from nmpsim.timing.bounds import (
-    burst_efficiency,
+    compute_burst_efficiency,
     compute_mac_bound,
     compute_memory_bound,
     compute_vector_bound,
@@ -173,11 +173,11 @@ def test_the_memory_bound_equals_its_formula(burst: int, width: int) -> None:
 
 
 def test_burst_efficiency_is_the_share_of_used_bytes() -> None:
-    assert burst_efficiency(4096, 64, device(dram_burst_bytes=64)) == 1.0
-    assert burst_efficiency(96, 2, device(dram_burst_bytes=64)) == 0.75
-    assert burst_efficiency(96, 2, device(dram_burst_bytes=32)) == 1.5
-    assert burst_efficiency(96, 1, device(dram_burst_bytes=32)) == 3.0
-    assert burst_efficiency(0, 0, device()) == 0.0
+    assert compute_burst_efficiency(4096, 64, device(dram_burst_bytes=64)) == 1.0
+    assert compute_burst_efficiency(96, 2, device(dram_burst_bytes=64)) == 0.75
+    assert compute_burst_efficiency(96, 2, device(dram_burst_bytes=32)) == 1.5
+    assert compute_burst_efficiency(96, 1, device(dram_burst_bytes=32)) == 3.0
+    assert compute_burst_efficiency(0, 0, device()) == 0.0
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3])

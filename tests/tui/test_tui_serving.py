@@ -21,7 +21,7 @@ import nmpsim.tui
 from nmpsim.bundle import Bundle
 from nmpsim.cli.app import app
 from nmpsim.diagnostics import UserError
-from nmpsim.extras import install_command
+from nmpsim.extras import get_install_command
 from nmpsim.tui import serving
 
 SEVEN = Path(__file__).parents[2] / "programs" / "digits" / "images" / "7.npy"
@@ -202,4 +202,4 @@ def test_a_missing_textual_serve_is_named(file: Path, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "textual_serve.server", None)
     result = invoke(file, "--input", SEVEN, "--serve", "8000")
     assert result.exit_code == 2
-    assert install_command("serve") in result.stderr and "needs textual-serve" in result.stderr
+    assert get_install_command("serve") in result.stderr and "needs textual-serve" in result.stderr

@@ -11,7 +11,7 @@ import pytest
 
 import nmpsim.tui
 from nmpsim.diagnostics import UserError
-from nmpsim.extras import install_command
+from nmpsim.extras import get_install_command
 from nmpsim.tui import check_screen
 from nmpsim.tui.theme import ASCII, UNICODE, choose_glyphs, get_heat_style
 
@@ -54,7 +54,7 @@ def test_a_terminal_that_cannot_place_its_cursor_is_refused(
 
 def test_a_missing_textual_is_named(terminal: pytest.MonkeyPatch) -> None:
     terminal.setitem(sys.modules, "textual", None)
-    with pytest.raises(UserError, match=re.escape(install_command("tui"))) as error:
+    with pytest.raises(UserError, match=re.escape(get_install_command("tui"))) as error:
         check_screen("xterm")
     assert code(error) == "PKG001"
 

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from nmpsim.views.console import print_table, render_text
-from nmpsim.views.measures import Cell, Column, NumberColumn
+from nmpsim.views.measures import NumberColumn, TableCell, TableColumn
 
 
 @attrs.frozen
@@ -24,10 +24,10 @@ ROWS = [
     {"factor": "biasPre 0", "stands for": "1", "of": "1", "which is": "S_bias"},
 ]
 MEASURES = (
-    Column("factor"),
+    TableColumn("factor"),
     NumberColumn("stands for", lambda row: row["stands for"]),
     NumberColumn("of"),
-    Column("which is", lambda row: row["which is"]),
+    TableColumn("which is", lambda row: row["which is"]),
 )
 
 
@@ -54,7 +54,7 @@ def test_rows_become_lines() -> None:
 
 def test_names_are_shortened_first() -> None:
     rows = [{"name": "a" * 40, "cycles": 1234567}]
-    measures = Column("name", least=8), NumberColumn("cycles")
+    measures = TableColumn("name", least=8), NumberColumn("cycles")
     text = render_text(lambda console: print_table(console, rows, *measures), width=30)
     assert "1,234,567" in text
     assert "..." in text
@@ -62,17 +62,17 @@ def test_names_are_shortened_first() -> None:
 
 def test_measure_reads_and_writes_a_value() -> None:
     row = {"cycles": 1234, "of": Row(None), "scale": float("inf"), "name": "a\nb"}
-    assert NumberColumn("cycles").make_cell(row) == Cell("1,234", 1234)
-    assert NumberColumn("SQNR", "of.part.size").make_cell(row) == Cell("-", -1)
-    assert NumberColumn("scale", format=".1f").make_cell(row) == Cell("inf", 1e308)
-    assert Column("name").make_cell(row) == Cell("a\\nb", "a\\nb")
+    assert NumberColumn("cycles").make_cell(row) == TableCell("1,234", 1234)
+    assert NumberColumn("SQNR", "of.part.size").make_cell(row) == TableCell("-", -1)
+    assert NumberColumn("scale", format=".1f").make_cell(row) == TableCell("inf", 1e308)
+    assert TableColumn("name").make_cell(row) == TableCell("a\\nb", "a\\nb")
     assert NumberColumn("twice", lambda one: 2 * one["cycles"], str).make_cell(row).text == "2468"
 
 
 def test_the_table_of_measures_is_complete() -> None:
     rows = [{"name": "conv", "cycles": 1234}, {"name": "fc", "cycles": None}]
     text = render_text(
-        lambda console: print_table(console, rows, Column("name"), NumberColumn("cycles"))
+        lambda console: print_table(console, rows, TableColumn("name"), NumberColumn("cycles"))
     )
     assert text.splitlines()[0::2] == ["name  cycles", "conv   1,234"]
     assert text.splitlines()[3] == "fc         -"

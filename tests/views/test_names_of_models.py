@@ -9,7 +9,7 @@ import pytest
 
 import nmpsim
 from nmpsim.analysis.explain import explain_layers
-from nmpsim.analysis.program import load_program, program_from_bundle
+from nmpsim.analysis.program import load_program, make_bundle_program
 from nmpsim.lir.layers import find_layer, find_operations
 from nmpsim.report.json import to_json
 from nmpsim.views.console import render_text
@@ -45,7 +45,7 @@ def test_a_model_has_the_layers_of_its_bundle(network: str, shared: Path) -> Non
     bundle = nmpsim.compile(path, slicing="simple").bundle
     of_model, of_bundle = (
         explain_layers(program.module, program.layer_indices, program.display_names)
-        for program in (load_program(path), program_from_bundle(bundle))
+        for program in (load_program(path), make_bundle_program(bundle))
     )
     assert [(one.index, one.name, one.display_name) for one in of_model] == [
         (one.index, one.name, one.display_name) for one in of_bundle

@@ -8,7 +8,7 @@ from report_samples import CUTS, TRAP, layer, sample_report
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.device_use import compute_device_use
 from nmpsim.views.console import render_text
-from nmpsim.views.outputs import describe_output, find_top_classes, is_classifier
+from nmpsim.views.outputs import describe_output, find_top_classes, is_score_shape
 from nmpsim.views.run_text import print_run
 
 
@@ -191,7 +191,7 @@ def test_other_outputs_show_their_range():
     [((1, 10), True), ((10,), True), ((1, 1), False), ((), False), ((1, 100_001), False)],
 )
 def test_classifiers_are_recognized(shape, answer):
-    assert is_classifier(shape) is answer
+    assert is_score_shape(shape) is answer
 
 
 def test_only_the_worst_saturated_layers_are_listed():

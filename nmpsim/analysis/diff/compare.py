@@ -11,8 +11,8 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.diff.tensors import (
+    KnownValues,
     StoredTensor,
-    Values,
     convert_to_type,
     find_axis_order,
     pair_tensors,
@@ -20,9 +20,9 @@ from nmpsim.analysis.diff.tensors import (
 )
 from nmpsim.analysis.difference import (
     EXACT,
-    Difference,
+    OutputDifference,
     Tolerance,
-    compare,
+    compare_outputs,
     dequantize_values,
 )
 from nmpsim.arrays import Array, Shape
@@ -50,7 +50,7 @@ class TensorDifference:
     shape: Shape
     compared: int
     """Number of elements that are known in both runs."""
-    difference: Difference | None
+    difference: OutputDifference | None
     """Measures of the difference; None if the tensors cannot be compared."""
     problem: str = ""
     """Reason why the tensors cannot be compared; empty if they can."""
@@ -70,7 +70,7 @@ class TensorDifference:
 
     @property
     def differs(self) -> bool:
-        """Whether the tensors cannot be compared or differ by more than the tolerance."""
+        """Whether the tensors differ by more than the tolerance or cannot be compared."""
         return self.difference is None or self.difference.beyond > 0
 
 
@@ -94,14 +94,14 @@ class RunDifference:
 
     @property
     def float_before(self) -> TensorDifference | None:
-        """First differing tensor if it is float32 and a quantized tensor differs too, else None."""
+        """First differing tensor if it is float32 and a quantized tensor differs, or None."""
         first = next(iter(self.differing), None)
         quantized = any(one.elem != "float" for one in self.differing)
         return first if first is not None and first.elem == "float" and quantized else None
 
     @property
     def worst_tensor(self) -> TensorDifference | None:
-        """Tensor with the lowest SQNR, or largest ulp if a scale is unknown; None without one."""
+        """Tensor with the lowest SQNR, or the largest ulp without scales; None without a tensor."""
         told = [one for one in self.differing if one.difference is not None]
         if all(one.has_scale for one in told):
             return min(told, key=_sqnr, default=None)
@@ -119,7 +119,7 @@ def compare_runs(
     origins: Mapping[str, str] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> RunDifference:
-    """Compare all tensors that two runs have in common.
+    """Compare all tensors that two runs share.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def compare_tensors(
     parameters: Mapping[str, QuantizationParameters],
     tolerance: Tolerance = EXACT,
 ) -> TensorDifference:
-    """Compare a tensor of the run to check with the matching tensor of the reference run.
+    """Compare a tensor with the matching tensor of the reference run.
 
     Parameters
     ----------
@@ -233,8 +233,8 @@ def compare_tensors(
 
 
 def _with_equal_shapes(
-    mine: Values, theirs: Values, layout: str
-) -> tuple[tuple[Values, Values], str, str]:
+    mine: KnownValues, theirs: KnownValues, layout: str
+) -> tuple[tuple[KnownValues, KnownValues], str, str]:
     """Return both in one shape, the layout of the second if transposed, and why not comparable."""
     order = find_axis_order(mine.shape, theirs.shape, layout)
     if order is None:
@@ -253,14 +253,14 @@ def _with_equal_shapes(
     return (mine, theirs), "", "neither is there as a whole, and their layouts differ"
 
 
-def _convert_printed(values: Values, by: Values) -> Values:
+def _convert_printed(values: KnownValues, by: KnownValues) -> KnownValues:
     """Convert printed numbers to the other tensor's element type, if that is known."""
     if values.is_typed or not by.is_typed:
         return values
     return attrs.evolve(values, array=convert_to_type(values.array, by.array.dtype), is_typed=True)
 
 
-def _transpose(values: Values, axes: tuple[int, ...]) -> Values:
+def _transpose(values: KnownValues, axes: tuple[int, ...]) -> KnownValues:
     def turn(flat: Array) -> Array:
         return flat.reshape(values.shape).transpose(axes).reshape(-1)
 
@@ -274,11 +274,11 @@ def _transpose(values: Values, axes: tuple[int, ...]) -> Values:
 
 
 def _difference(
-    values: tuple[Values, Values],
+    values: tuple[KnownValues, KnownValues],
     elem: str,
     parameters: QuantizationParameters | None,
     tolerance: Tolerance,
-) -> Difference:
+) -> OutputDifference:
     """Compare the elements known in both; equal within the precision of printed numbers."""
     mine, theirs = values
     count = min(mine.array.size, theirs.array.size)
@@ -289,7 +289,7 @@ def _difference(
             near = np.abs(actual.astype(np.float64) - expected.astype(np.float64)) <= printed
         expected = np.where(near, actual, expected)
     scale, offset = (parameters.scale, parameters.offset) if parameters else (None, None)
-    return compare(actual, expected, elem, scale, offset, tolerance, mine.shape)
+    return compare_outputs(actual, expected, elem, scale, offset, tolerance, mine.shape)
 
 
 def _first_elements(tolerance: float | Array, count: int) -> Any:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmpsim.analysis.diff.tensors import NUMBER, StoredTensor, Values, parse_printed_values
+from nmpsim.analysis.diff.tensors import NUMBER, KnownValues, StoredTensor, parse_printed_values
 from nmpsim.diagnostics import Place, fail
 from nmpsim.input_files import read_text
 from nmpsim.lir.nodes import find_size_problem
@@ -32,7 +32,7 @@ _NUMBER = re.compile(NUMBER)
 
 
 def is_console_text(path: Path) -> bool:
-    """Return whether a file begins with the console output of an instrumented program."""
+    """Return whether a file begins like the console output of an instrumented program."""
     try:
         with path.open("rb") as file:
             return b"debug_print." in file.read(1 << 16)
@@ -75,7 +75,7 @@ def _tensor(
     return StoredTensor(name, operand, is_result, None, lambda: values)
 
 
-def _values(text: str, place: Place) -> Values:
+def _values(text: str, place: Place) -> KnownValues:
     if scalar := _SCALAR.search(text):
         return parse_printed_values([scalar[1]], (), None, place)
     head = _SHAPE.search(text)
@@ -95,7 +95,7 @@ def _values(text: str, place: Place) -> Values:
         raise fail("DUMP001", message, place=place, found=found, expected=expected)
     rest = text[head.end() :]
     if _ZEROS in rest:
-        return Values(shape, np.broadcast_to(np.float64(0), math.prod(shape)), is_typed=False)
+        return KnownValues(shape, np.broadcast_to(np.float64(0), math.prod(shape)), is_typed=False)
     return parse_printed_values(_numbers(rest, math.prod(shape), place), shape, None, place)
 
 

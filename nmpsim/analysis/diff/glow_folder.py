@@ -18,7 +18,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from nmpsim.analysis.diff.tensors import NUMBER, StoredTensor, Values, parse_printed_values
+from nmpsim.analysis.diff.tensors import NUMBER, KnownValues, StoredTensor, parse_printed_values
 from nmpsim.diagnostics import Place, UserError, fail, list_alternatives
 from nmpsim.input_files import read_text
 from nmpsim.interpreter import locate_tensors
@@ -39,7 +39,7 @@ _DIGITS = 32
 
 @attrs.frozen
 class DumpFile:
-    """A ``dataNNNN`` file and the operand whose values it contains."""
+    """File ``dataNNNN`` and the operand whose values it contains."""
 
     instruction: str
     index: int
@@ -176,7 +176,7 @@ def _tensor(path: Path, format: str, entry: DumpFile) -> StoredTensor:
     )
 
 
-def _load(path: Path, format: str, type: TensorType) -> Values:
+def _load(path: Path, format: str, type: TensorType) -> KnownValues:
     """Read a dump; formats without ``raw`` begin with the tensor's type."""
     is_text, is_typed = format.endswith("txt"), not format.startswith("raw")
     size = _DIGITS * type.elements if is_text else type.nbytes
@@ -225,7 +225,7 @@ def _check_type(head: bytes, type: TensorType, path: Path) -> None:
         )
 
 
-def _elements(data: bytes, type: TensorType, path: Path) -> Values:
+def _elements(data: bytes, type: TensorType, path: Path) -> KnownValues:
     if len(data) != type.nbytes:
         found = f"{len(data):,} bytes"
         if len(data) > type.nbytes:
@@ -239,10 +239,10 @@ def _elements(data: bytes, type: TensorType, path: Path) -> Values:
             hint="Use the list and the dumps of the same program.",
         )
     little = type.dtype.newbyteorder("<")
-    return Values(type.shape, np.frombuffer(data, little).astype(type.dtype))
+    return KnownValues(type.shape, np.frombuffer(data, little).astype(type.dtype))
 
 
-def _numbers(data: bytes, type: TensorType, path: Path) -> Values:
+def _numbers(data: bytes, type: TensorType, path: Path) -> KnownValues:
     place = Place(str(path))
     tokens = [token.strip() for token in data.decode("utf-8", "replace").split(",")]
     tokens = tokens if tokens[-1] else tokens[:-1]

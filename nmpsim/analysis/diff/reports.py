@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.diff.compare import QuantizationParameters, RunDifference, compare_runs
-from nmpsim.analysis.diff.tensors import StoredTensor, Values
+from nmpsim.analysis.diff.tensors import KnownValues, StoredTensor
 from nmpsim.analysis.difference import EXACT, Tolerance
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import LayerReport, OutputReport, RunReport
@@ -35,7 +35,7 @@ _LAYER_FACTS = (
 
 @attrs.frozen
 class ReportChange:
-    """A fact with different values in two reports."""
+    """Fact whose values differ in two reports."""
 
     what: str
     first: str | Number | None
@@ -44,7 +44,7 @@ class ReportChange:
 
 @attrs.frozen
 class LayerChange:
-    """A layer whose facts differ between two reports."""
+    """Layer whose facts differ in two reports."""
 
     name: str
     display_name: str
@@ -55,7 +55,7 @@ class LayerChange:
 
 @attrs.frozen
 class ReportDifference:
-    """Comparison of two reports; wall time and engine are not compared."""
+    """Comparison of two reports, without wall time and engine."""
 
     facts: tuple[ReportChange, ...]
     """Changed facts of the whole run: program, numerics, cycles, trap, device settings."""
@@ -163,4 +163,4 @@ def _tensor(output: OutputReport) -> StoredTensor:
     dtype = ELEM_DTYPES.get(output.elem, output.values.dtype)
     with np.errstate(over="ignore"):
         values = output.values.astype(dtype)
-    return StoredTensor(output.name, None, True, None, lambda: Values.from_array(values))
+    return StoredTensor(output.name, None, True, None, lambda: KnownValues.from_array(values))

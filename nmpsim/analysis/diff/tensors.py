@@ -26,7 +26,7 @@ _OUTPUT = "output/"
 
 
 @attrs.frozen(eq=False)
-class Values:
+class KnownValues:
     """Known elements of a tensor and their precision."""
 
     shape: Shape
@@ -43,14 +43,14 @@ class Values:
         return self.array.size == math.prod(self.shape)
 
     @classmethod
-    def from_array(cls, array: Array) -> Values:
+    def from_array(cls, array: Array) -> KnownValues:
         """Return an array as exact values."""
         return cls(array.shape, array.reshape(-1))
 
 
 @attrs.frozen(eq=False)
 class StoredTensor:
-    """A tensor of a recorded run, whose elements are read on demand."""
+    """Tensor of a recorded run; its elements are read on demand."""
 
     name: str
     """Name of the LIR instruction."""
@@ -58,7 +58,7 @@ class StoredTensor:
     """Operand of the instruction; None for its result."""
     is_result: bool
     type: TensorType | None
-    load: Callable[[], Values]
+    load: Callable[[], KnownValues]
     number: int | None = None
     """Number of the LIR instruction; None if unknown."""
 
@@ -106,8 +106,8 @@ def list_saved_tensors(keys: Iterable[str], read: Callable[[str], Array]) -> Ite
         seen.add(name)
 
 
-def _load(read: Callable[[str], Array], key: str) -> Values:
-    return Values.from_array(read(key))
+def _load(read: Callable[[str], Array], key: str) -> KnownValues:
+    return KnownValues.from_array(read(key))
 
 
 LAYOUTS = ("auto", "same", "nchw", "nhwc")
@@ -126,7 +126,7 @@ def pair_tensors(
     names: Mapping[str, str],
     origins: Mapping[str, str],
 ) -> list[Pair]:
-    """Pair the tensors that both runs have, in the order of ``mine``.
+    """Return pairs of tensors that both runs have, in the order of ``mine``.
 
     Operands are paired by name and operand. Remaining results are paired by the operation they come
     from or by their name as Glow would write it; then by number, shape and type; then, for runs
@@ -220,7 +220,7 @@ def _shape_key(one: StoredTensor) -> Hashable:
 
 
 def find_axis_order(mine: Shape, theirs: Shape, layout: str) -> tuple[tuple[int, ...], str] | None:
-    """Return the axis order that turns one shape into another, with its layout, or None.
+    """Return the axis order that converts one shape to the other, and its layout, or None.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ _STREAM_DIGITS = 6
 
 def parse_printed_values(
     tokens: list[str], shape: Shape, dtype: np.dtype[Any] | None, place: Place
-) -> Values:
+) -> KnownValues:
     """Parse the printed numbers of a tensor, or of its first elements.
 
     Parameters
@@ -291,7 +291,7 @@ def parse_printed_values(
             expected=f"at most {size:,} numbers",
         )
     numbers = np.array(tokens, np.float64)
-    return Values(
+    return KnownValues(
         shape=shape,
         array=convert_to_type(numbers, dtype),
         tolerance=_tolerance(tokens, numbers),

@@ -17,7 +17,7 @@ from nmpsim.analysis.explain.factors import (
 )
 from nmpsim.analysis.explain.layers import (
     LayerFacts,
-    Stage,
+    RescaleStage,
     explain_layers,
 )
 from nmpsim.analysis.explain.profiles import ProfileFacts, ProfileForm
@@ -30,7 +30,7 @@ __all__ = [
     "ProfileFacts",
     "ProfileForm",
     "SchemaFit",
-    "Stage",
+    "RescaleStage",
     "explain_layers",
     "fit_schemas",
     "make_layers_document",

@@ -46,5 +46,5 @@ def make_scale_document(factor: Factor, errors: FactorErrors | None) -> ScaleDoc
 
 
 def make_schemas_document(low: float, high: float, fits: Sequence[SchemaFit]) -> SchemasDocument:
-    """Return the JSON document of the scales that each quantization schema gives a range."""
+    """Return the JSON document of each quantization schema's scale for a range."""
     return to_json({"range": ValueRange(low, high), "schemas": fits}, SchemasDocument)

@@ -18,7 +18,7 @@ from nmpsim.compiler.numerics.ratios import OverflowBounds, find_overflow
 from nmpsim.kernels.scale import IntegerScale, apply_integer_scale, make_integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.quantization.parameters import SCHEMAS, Schema, choose_parameters
-from nmpsim.report.fields import AT_END, NOT_IN_JSON, Before, JsonType, Key, Source
+from nmpsim.report.fields import AT_END, NOT_IN_JSON, JsonKey, JsonType, Source, WrittenBefore
 
 LONGEST_SHIFT = 31
 """Longest shift of the unit's 32-bit numbers; a longer one always gives zero."""
@@ -34,31 +34,31 @@ class IntegersDocument(TypedDict):
 
 @attrs.frozen
 class Factor:
-    """A positive real factor and the integers by which Glow replaces it."""
+    """Positive real factor and the integers with which Glow approximates it."""
 
     real: float
     """The factor as float32, which float profiles multiply by."""
-    integer: Annotated[IntegerScale, Key("integers"), JsonType(IntegersDocument)]
+    integer: Annotated[IntegerScale, JsonKey("integers"), JsonType(IntegersDocument)]
     """Integers of Glow's ``quantizeScaleOffset32To8``."""
     exponent: Annotated[
-        int | None, "the exponent; null if it is no power of two", Key("power_of_two")
+        int | None, "the exponent; null if it is no power of two", JsonKey("power_of_two")
     ]
     """``real == 2**exponent``; None if it is not a power of two."""
 
     @property
     def approximation(
         self,
-    ) -> Annotated[float, "the real factor that the integers stand for", Before("exponent")]:
+    ) -> Annotated[float, "the real factor that the integers stand for", WrittenBefore("exponent")]:
         """Real factor that the integers represent."""
         return math.ldexp(self.integer.mul, -self.integer.pre - self.integer.post)
 
     @property
-    def relative_error(self) -> Annotated[float, Before("exponent")]:
-        """Relative error of the factor that the integers represent."""
+    def relative_error(self) -> Annotated[float, WrittenBefore("exponent")]:
+        """Relative error of the factor due to its integers."""
         return self.approximation / self.real - 1.0
 
     @property
-    def vanishes(
+    def is_zero(
         self,
     ) -> Annotated[bool, "whether the shift makes every 32-bit input zero", AT_END]:
         """Whether the shift is so long that every 32-bit input becomes zero."""
@@ -112,8 +112,8 @@ class FactorErrors:
     """Inputs beyond which the 32-bit product overflows."""
 
     @property
-    def worst_result(self) -> Annotated[int, Before("worst_product")]:
-        """Result with the worst error, including the offset."""
+    def worst_result(self) -> Annotated[int, WrittenBefore("worst_product")]:
+        """Result with the largest error, including the offset."""
         return self.worst_product + self.offset
 
     @property
@@ -213,7 +213,7 @@ class ErrorBand:
 
 
 def measure_error_band(factor: Factor, precision: str, offset: int, parts: int) -> ErrorBand:
-    """Measure the smallest and largest error in parts of the input range.
+    """Measure the smallest and largest error in ``parts`` equal parts of the input range.
 
     Parameters
     ----------

@@ -32,13 +32,13 @@ from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.lir.opcodes import OPCODES, find_opcodes
-from nmpsim.report.fields import AT_END, NOT_IN_JSON, OR_NULL, Key
+from nmpsim.report.fields import AT_END, NOT_IN_JSON, OR_NULL, JsonKey
 from nmpsim.report.json import to_json
 
 
 @attrs.frozen
 class OperandFacts:
-    """An operand of a layer: its role (Dest, Src, Filter, ...), name and type."""
+    """Operand of a layer: role (Dest, Src, Filter, ...), name and type."""
 
     role: str
     name: str
@@ -58,10 +58,10 @@ class InvalidFactor:
 
 
 @attrs.frozen
-class Stage:
-    """A rescaling of an operation, by one factor or one factor per channel."""
+class RescaleStage:
+    """Rescaling in an operation, by one factor or by one factor per channel."""
 
-    name: Annotated[str, Key("stage")]
+    name: Annotated[str, JsonKey("stage")]
     """Prefix of Glow's parameters: ``bias`` for biasPre, biasPost, biasScale."""
     formula: str
     reals: Annotated[tuple[float, ...], NOT_IN_JSON]
@@ -73,7 +73,7 @@ class Stage:
     def factor_documents(
         self,
     ) -> Annotated[
-        list[Factor | InvalidFactor], "one, or one for each channel", Key("factors"), AT_END
+        list[Factor | InvalidFactor], "one, or one for each channel", JsonKey("factors"), AT_END
     ]:
         """JSON documents of the factors."""
         pairs = zip(self.reals, self.factors, strict=True)
@@ -82,7 +82,7 @@ class Stage:
 
 @attrs.frozen
 class LayerFacts:
-    """An operation of a program with its operands and rescalings."""
+    """Operation of a program with its operands and rescalings."""
 
     index: int
     """Index of its layer."""
@@ -91,7 +91,7 @@ class LayerFacts:
     name: str
     display_name: str
     """Display name of its layer."""
-    opcode: Annotated[str, Key("op")]
+    opcode: Annotated[str, JsonKey("op")]
     operation: str
     """Common name of the operation, such as conv1x1."""
     line: int
@@ -99,7 +99,7 @@ class LayerFacts:
     arithmetic: str
     """Formula; empty if values are only moved or not quantized."""
     operands: tuple[OperandFacts, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[RescaleStage, ...]
     profiles: tuple[ProfileFacts, ...]
     """Factors in every numerics profile; empty if nothing is rescaled."""
     notes: tuple[str, ...]
@@ -113,7 +113,7 @@ class LayerFacts:
 
     @property
     def channels(self) -> int:
-        """Largest number of factors of a stage: 1 if all channels share one, 0 without stages."""
+        """Largest number of factors of a stage; 1 if all channels share one, 0 without stages."""
         return max((len(stage.factors) for stage in self.stages), default=0)
 
 
@@ -206,7 +206,7 @@ def _list_notes(module: Module, op: Operation) -> Iterator[str]:
         yield f"fused activation {activation}: clips or bends the result after the rescaling"
 
 
-def list_stages(module: Module, op: Operation) -> tuple[Stage, ...]:
+def list_stages(module: Module, op: Operation) -> tuple[RescaleStage, ...]:
     """Return the rescalings of an operation in order of execution.
 
     Empty if the operation is not quantized, only moves values, or has scales per channel whose
@@ -215,7 +215,7 @@ def list_stages(module: Module, op: Operation) -> tuple[Stage, ...]:
     if any(view.type.quant is None for view in op.operands[:2]):
         return ()
     return tuple(
-        Stage(name, formula, tuple(reals), tuple(_make_factor(real) for real in reals))
+        RescaleStage(name, formula, tuple(reals), tuple(_make_factor(real) for real in reals))
         for name, formula, reals in _list_ratios(module, op)
     )
 

@@ -34,7 +34,7 @@ from nmpsim.isa.profiles import (
 )
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
-from nmpsim.report.fields import NOT_IN_JSON, OR_NULL, Before, Key
+from nmpsim.report.fields import NOT_IN_JSON, OR_NULL, JsonKey, WrittenBefore
 
 PAIRS = frozenset(BINARY) | {"matmul"}
 """Opcodes with two quantized sources."""
@@ -56,7 +56,7 @@ class FormDocument(TypedDict):
 
 @attrs.frozen
 class ProfileForm:
-    """A rescaling in a numerics profile, by one factor or one factor per channel."""
+    """Rescaling in a numerics profile, by one factor or by one factor per channel."""
 
     stage: str
     scale_form: Annotated[ScaleForm, NOT_IN_JSON]
@@ -64,14 +64,14 @@ class ProfileForm:
     """Words of the factors; for float32 ``mul`` has the bits."""
 
     @property
-    def kind(self) -> Annotated[ScaleKind, Before("scale_form")]:
+    def kind(self) -> Annotated[ScaleKind, WrittenBefore("scale_form")]:
         """Encoding that defines which factor the words represent."""
         return self.scale_form.kind
 
     @property
     def factor_documents(
         self,
-    ) -> Annotated[list[FormDocument], Key("factors"), Before("scale_form")]:
+    ) -> Annotated[list[FormDocument], JsonKey("factors"), WrittenBefore("scale_form")]:
         """JSON documents of the factors."""
         return [
             {"pre": scale.pre, "mul": scale.mul, "post": scale.post, "value": value}
@@ -87,10 +87,10 @@ class ProfileForm:
 class ProfileFacts:
     """Rescalings of an operation in a numerics profile."""
 
-    name: Annotated[str, Key("numerics")]
+    name: Annotated[str, JsonKey("numerics")]
     """Name of the profile, as for ``--numerics``."""
     refused: Annotated[str | None, OR_NULL, "why the profile cannot do it; null if it can"] = ""
-    forms: Annotated[tuple[ProfileForm, ...], Key("stages")] = ()
+    forms: Annotated[tuple[ProfileForm, ...], JsonKey("stages")] = ()
 
 
 def explain_profiles(module: Module, op: Operation) -> tuple[ProfileFacts, ...]:
@@ -106,7 +106,7 @@ def explain_profiles(module: Module, op: Operation) -> tuple[ProfileFacts, ...]:
 def find_float_bias_forms(
     module: Module, op: Operation
 ) -> tuple[int, float, Mapping[str, float]] | None:
-    """Find the largest float bias of a layer and its form in each profile.
+    """Return the channel and value of a layer's largest float bias, and its form by profile.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def find_float_bias_forms(
     layer = read_weighted_scales(module, op)
     if layer is None or not layer.bias.is_float or read_constant(module, op.operands[3]) is None:
         return None
-    channel = int(np.argmax(np.abs(layer.bias.reals)))
+    channel = int(np.argmax(np.abs(layer.bias.real_values)))
     kept: dict[str, float] = {}
     for name in PROFILES:
         try:
@@ -127,7 +127,7 @@ def find_float_bias_forms(
         word = made.bias[channel]
         is_real = made.profile in _REAL_BIAS
         kept[name] = float(word.view(np.float64)) if is_real else int(word)
-    return channel, float(layer.bias.reals[channel]), kept
+    return channel, float(layer.bias.real_values[channel]), kept
 
 
 def _explain_profile(

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.lint.findings import LintFinding
-from nmpsim.analysis.lint.subject import Bias, LintSubject
+from nmpsim.analysis.lint.subject import LintSubject, QuantizedBias
 from nmpsim.analysis.weighted import read_constant, read_weight_rows, read_weighted_scales
 from nmpsim.arrays import Array
 from nmpsim.compiler.operations import BufferView, Operation
@@ -19,7 +19,7 @@ _CHUNK_WEIGHTS = 1 << 18
 
 @attrs.frozen(eq=False)
 class SumBounds:
-    """Bounds of each channel's accumulator during the summation: float64 [channels]."""
+    """Bounds of each channel's accumulator during a summation, float64 [channels]."""
 
     low: Array
     high: Array
@@ -43,7 +43,9 @@ def check_accumulators(subject: LintSubject) -> Iterator[LintFinding]:
             yield _describe_overflow(op, bounds, bits)
 
 
-def compute_sum_bounds(subject: LintSubject, op: Operation, bias: Bias | None) -> SumBounds | None:
+def compute_sum_bounds(
+    subject: LintSubject, op: Operation, bias: QuantizedBias | None
+) -> SumBounds | None:
     """Compute bounds of a layer's accumulators for all possible inputs; None if unknown.
 
     Parameters
@@ -70,7 +72,7 @@ def compute_sum_bounds(subject: LintSubject, op: Operation, bias: Bias | None) -
     worst_low = (above * low + below * high).astype(np.float64)
     worst_high = (above * high + below * low).astype(np.float64)
     is_added_later = bias is None or subject.get_numerics(op) == "nmp"
-    start = 0.0 if bias is None or is_added_later else bias.reals / bias.product_scales
+    start = 0.0 if bias is None or is_added_later else bias.dequantized / bias.product_scales
     return SumBounds(worst_low + start, worst_high + start)
 
 

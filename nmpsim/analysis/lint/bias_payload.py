@@ -21,7 +21,7 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.lint.findings import LintFinding, Severity
-from nmpsim.analysis.lint.subject import Bias, LintSubject, OriginalBias, are_equal_scales
+from nmpsim.analysis.lint.subject import LintSubject, OriginalBias, QuantizedBias, are_equal_scales
 from nmpsim.analysis.shadow.constants import list_array_variants
 from nmpsim.arrays import Array, Arrays
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
@@ -38,7 +38,9 @@ def check_bias_payloads(subject: LintSubject) -> Iterator[LintFinding]:
             yield finding
 
 
-def _compare_with_references(bias: Bias, subject: LintSubject) -> tuple[bool, LintFinding | None]:
+def _compare_with_references(
+    bias: QuantizedBias, subject: LintSubject
+) -> tuple[bool, LintFinding | None]:
     """Return whether a reference has this bias, and the finding if it differs."""
     original = (subject.original or {}).get(bias.view.buffer.name)
     finding = compare_with_original(bias, original) if original else None
@@ -50,8 +52,10 @@ def _compare_with_references(bias: Bias, subject: LintSubject) -> tuple[bool, Li
     return True, compare_with_float(bias, reference)
 
 
-def _check_plausibility(bias: Bias, biases: Sequence[Bias], systematic: bool) -> LintFinding | None:
-    evidence = find_evidence(bias)
+def _check_plausibility(
+    bias: QuantizedBias, biases: Sequence[QuantizedBias], systematic: bool
+) -> LintFinding | None:
+    evidence = find_bias_evidence(bias)
     if evidence is None:
         return None
     certain = systematic or evidence == "beyond"
@@ -61,7 +65,7 @@ def _check_plausibility(bias: Bias, biases: Sequence[Bias], systematic: bool) ->
     where = (
         "the scale of the result" if bias.is_on_result_scale else f"scale {bias.format_scales()}"
     )
-    parts = np.abs(bias.reals) / bias.result_magnitude
+    parts = np.abs(bias.dequantized) / bias.result_magnitude
     return LintFinding(
         severity,
         f"bias %{bias.view.name} is declared on {where}, but its integers seem to be made for"
@@ -81,8 +85,8 @@ def _check_plausibility(bias: Bias, biases: Sequence[Bias], systematic: bool) ->
     )
 
 
-def _describe_evidence(bias: Bias, evidence: BiasEvidence) -> str:
-    parts = np.abs(bias.reals) / bias.result_magnitude
+def _describe_evidence(bias: QuantizedBias, evidence: BiasEvidence) -> str:
+    parts = np.abs(bias.dequantized) / bias.result_magnitude
     spans = f"up to {parts.max():.3g} times what the result can hold, {np.median(parts):.3g} times"
     text = f"{spans} in the median channel"
     if evidence != "fills":
@@ -102,11 +106,11 @@ MIN_FINER_OCTAVES = 2.0
 """Median octaves between the other biases' scales and their results' for one to be an outlier."""
 
 
-def find_evidence(bias: Bias) -> BiasEvidence | None:
+def find_bias_evidence(bias: QuantizedBias) -> BiasEvidence | None:
     """Return the evidence that a bias's declared scale is wrong, or None if it is plausible."""
     if bias.is_on_product_scale or not bias.integers.any():
         return None
-    parts = np.abs(bias.reals) / bias.result_magnitude
+    parts = np.abs(bias.dequantized) / bias.result_magnitude
     middle, most = float(np.median(parts)), float(parts.max())
     if middle > 1.0:
         return "beyond"
@@ -117,7 +121,7 @@ def find_evidence(bias: Bias) -> BiasEvidence | None:
     return "fills" if _uses_all_bits(bias) else None
 
 
-def _uses_all_bits(bias: Bias) -> bool:
+def _uses_all_bits(bias: QuantizedBias) -> bool:
     """Return whether the largest integer needs all bits, and at most one integer is at the limit.
 
     Clipped values would reach the limit repeatedly.
@@ -127,16 +131,16 @@ def _uses_all_bits(bias: Bias) -> bool:
     return int(magnitudes.max()) > limit // 2 and int((magnitudes >= limit).sum()) <= 1
 
 
-def is_systematic(biases: Sequence[Bias]) -> bool:
-    """Return whether nearly all biases have their results' scales and implausible values."""
+def is_systematic(biases: Sequence[QuantizedBias]) -> bool:
+    """Return whether nearly all biases have their results' scales and wrong values."""
     telling = [bias for bias in biases if bias.integers.any()]
-    wrong = [bias for bias in telling if find_evidence(bias) is not None]
+    wrong = [bias for bias in telling if find_bias_evidence(bias) is not None]
     on_result = [bias for bias in telling if bias.is_on_result_scale]
     return bool(wrong) and min(len(wrong), len(on_result)) >= MIN_SYSTEMATIC_SHARE * len(telling)
 
 
-def is_outlier(bias: Bias, biases: Sequence[Bias]) -> bool:
-    """Return whether a bias has its result's scale although most other biases do not.
+def is_outlier(bias: QuantizedBias, biases: Sequence[QuantizedBias]) -> bool:
+    """Return whether a bias with its result's scale is an exception among the biases.
 
     This is so if most other biases have scales of their own, and these are much finer than those of
     their results, or this scale is not a power of two, which could equal the result's by chance.
@@ -158,7 +162,7 @@ MIN_COSINE = 0.99
 REQUANTIZE_HINT = "Requantize the payload with the type: `nmpsim compile --rescale-bias`."
 
 
-def compare_with_original(bias: Bias, original: OriginalBias) -> LintFinding | None:
+def compare_with_original(bias: QuantizedBias, original: OriginalBias) -> LintFinding | None:
     """Compare a bias with the constant before its type was changed; return the problem or None."""
     if original.payload is not None and not np.array_equal(original.payload, bias.payload):
         return None
@@ -191,7 +195,7 @@ def compare_with_original(bias: Bias, original: OriginalBias) -> LintFinding | N
     )
 
 
-def _compare_with_untyped_original(bias: Bias) -> LintFinding | None:
+def _compare_with_untyped_original(bias: QuantizedBias) -> LintFinding | None:
     """Report unchanged integers on the result's scale if the original's type is unknown."""
     if not bias.is_on_result_scale or bias.is_on_product_scale:
         return None
@@ -217,7 +221,7 @@ class FloatBias:
     """Values: float64 [channels]."""
 
 
-def find_float_bias(bias: Bias, arrays: Arrays) -> FloatBias | None:
+def find_float_bias(bias: QuantizedBias, arrays: Arrays) -> FloatBias | None:
     """Find the array of the float model from which a bias was quantized.
 
     The array has the bias's name in the LIR, or that name without Glow's ``__N`` suffix and values
@@ -248,7 +252,7 @@ def _float_bias(name: str, arrays: Arrays) -> FloatBias:
     return FloatBias(name, arrays[name].astype(np.float64).reshape(-1))
 
 
-def _has_direction_of(bias: Bias, reals: Array) -> bool:
+def _has_direction_of(bias: QuantizedBias, reals: Array) -> bool:
     """Return whether an array has the bias's direction, on one scale or on one per channel."""
     flat = reals.astype(np.float64).reshape(-1)
     return any(
@@ -264,7 +268,7 @@ def _same_direction(a: Array, b: Array) -> bool:
     return a.size > 3 and float(a @ b) >= MIN_COSINE * lengths > 0.0
 
 
-def compare_with_float(bias: Bias, reference: FloatBias) -> LintFinding | None:
+def compare_with_float(bias: QuantizedBias, reference: FloatBias) -> LintFinding | None:
     """Compare a bias with its float values; return the problem or None."""
     wanted = _quantize(bias, reference.values)
     apart = _integers_differ(bias.payload, wanted)
@@ -277,14 +281,14 @@ def compare_with_float(bias: Bias, reference: FloatBias) -> LintFinding | None:
     message = f"bias %{bias.view.name} {relation} its float values"
     if explained:
         message += ": its type was changed, but its payload was not"
-    worst = int(np.argmax(np.abs(bias.reals - reference.values)))
+    worst = int(np.argmax(np.abs(bias.dequantized - reference.values)))
     return LintFinding(
         severity,
         message,
         bias.op,
         tensor=bias.view,
-        found=f"{bias.reals[worst]:.6g} in channel {worst}, from integer {bias.payload[worst]}"
-        f" and scale {bias.scales[worst]:.9g}",
+        found=f"{bias.dequantized[worst]:.6g} in channel {worst}, from integer"
+        f" {bias.payload[worst]} and scale {bias.scales[worst]:.9g}",
         expected=f"{reference.values[worst]:.6g} as in {reference.source}, from integer"
         f" {wanted[worst]:.0f}",
         hint=REQUANTIZE_HINT
@@ -299,7 +303,7 @@ def compare_with_float(bias: Bias, reference: FloatBias) -> LintFinding | None:
     )
 
 
-def _quantize(bias: Bias, reals: Array) -> Array:
+def _quantize(bias: QuantizedBias, reals: Array) -> Array:
     """Return the integers of real values on the declared scale of a bias, clipped to its type."""
     integers: Array = np.clip(np.rint(reals / bias.scales) + bias.offsets, *bias.limits)
     return integers
@@ -311,9 +315,9 @@ def _integers_differ(payload: Array, wanted: Array) -> Array:
     return far
 
 
-def _constant_factor(bias: Bias, reals: Array) -> float | None:
+def _constant_factor(bias: QuantizedBias, reals: Array) -> float | None:
     """Return declared over real values if the ratio is the same in all channels, else None."""
-    own = np.where(_unclipped(bias), bias.reals, 0.0)
+    own = np.where(_unclipped(bias), bias.dequantized, 0.0)
     common = float(own @ reals)
     if common <= 0.0:
         return None
@@ -321,20 +325,20 @@ def _constant_factor(bias: Bias, reals: Array) -> float | None:
     return factor if _integers_fit(bias, bias.integers, reals / (bias.scales / factor)) else None
 
 
-def _fits_product_scale(bias: Bias, reals: Array) -> bool:
+def _fits_product_scale(bias: QuantizedBias, reals: Array) -> bool:
     """Return whether the integers fit the scale of input times weights, with or without offset."""
     wanted = reals / bias.product_scales
     return any(_integers_fit(bias, integers, wanted) for integers in (bias.integers, bias.payload))
 
 
-def _integers_fit(bias: Bias, integers: Array, wanted: Array) -> bool:
+def _integers_fit(bias: QuantizedBias, integers: Array, wanted: Array) -> bool:
     """Return whether the integers are the expected ones where they are not clipped."""
     inside = _unclipped(bias)
     apart = _integers_differ(integers, wanted)
     return bool(inside.any()) and not bool(apart[inside].any())
 
 
-def _unclipped(bias: Bias) -> Array:
+def _unclipped(bias: QuantizedBias) -> Array:
     inner: Array = (bias.payload > bias.limits[0]) & (bias.payload < bias.limits[1])
     return inner
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from nmpsim.analysis.lint.bias_payload import find_float_bias
 from nmpsim.analysis.lint.findings import LintFinding
-from nmpsim.analysis.lint.subject import Bias, LintSubject
+from nmpsim.analysis.lint.subject import LintSubject, QuantizedBias
 from nmpsim.arrays import Array
 
 MIN_KEPT_BITS = 0.5
@@ -26,7 +26,7 @@ NEGLIGIBLE_ERROR_STEPS = 1.0 / 16.0
 
 @attrs.frozen(eq=False)
 class ScaledBias:
-    """A real-valued bias and a scale to quantize it to; arrays have one entry per channel."""
+    """Real-valued bias and a scale to quantize it with; arrays have one entry per channel."""
 
     scale_text: str
     """Description of the scale for messages."""
@@ -40,8 +40,8 @@ class ScaledBias:
     """Bits of the unquantized bias, without the sign."""
 
     @property
-    def ideal(self) -> Array:
-        """Nearest integers (ties to even) before saturation: float64 [channels]."""
+    def rounded(self) -> Array:
+        """Values in units of the scale, rounded half to even, unsaturated: float64 [channels]."""
         integers: Array = np.rint(self.reals / self.scales) + self.offsets
         return integers
 
@@ -49,23 +49,23 @@ class ScaledBias:
     def is_saturated(self) -> Array:
         """Whether the integer of each channel is outside the type's limits: bool [channels]."""
         low, high = self.limits
-        beyond: Array = (self.ideal < low) | (self.ideal > high)
+        beyond: Array = (self.rounded < low) | (self.rounded > high)
         return beyond
 
     @property
     def errors(self) -> Array:
-        """Absolute error of each channel's quantized bias in real values: float64 [channels]."""
-        integers = np.clip(self.ideal, *self.limits) - self.offsets
+        """Absolute error of each channel's quantized bias, as a real value: float64 [channels]."""
+        integers = np.clip(self.rounded, *self.limits) - self.offsets
         lost: Array = np.abs(integers * self.scales - self.reals)
         return lost
 
     @property
     def bits(self) -> float:
         """Number of bits of the largest magnitude, without the sign; 0 if all integers are zero."""
-        return float(np.log2(np.abs(self.ideal - self.offsets).max() + 1.0))
+        return float(np.log2(np.abs(self.rounded - self.offsets).max() + 1.0))
 
 
-def list_scaled_biases(bias: Bias, subject: LintSubject) -> Iterator[ScaledBias]:
+def list_scaled_biases(bias: QuantizedBias, subject: LintSubject) -> Iterator[ScaledBias]:
     """Yield a bias quantized with each scale that the rules check.
 
     These are the declared scale, if float values of the bias are known, and the scale of the
@@ -89,7 +89,7 @@ def list_scaled_biases(bias: Bias, subject: LintSubject) -> Iterator[ScaledBias]
         yield ScaledBias(
             f"the scale of the result, {bias.result_scale:.9g}, which nmp needs",
             False,
-            bias.reals,
+            bias.dequantized,
             np.full_like(bias.scales, bias.result_scale),
             np.full_like(bias.offsets, bias.result_offset),
             bias.limits,
@@ -111,7 +111,7 @@ def check_bias_saturation(subject: LintSubject) -> Iterator[LintFinding]:
             bias.op,
             tensor=bias.view,
             found=f"{channels} of {steps.size} channels; channel {worst} needs"
-            f" {scaled.ideal[worst]:.0f}",
+            f" {scaled.rounded[worst]:.0f}",
             expected=f"integers from {scaled.limits[0]} to {scaled.limits[1]}",
             hint="Use an Int32 bias or a coarser scale of the result.",
             facts={
@@ -124,14 +124,14 @@ def check_bias_saturation(subject: LintSubject) -> Iterator[LintFinding]:
 
 
 def check_bias_precision(subject: LintSubject) -> Iterator[LintFinding]:
-    """Report biases that keep less than half of their bits on a scale."""
+    """Report biases that lose more than half of their bits on a scale."""
     for bias, scaled in _list_all(subject):
         needed = MIN_KEPT_BITS * scaled.reference_bits
         visible = scaled.errors.max() > NEGLIGIBLE_ERROR_STEPS * bias.result_scale
         if not visible or scaled.bits >= needed:
             continue
         error = float(scaled.errors.max()) / bias.result_scale
-        largest = int(np.abs(scaled.ideal - scaled.offsets).max())
+        largest = int(np.abs(scaled.rounded - scaled.offsets).max())
         yield LintFinding(
             "warning" if _is_used(bias, scaled, subject) else "note",
             f"bias %{bias.view.name} {_verb(scaled, 'lose')} most of its bits on"
@@ -151,7 +151,7 @@ def check_bias_precision(subject: LintSubject) -> Iterator[LintFinding]:
         )
 
 
-def _list_all(subject: LintSubject) -> Iterator[tuple[Bias, ScaledBias]]:
+def _list_all(subject: LintSubject) -> Iterator[tuple[QuantizedBias, ScaledBias]]:
     return ((bias, one) for bias in subject.biases for one in list_scaled_biases(bias, subject))
 
 
@@ -159,6 +159,6 @@ def _verb(scaled: ScaledBias, verb: str) -> str:
     return f"{verb}s" if scaled.is_declared else f"would {verb}"
 
 
-def _is_used(bias: Bias, scaled: ScaledBias, subject: LintSubject) -> bool:
+def _is_used(bias: QuantizedBias, scaled: ScaledBias, subject: LintSubject) -> bool:
     """Return whether the program runs with the bias on this scale."""
     return scaled.is_declared or subject.get_numerics(bias.op) == "nmp"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, TypedDict
 
 from nmpsim.analysis.lint.findings import SEVERITIES, Fact, Severity
-from nmpsim.analysis.lint.rules import RULES, LintReport, Rule, SkippedRule
+from nmpsim.analysis.lint.rules import RULES, LintReport, LintRule, SkippedRule
 from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.report.fields import OR_NULL, Source
 from nmpsim.report.json import to_json
@@ -40,7 +40,7 @@ class LintDocument(TypedDict):
     numerics: str
     counts: Annotated[dict[str, int], "findings by severity"]
     findings: list[FindingDocument]
-    rules: list[Rule]
+    rules: list[LintRule]
     skipped: list[SkippedRule]
 
 
@@ -50,7 +50,7 @@ def make_lint_document(subject: LintSubject, report: LintReport) -> LintDocument
         "program": subject.module.name,
         "file": subject.module.file,
         "numerics": subject.program.numerics,
-        "counts": {severity: report.count(severity) for severity in SEVERITIES},
+        "counts": {severity: report.count_findings(severity) for severity in SEVERITIES},
         "findings": report.findings,
         "rules": RULES,
         "skipped": report.skipped,

@@ -9,7 +9,7 @@ import attrs
 
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.diagnostics import Place
-from nmpsim.lir.nodes import Span
+from nmpsim.lir.nodes import SourcePosition
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 """``error``: results will be wrong. ``warning``: they may be wrong. ``note``: for information."""
@@ -21,11 +21,11 @@ Fact: TypeAlias = float | int | str | bool
 
 @attrs.frozen
 class LintFinding:
-    """A problem that a lint rule reports."""
+    """Finding of a lint rule: message, found and expected values, and a hint."""
 
     severity: Severity
     message: str
-    source: Operation | Span | None = None
+    source: Operation | SourcePosition | None = None
     """The instruction concerned, or the place in the LIR text; None for the whole program."""
     tensor: BufferView | str | None = None
     """The tensor concerned; a constant is located at its declaration."""
@@ -39,8 +39,8 @@ class LintFinding:
 
 
 @attrs.frozen
-class Finding:
-    """A problem of a program with the lint rule that found it and its place."""
+class LocatedFinding:
+    """Finding with its lint rule and its place in the program."""
 
     rule: str
     severity: Severity

@@ -25,7 +25,7 @@ from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 
 
 def check_splat_values(subject: LintSubject) -> Iterator[LintFinding]:
-    """Report fills with values that are beyond the range of their type."""
+    """Report fills with values beyond the range of their type."""
     for op in subject.operations:
         view, value = op.operands[0], op.instruction.attributes.get("Value")
         if (
@@ -67,7 +67,7 @@ def check_unused_constants(subject: LintSubject) -> Iterator[LintFinding]:
 
 @attrs.frozen(eq=False)
 class DequantizedWeights:
-    """Constant weights of a layer as real values."""
+    """Constant weights of a layer, dequantized."""
 
     op: Operation
     view: BufferView
@@ -78,7 +78,7 @@ class DequantizedWeights:
     inside: Array
     """Mask of integers that are not saturated: bool, same shape as ``reals``."""
 
-    def fits(self, floats: Array) -> bool:
+    def matches(self, floats: Array) -> bool:
         """Return whether float values equal the weights up to rounding and saturation."""
         allowed = self.steps * MAX_INTEGER_ERROR + MAX_RELATIVE_ERROR * np.abs(floats)
         near = np.abs(self.reals - floats) <= allowed
@@ -145,7 +145,7 @@ def check_weights(subject: LintSubject) -> Iterator[LintFinding]:
 
 @attrs.frozen
 class WeightFault:
-    """An explanation of how weights differ from the float model's."""
+    """Possible explanation of a difference between weights and the float model."""
 
     text: str
     hint: str
@@ -159,7 +159,7 @@ def _compare_by_name(
     arrays: Arrays,
 ) -> LintFinding | None:
     """Compare weights with the float array of their name, with and without folded batch norm."""
-    if one.fits(floats):
+    if one.matches(floats):
         return None
     forms = {
         form: arrays[form] for form in list_array_variants(source.removesuffix(FOLDED), arrays)
@@ -204,7 +204,7 @@ def _list_faults(one: DequantizedWeights, floats: Array) -> Iterator[WeightFault
     power = float((inner * inner).sum())
     factor = float((inner * one.reals).sum()) / power if power else 0.0
     scaled = attrs.evolve(one, steps=one.steps * max(factor, 1.0))
-    if factor > 0.0 and scaled.fits(factor * floats):
+    if factor > 0.0 and scaled.matches(factor * floats):
         yield WeightFault(
             f"are {factor:.4g} times their float values",
             "Use the scale with which these integers were quantized.",
@@ -213,7 +213,7 @@ def _list_faults(one: DequantizedWeights, floats: Array) -> Iterator[WeightFault
     apart = (one.reals - floats)[one.inside]
     shift = float(np.median(apart)) if apart.size else 0.0
     integers = round(shift / float(np.median(one.steps)))
-    if integers != 0 and one.fits(floats + integers * one.steps):
+    if integers != 0 and one.matches(floats + integers * one.steps):
         yield WeightFault(
             f"are their float values and {integers} steps more",
             "Use the zero point with which these integers were quantized.",
@@ -225,7 +225,7 @@ def _list_faults(one: DequantizedWeights, floats: Array) -> Iterator[WeightFault
         steps=one.steps.max(keepdims=True).reshape(-1),
         inside=np.ones(one.reals.size, np.bool_),
     )
-    if ordered.fits(np.sort(floats, axis=None)):
+    if ordered.matches(np.sort(floats, axis=None)):
         yield WeightFault(
             "are their float values in another order",
             "Check the order of axes; Glow's filters are OHWI.",

@@ -9,7 +9,7 @@ import attrs
 
 from nmpsim.analysis.lint.findings import LintFinding
 from nmpsim.analysis.lint.subject import LintSubject
-from nmpsim.compiler.driver import find_refusals
+from nmpsim.compiler.driver import find_unsupported_operations
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.placement import find_host_reason
 from nmpsim.lir.nodes import Quantization
@@ -21,7 +21,7 @@ _MAX_SHOWN = 4
 
 @attrs.frozen
 class FloatIsland:
-    """A connected group of float operations with quantized inputs and outputs."""
+    """Connected group of float operations with quantized inputs and outputs."""
 
     operations: tuple[Operation, ...]
     """Float operations of the group; empty if a tensor is only dequantized and quantized."""
@@ -209,7 +209,7 @@ def _describe_float_layer(op: Operation) -> LintFinding:
 
 def check_compilation(subject: LintSubject) -> Iterator[LintFinding]:
     """Report operations that the compiler refuses."""
-    found = find_refusals(
+    found = find_unsupported_operations(
         subject.module,
         subject.program.device,
         numerics=subject.program.numerics,

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.lint.subject import LintSubject, OriginalBias
-from nmpsim.analysis.program import Program, load_compiled_or_model, program_from_bundle
+from nmpsim.analysis.program import Program, load_compiled_or_model, make_bundle_program
 from nmpsim.analysis.shadow.constants import read_floats
 from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle import Bundle
@@ -51,7 +51,7 @@ def map_biases_to_layers(module: Module) -> dict[str, Operation]:
 
 
 def read_float_arrays(module: Module, path: Path) -> dict[str, Array]:
-    """Read the arrays of a float model that have the size of one of the program's constants.
+    """Read the float model's arrays that have the size of one of the program's constants.
 
     Raises
     ------
@@ -130,9 +130,9 @@ def _read_array(file: NpzFile, name: str, kind: str, count: int) -> Array | None
     key = next((k for k in (_CONST + name, name) if k in file), None)
     if key is None:
         return None
-    header = file.header(key)
+    header = file.read_header(key)
     fits = header.dtype.kind == kind and math.prod(header.shape) == count
-    return file.read(key).reshape(-1) if fits else None
+    return file.read_array(key).reshape(-1) if fits else None
 
 
 def _scale_arrays(exact: SidecarScale | None) -> tuple[Array | None, Array | None]:
@@ -154,7 +154,7 @@ def _nothing_comparable(path: Path, what: str) -> UserError:
 
 @attrs.frozen
 class StaleTypes:
-    """Sidecar entries of a program whose bias types were changed in the text only."""
+    """Sidecar entries of a program whose bias types were changed only in the text."""
 
     tensors: Mapping[str, Any]
     """Entries of the sidecar that agree with the text."""
@@ -165,7 +165,7 @@ class StaleTypes:
 def split_stale_types(
     printed: Module, tensors: Mapping[str, Any], payloads: Arrays, place: Place
 ) -> StaleTypes:
-    """Separate sidecar entries that contradict the text about the type of a bias.
+    """Split off the sidecar's bias types that contradict the LIR text.
 
     Other contradictions remain, and attaching the scales reports them as errors. The digest of a
     payload in the sidecar shows whether the payload is unchanged.
@@ -280,7 +280,7 @@ def _load_program(
     if isinstance(program, Module):
         return LintSubject(Program(program))
     carried = (
-        program_from_bundle(program)
+        make_bundle_program(program)
         if isinstance(program, Bundle)
         else load_compiled_or_model(program, weights, tensors)
     )

@@ -35,13 +35,13 @@ def check_wasted_ranges(subject: LintSubject) -> Iterator[LintFinding]:
     ranges = get_usable_ranges(subject)
     for op in subject.operations:
         yield from _check_weights_range(op, subject)
-        recorded = ranges.find(op.instruction.name)
+        recorded = ranges.find_range(op.instruction.name)
         if recorded is not None and op.operands[0].type.quant is not None:
             yield from _check_result_range(op, recorded)
 
 
 def compute_used_share(low: float, high: float, view: BufferView) -> float:
-    """Compute the share of a type's range between two integers, 0 to 1."""
+    """Return the share of a type's range between two integers, 0 to 1."""
     lowest, highest = view.limits
     return (high - low) / (highest - lowest)
 
@@ -121,7 +121,7 @@ MAX_SCALE_RATIO = 2.0
 
 @attrs.frozen
 class ProfileMatch:
-    """Result of comparing a recorded profile with the program."""
+    """Comparison of a recorded profile with the program."""
 
     compared: str
     """``constants`` or ``results``: the values that were compared."""
@@ -136,12 +136,12 @@ class ProfileMatch:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether over half of the compared values mismatch, as for another network's profile."""
+        """Whether over half of the compared values differ, as in another network's profile."""
         return 2 * self.mismatches > self.known
 
 
 def get_usable_ranges(subject: LintSubject) -> ProfileLookup:
-    """Return the recorded ranges; empty if there are none or they are another network's."""
+    """Return the recorded ranges; empty if there are none or they are from another network."""
     found = match_profile(subject)
     return ProfileLookup({} if found is not None and found.is_foreign else subject.ranges or {})
 
@@ -154,7 +154,7 @@ def find_unusable_reason(subject: LintSubject) -> str:
 
 @lru_cache(maxsize=1)  # several rules ask
 def match_profile(subject: LintSubject) -> ProfileMatch | None:
-    """Compare a recorded profile with the program's constants, or else with its results.
+    """Compare a recorded profile with the program's constants, or with its results.
 
     None without a profile, or if neither constants nor results are known well enough.
     """
@@ -179,9 +179,9 @@ _Comparison = tuple[bool, str, ValueRange]
 
 def _compare_constants(subject: LintSubject, recorded: ProfileLookup) -> Iterator[_Comparison]:
     values = {name: (one.reals, one.steps) for name, one in read_quantized_weights(subject).items()}
-    values |= {one.view.buffer.name: (one.reals, one.scales) for one in subject.biases}
+    values |= {one.view.buffer.name: (one.dequantized, one.scales) for one in subject.biases}
     for name, (reals, steps) in values.items():
-        if (range_ := recorded.find(name)) is not None:
+        if (range_ := recorded.find_range(name)) is not None:
             example = f"%{name} from {reals.min():.6g} to {reals.max():.6g}"
             yield _range_differs(reals, float(steps.max()), range_), example, range_
 
@@ -197,7 +197,7 @@ def _compare_results(
 ) -> Iterator[_Comparison]:
     for op, view in list_quantized_results(subject):
         name = op.instruction.name
-        if (range_ := recorded.find(name)) is not None:
+        if (range_ := recorded.find_range(name)) is not None:
             possible = list_possible_ranges(range_, ranges.values())
             ratio = min(_scale_ratio(view, one) for one in possible)
             yield ratio > MAX_SCALE_RATIO, f"%{name} on {view.scale:.6g}", range_
@@ -270,7 +270,7 @@ def check_profile_coverage(subject: LintSubject) -> Iterator[LintFinding]:
     stems: dict[str, bool] = defaultdict(bool)
     for op, _ in list_quantized_results(subject):
         name = op.instruction.name
-        stems[strip_numeric_suffix(name)] |= recorded.find(name) is not None
+        stems[strip_numeric_suffix(name)] |= recorded.find_range(name) is not None
     known = sum(stems.values())
     if not stems or known * MAX_UNKNOWN_RATIO >= len(stems):
         return
@@ -294,7 +294,7 @@ def check_narrow_ranges(subject: LintSubject) -> Iterator[LintFinding]:
     """Report results whose type does not cover their recorded range."""
     ranges = get_usable_ranges(subject)
     for op, view in list_quantized_results(subject):
-        recorded = ranges.find(op.instruction.name)
+        recorded = ranges.find_range(op.instruction.name)
         if recorded is not None:
             yield from _check_narrow_result(op, view, recorded, subject)
 

@@ -11,7 +11,7 @@ from nmpsim.analysis.lint.bias_payload import compare_with_float, find_float_bia
 from nmpsim.analysis.lint.findings import LintFinding
 from nmpsim.analysis.lint.fixed_values import DequantizedWeights, read_quantized_weights
 from nmpsim.analysis.lint.scales import HALF_PRINTED_DIGIT
-from nmpsim.analysis.lint.subject import SAME_SCALE, Bias, LintSubject
+from nmpsim.analysis.lint.subject import SAME_SCALE, LintSubject, QuantizedBias
 from nmpsim.analysis.shadow.constants import map_biases_to_filters, read_quantized_constants
 from nmpsim.analysis.shadow.matching import match_constants
 from nmpsim.arrays import Array, Arrays, Shape
@@ -75,14 +75,16 @@ def _compare_bias_scales(subject: LintSubject) -> Iterator[tuple[str, LintFindin
             yield source.buffer.name, _describe_scale(bias, source, float(factors[0]), subject)
 
 
-def _has_wrong_scale(bias: Bias, subject: LintSubject) -> bool:
+def _has_wrong_scale(bias: QuantizedBias, subject: LintSubject) -> bool:
     """Return whether a bias's scale differs from the products' by more than rounding and print."""
     rounded = HALF_PRINTED_DIGIT / float(bias.scales.min()) if subject.printed_only else 0.0
     factors = bias.product_scales / bias.scales
     return bool((np.abs(factors - 1.0) > SCALE_TOLERANCE + 3 * rounded).all())
 
 
-def _matches_float_model(bias: Bias, weights: DequantizedWeights, subject: LintSubject) -> bool:
+def _matches_float_model(
+    bias: QuantizedBias, weights: DequantizedWeights, subject: LintSubject
+) -> bool:
     """Return whether weights and bias of a layer match the float model."""
     arrays = subject.float_weights or {}
     name = weights.view.buffer.name
@@ -90,14 +92,14 @@ def _matches_float_model(bias: Bias, weights: DequantizedWeights, subject: LintS
     found = find_float_bias(bias, arrays)
     return (
         name in floats
-        and weights.fits(floats[name])
+        and weights.matches(floats[name])
         and found is not None
         and compare_with_float(bias, found) is None
     )
 
 
 def _describe_scale(
-    bias: Bias, source: BufferView, factor: float, subject: LintSubject
+    bias: QuantizedBias, source: BufferView, factor: float, subject: LintSubject
 ) -> LintFinding:
     earlier = subject.operations[: subject.operations.index(bias.op)]
     writers = [op for op in earlier if op.operands[0].buffer.name == source.buffer.name]
@@ -119,7 +121,7 @@ def _check_scales(found: list[RangeEstimate]) -> Iterator[LintFinding]:
     opposed = [one for one in found if _is_opposed(one)]
     explained = [after for one in opposed for after in one.consumers]
     for one in found:
-        bits = one.added_surplus
+        bits = one.added_surplus_bits
         if one.is_moved or (
             one not in opposed and (abs(bits) < MAX_ADDED_BITS or one in explained)
         ):
@@ -141,8 +143,8 @@ def _check_scales(found: list[RangeEstimate]) -> Iterator[LintFinding]:
 def _is_opposed(one: RangeEstimate) -> bool:
     """Return whether a result differs from its sources, and its consumers differ the other way."""
     steps = [
-        abs(one.added_surplus),
-        *(-after.added_surplus * np.sign(one.added_surplus) for after in one.consumers),
+        abs(one.added_surplus_bits),
+        *(-after.added_surplus_bits * np.sign(one.added_surplus_bits) for after in one.consumers),
     ]
     return len(steps) > 1 and min(steps) >= MAX_OPPOSED_BITS
 
@@ -230,15 +232,15 @@ class RangeEstimate:
     """Whether a move copies it into another buffer, whose type it may share."""
 
     @property
-    def surplus(self) -> float:
+    def surplus_bits(self) -> float:
         """Bits by which the type's range exceeds the estimated range."""
         low, high = self.view.real_limits
         return float(np.log2(max(high, -low) / max(self.range.high, -self.range.low)))
 
     @property
-    def added_surplus(self) -> float:
-        """Surplus of this buffer minus the surplus of its sources, in bits; 0 without sources."""
-        return 0.0 if self.source_surplus is None else self.surplus - self.source_surplus
+    def added_surplus_bits(self) -> float:
+        """Surplus bits of this buffer minus the largest surplus of its sources; 0 without any."""
+        return 0.0 if self.source_surplus is None else self.surplus_bits - self.source_surplus
 
 
 def estimate_ranges(subject: LintSubject) -> list[RangeEstimate]:
@@ -256,7 +258,7 @@ def estimate_ranges(subject: LintSubject) -> list[RangeEstimate]:
         target, sources = op.operands[0].buffer.name, [v.buffer.name for v in op.operands[1:]]
         view, range_ = op.operands[0], ranges.get(op.instruction.name)
         known = [holding[name] for name in sources if name in holding]
-        parent = max(known, key=lambda one: one.surplus, default=None)
+        parent = max(known, key=lambda one: one.surplus_bits, default=None)
         for one in known if op.kind is OpcodeKind.MOVE else ():
             one.is_moved = True
         if view.type.quant is None or range_ is None or not (range_.high > 0 or range_.low < 0):
@@ -268,7 +270,7 @@ def estimate_ranges(subject: LintSubject) -> list[RangeEstimate]:
         elif target in holding and (target in sources or op.kind is OpcodeKind.MOVE):
             holding[target].range = range_
         else:
-            new = RangeEstimate(op, view, range_, None if parent is None else parent.surplus)
+            new = RangeEstimate(op, view, range_, None if parent is None else parent.surplus_bits)
             holding[target] = new
             found.append(new)
             if parent is not None:

@@ -17,17 +17,17 @@ from nmpsim.analysis.lint import (
     result_reference,
     scales,
 )
-from nmpsim.analysis.lint.findings import SEVERITIES, Finding, LintFinding, Severity
+from nmpsim.analysis.lint.findings import SEVERITIES, LintFinding, LocatedFinding, Severity
 from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.diagnostics import Place
-from nmpsim.lir.nodes import Span
+from nmpsim.lir.nodes import SourcePosition
 from nmpsim.report.fields import NOT_IN_JSON
 
 
 @attrs.frozen
-class Rule:
-    """A rule of ``nmpsim lint``; docs/lint.md has a section for each rule."""
+class LintRule:
+    """Rule of ``nmpsim lint``; docs/lint.md has a section for each rule."""
 
     name: str
     summary: str
@@ -40,12 +40,12 @@ class Rule:
     )
     """Function that returns why the rule cannot be applied, or an empty string."""
 
-    def apply(self, subject: LintSubject) -> Iterator[Finding]:
+    def apply(self, subject: LintSubject) -> Iterator[LocatedFinding]:
         """Yield the findings of this rule in a program."""
         for problem in self.check(subject):
             source, tensor = problem.source, problem.tensor
             op = source if isinstance(source, Operation) else None
-            yield Finding(
+            yield LocatedFinding(
                 self.name,
                 problem.severity,
                 problem.message,
@@ -61,7 +61,7 @@ class Rule:
 
 
 def _find_place(
-    subject: LintSubject, source: Operation | Span | None, tensor: BufferView | str | None
+    subject: LintSubject, source: Operation | SourcePosition | None, tensor: BufferView | str | None
 ) -> Place:
     if isinstance(source, Operation):
         return subject.find_place(source, tensor if isinstance(tensor, BufferView) else None)
@@ -70,7 +70,7 @@ def _find_place(
 
 @attrs.frozen
 class SkippedRule:
-    """A rule that could not be applied to a program, and the reason."""
+    """Rule that could not be applied to a program, and the reason."""
 
     rule: str
     reason: str
@@ -84,99 +84,99 @@ def _unknown_constants(subject: LintSubject) -> str:
     )
 
 
-RULES: tuple[Rule, ...] = (
-    Rule(
+RULES: tuple[LintRule, ...] = (
+    LintRule(
         "nothing-quantized",
         "no convolution or matrix product is quantized",
         islands.check_any_quantized,
     ),
-    Rule(
+    LintRule(
         "not-compiled",
         "a layer that the compiler refuses",
         islands.check_compilation,
         _unknown_constants,
     ),
-    Rule(
+    LintRule(
         "weights-differ",
         "weights that are not those of the float model",
         fixed_values.check_weights,
         _unknown_constants,
     ),
-    Rule(
+    LintRule(
         "result-differs",
         "a result's scale or zero point that the float model contradicts",
         result_reference.check_results,
         _unknown_constants,
     ),
-    Rule(
+    LintRule(
         "bias-payload",
         "a bias whose declared type was changed while its payload was not",
         bias_payload.check_bias_payloads,
         _unknown_constants,
     ),
-    Rule(
+    LintRule(
         "bias-saturates",
         "a bias that saturates on its scale, or on the scale of the result",
         bias_range.check_bias_saturation,
         _unknown_constants,
     ),
-    Rule(
+    LintRule(
         "bias-loses-bits",
         "a bias that its scale, or the scale of the result, leaves few bits",
         bias_range.check_bias_precision,
         _unknown_constants,
     ),
-    Rule(
+    LintRule(
         "scale-not-power-of-two",
         "a scale that is not a power of two, where the profile needs one",
         scales.check_powers_of_two,
     ),
-    Rule(
+    LintRule(
         "scales-lost-in-print",
         "a scale of which only the printed decimals are known",
         scales.check_printed_scales,
         scales.find_missing_text_reason,
     ),
-    Rule(
+    LintRule(
         "accumulator-overflow",
         "an accumulator that can overflow, from geometry and weights",
         accumulators.check_accumulators,
         _unknown_constants,
     ),
-    Rule(
+    LintRule(
         "range-wasted",
         "weights or results that use few of their integers",
         ranges.check_wasted_ranges,
         _unknown_constants,
     ),
-    Rule(
+    LintRule(
         "range-too-narrow",
         "results whose type does not hold their recorded range",
         ranges.check_narrow_ranges,
         ranges.find_unusable_reason,
     ),
-    Rule(
+    LintRule(
         "ranges-foreign",
         "a profile of another network",
         ranges.check_foreign_profile,
     ),
-    Rule(
+    LintRule(
         "ranges-unknown",
         "a profile that covers few of the results",
         ranges.check_profile_coverage,
         ranges.find_unusable_reason,
     ),
-    Rule(
+    LintRule(
         "splat-saturates",
         "a fill with a value that its type does not hold",
         fixed_values.check_splat_values,
     ),
-    Rule(
+    LintRule(
         "constant-unused",
         "a constant that no instruction reads",
         fixed_values.check_unused_constants,
     ),
-    Rule(
+    LintRule(
         "float-islands",
         "operations that stay float between quantized ones",
         islands.check_islands,
@@ -189,17 +189,17 @@ RULES: tuple[Rule, ...] = (
 class LintReport:
     """Findings of all rules, most severe first, and the rules that were skipped."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[LocatedFinding, ...]
     skipped: tuple[SkippedRule, ...]
 
-    def count(self, severity: Severity) -> int:
+    def count_findings(self, severity: Severity) -> int:
         """Return the number of findings of a severity."""
         return sum(finding.severity == severity for finding in self.findings)
 
 
 def run_rules(subject: LintSubject) -> LintReport:
     """Apply all rules to a program and return their findings."""
-    findings: list[Finding] = []
+    findings: list[LocatedFinding] = []
     skipped: list[SkippedRule] = []
     for rule in RULES:
         if reason := rule.skip_reason(subject):

@@ -11,7 +11,7 @@ from nmpsim.analysis.lint.findings import LintFinding, Severity
 from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.analysis.weighted import read_constant
 from nmpsim.compiler.operations import Operation
-from nmpsim.lir.nodes import Span
+from nmpsim.lir.nodes import SourcePosition
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.printer import format_scale
 from nmpsim.lir.scales import iterate_types
@@ -29,7 +29,7 @@ class ScaledTensor:
 
     name: str
     scale: float
-    span: Span
+    span: SourcePosition
 
 
 def list_scaled_tensors(subject: LintSubject) -> Iterator[ScaledTensor]:
@@ -77,7 +77,7 @@ def _is_power_of_two(scale: float) -> bool:
     return scale > 0 and math.frexp(scale)[0] == 0.5
 
 
-def _describe_scale(name: str, scale: float, span: Span, count: int = 1) -> LintFinding:
+def _describe_scale(name: str, scale: float, span: SourcePosition, count: int = 1) -> LintFinding:
     channels = f" of {count} channels" if count > 1 else ""
     nearest = math.ldexp(1.0, math.ceil(math.log2(scale))) if 0 < scale < math.inf else 1.0
     return LintFinding(

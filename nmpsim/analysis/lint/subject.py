@@ -21,7 +21,7 @@ from nmpsim.quantization import ValueRange
 
 @attrs.frozen(eq=False)
 class OriginalBias:
-    """A bias before a change of its type."""
+    """Bias before its type was changed."""
 
     payload: Array | None
     """Stored integers: int64 [channels]; None if a digest shows that they are unchanged."""
@@ -33,7 +33,7 @@ class OriginalBias:
 
 @attrs.define(eq=False, slots=False, frozen=True)
 class LintSubject:
-    """A program to check, with the references that it is compared with."""
+    """Program to check, and the references to compare it with."""
 
     program: Program
     float_weights: Arrays | None = None
@@ -67,7 +67,7 @@ class LintSubject:
         return {**shown, **(self.program.display_names or {})}
 
     @cached_property
-    def biases(self) -> tuple[Bias, ...]:
+    def biases(self) -> tuple[QuantizedBias, ...]:
         """Biases with known values of all quantized layers with weights."""
         found = (read_bias(self.module, op) for op in self.operations)
         return tuple(bias for bias in found if bias is not None)
@@ -95,8 +95,8 @@ SAME_SCALE = 1e-6
 
 
 @attrs.frozen(eq=False)
-class Bias:
-    """A quantized bias with its scales; arrays have one entry per channel."""
+class QuantizedBias:
+    """Quantized bias with its scales; arrays have one entry per channel."""
 
     op: Operation
     view: BufferView
@@ -120,8 +120,8 @@ class Bias:
         return centred
 
     @property
-    def reals(self) -> Array:
-        """Real values on the declared scales: float64 [channels]."""
+    def dequantized(self) -> Array:
+        """Bias dequantized with the declared scales: float64 [channels]."""
         values: Array = self.scales * self.integers
         return values
 
@@ -156,7 +156,7 @@ def are_valid_scales(values: Array) -> bool:
     return bool((np.isfinite(values) & (values > 0)).all())
 
 
-def read_bias(module: Module, op: Operation) -> Bias | None:
+def read_bias(module: Module, op: Operation) -> QuantizedBias | None:
     """Read the bias of a layer with weights.
 
     None if the bias is not quantized, empty or unknown, or if the scale of a channel is invalid.
@@ -170,7 +170,7 @@ def read_bias(module: Module, op: Operation) -> Bias | None:
         return None
     if not (are_valid_scales(layer.weight_scales) and are_valid_scales(layer.bias.scales)):
         return None
-    return Bias(
+    return QuantizedBias(
         op=op,
         view=view,
         payload=layer.bias.values.astype(np.int64),

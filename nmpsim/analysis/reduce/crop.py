@@ -10,7 +10,7 @@ import attrs
 from nmpsim.analysis.reduce.extract import ExtractedProgram
 from nmpsim.arrays import Shape
 from nmpsim.interpreter.memory import TensorMemory
-from nmpsim.lir.nodes import Instruction, Module, Span, WeightVar
+from nmpsim.lir.nodes import Instruction, Module, SourcePosition, WeightVar
 from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, OpcodeKind
 from nmpsim.lir.verify import verify
 
@@ -87,7 +87,7 @@ def _make_part(
     for name, array in values.items():
         type = memory.find_location(name).type
         small = attrs.evolve(type, shape=array.shape, alignments=())
-        weights.append(WeightVar(name, small, name in constant, Span(0, 0)))
+        weights.append(WeightVar(name, small, name in constant, SourcePosition(0, 0)))
     module = Module(
         part.module.name,
         tuple(weights),

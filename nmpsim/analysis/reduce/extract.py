@@ -11,7 +11,7 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.core.run import make_layer_key
 from nmpsim.interpreter.memory import TensorMemory
-from nmpsim.lir.nodes import Instruction, Module, Span, WeightVar
+from nmpsim.lir.nodes import Instruction, Module, SourcePosition, WeightVar
 from nmpsim.lir.opcodes import IN, OUT
 from nmpsim.lir.scales import iterate_types
 from nmpsim.lir.verify import verify
@@ -22,7 +22,7 @@ LIFE = ("allocactivation", "deallocactivation")
 
 @attrs.frozen(eq=False)
 class ExtractedProgram:
-    """An extracted program and the values of its inputs in the original run."""
+    """Extracted program, and the values of its inputs in the original run."""
 
     module: Module
     inputs: Arrays
@@ -77,7 +77,7 @@ def extract_layers(
     weights = [weight for weight in module.weights if weight.name in used]
     declared = {weight.name for weight in weights}
     weights += [  # a buffer at the border becomes a weight
-        WeightVar(name, type, constant=False, span=Span(0, 0))
+        WeightVar(name, type, constant=False, span=SourcePosition(0, 0))
         for name, type, *_ in iterate_types(module)
         if name in (read | unread) - declared
     ]

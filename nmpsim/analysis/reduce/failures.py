@@ -33,7 +33,7 @@ class _Failure:
 
 @attrs.frozen
 class TrapFailure(_Failure):
-    """A run that ends with a trap."""
+    """Failure of a run that ends with a trap."""
 
     kind: str
     cause: int | None
@@ -51,14 +51,14 @@ class TrapFailure(_Failure):
         return f"{self.kind.replace('_', ' ')} {self.fault}".rstrip()
 
     def occurs_in(self, report: RunReport) -> bool:
-        """Return whether a run of a part ended with the same trap."""
+        """Return whether a run of a reduced program ended with the same trap."""
         trap = report.trap
         return trap is not None and TrapFailure.from_trap(trap) == self
 
 
 @attrs.frozen
 class ViolationFailure(_Failure):
-    """A program that violates the contract of the instruction set."""
+    """Failure of a program that violates the contract of the instruction set."""
 
     category: str
     case: str
@@ -77,7 +77,7 @@ class ViolationFailure(_Failure):
 
     @classmethod
     def at_same_instructions(cls, violation: ViolationReport) -> ViolationFailure:
-        """Return the failure restricted to the same instructions of the same cores."""
+        """Return the failure, restricted to the same instructions of the same cores."""
         place = (violation.core, violation.pc, violation.other_core, violation.other_pc)
         return attrs.evolve(cls.from_violation(violation), place=place)
 
@@ -88,7 +88,7 @@ class ViolationFailure(_Failure):
         return f"{self.category}: {self.operand} of {self.instruction or 'the host'}{after}"
 
     def occurs_in(self, report: RunReport) -> bool:
-        """Return whether the first violation in a run of a part is this failure."""
+        """Return whether the first violation in a run of a reduced program is this failure."""
         found = report.contract.violation
         if found is None:
             return False
@@ -101,7 +101,7 @@ class ViolationFailure(_Failure):
 
 @attrs.frozen(eq=False)
 class DifferenceFailure(_Failure):
-    """A layer whose result differs from the expected result."""
+    """Failure of a layer whose result differs from the expected result."""
 
     layer: str
     expected: Array
@@ -112,7 +112,7 @@ class DifferenceFailure(_Failure):
         return f"{self.layer} differs from the reference"
 
     def occurs_in(self, report: RunReport) -> bool:
-        """Return whether the layer's result is wrong in a completed run of a part."""
+        """Return whether the layer's result is wrong in a completed run of the reduced program."""
         if report.trap is not None:
             return False
         return any(
@@ -120,7 +120,7 @@ class DifferenceFailure(_Failure):
             for key, values in report.layer_outputs.items()
         )
 
-    def failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
+    def iterate_failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
         """Yield the coordinates of the layer's wrong elements."""
         values = next(v for k, v in report.layer_outputs.items() if _name(k) == self.layer)
         for place in np.argwhere(values != self.expected.reshape(values.shape)):
@@ -133,7 +133,7 @@ class DifferenceFailure(_Failure):
 
 @attrs.frozen
 class SaturationFailure(_Failure):
-    """A layer with saturated values."""
+    """Failure of a layer with saturated values."""
 
     layer: str
 
@@ -143,14 +143,16 @@ class SaturationFailure(_Failure):
         return f"{self.layer} saturates"
 
     def occurs_in(self, report: RunReport) -> bool:
-        """Return whether the layer saturates in a completed run of a part."""
+        """Return whether the layer saturates in a completed run of the reduced program."""
         return report.trap is None and any(
             layer.name == self.layer and layer.saturated > 0 for layer in report.layers
         )
 
-    def failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
-        """Yield the coordinates of saturated values of a part's only layer."""
-        return (one.first for layer in report.layers for one in layer.saturation if not one.wanted)
+    def iterate_failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
+        """Yield the coordinates of saturated values of the reduced program's only layer."""
+        return (
+            one.first for layer in report.layers for one in layer.saturation if not one.is_requested
+        )
 
 
 Failure = TrapFailure | ViolationFailure | DifferenceFailure | SaturationFailure

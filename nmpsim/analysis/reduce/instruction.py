@@ -41,7 +41,7 @@ from nmpsim.timing import get_costs
 
 @attrs.frozen(eq=False)
 class BuiltProgram:
-    """A bundle file with its inputs, and the LIR or assembly that it was made from."""
+    """Bundle file with its inputs, and the LIR or assembly text that it was built from."""
 
     image: bytes
     inputs: Arrays
@@ -51,7 +51,7 @@ class BuiltProgram:
 
 @attrs.frozen
 class InstructionElement:
-    """An element of a layer's result and its address in the scratchpad."""
+    """Element of a layer's result and its address in the scratchpad."""
 
     layer: str
     elem: str
@@ -271,7 +271,7 @@ _NOTHING = encode("addi", {"rd": 0, "rs1": 0, "imm": 0}).to_bytes(4, "little")
 def remove_instructions(
     bundle: Bundle, inputs: Arrays, device: Device, failure: ViolationFailure
 ) -> tuple[bytes, int, int]:
-    """Remove the tensor instructions of a program that a contract violation does not need.
+    """Remove the tensor instructions that are not needed for a contract violation.
 
     Returns
     -------
@@ -298,12 +298,12 @@ def remove_instructions(
             return False
         return failure.occurs_in(report)
 
-    needed = minimize(all_of_them, fails)
+    needed = minimize_items(all_of_them, fails)
     return _without(bundle, set(all_of_them) - set(needed)), len(needed), len(all_of_them)
 
 
-def minimize(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
-    """Return a subset of ``items`` that fails and from which no single item can be removed.
+def minimize_items(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
+    """Return a failing subset of ``items`` from which no single item can be removed.
 
     Source: the ddmin algorithm of Zeller and Hildebrandt, which removes larger parts first.
 

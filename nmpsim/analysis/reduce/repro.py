@@ -22,7 +22,7 @@ SUITE, FACTS, ASSEMBLY, LIR = "suite.toml", "repro.json", "repro.s", "repro.lir"
 
 
 class ReproDocument(TypedDict):
-    """The `repro.json` of `nmpsim reduce`."""
+    """JSON document ``repro.json`` of `nmpsim reduce`."""
 
     schema: Literal["nmpsim-repro-1"]
     failure: Annotated[str, Source("failure.text")]

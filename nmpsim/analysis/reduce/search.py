@@ -43,7 +43,7 @@ _TILINGS = (DEFAULT_TILING, *(one for one in TILINGS if one != DEFAULT_TILING))
 
 @attrs.frozen(eq=False)
 class Reduction:
-    """A part of a program that fails like the whole program."""
+    """Smallest found part of a program that fails like the whole program."""
 
     failure: Failure
     program: BuiltProgram

@@ -41,7 +41,7 @@ from nmpsim.interpreter import (
     dequantize_operands,
     evaluate_operation,
     execute_real,
-    read_part,
+    view_tensor,
 )
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Module, TensorType
 from nmpsim.report.analyses import ErrorSize, ShadowLayer, Split
@@ -152,7 +152,7 @@ def _operands(step: LayerInstruction, weights: Floats, bias: Floats) -> list[Rea
     for index, operand in enumerate(step.operands):
         floats = bias if operand.is_bias else weights
         if operand.is_constant and operand.place.storage in floats:
-            values[index] = read_part(floats[operand.place.storage], operand.place)
+            values[index] = view_tensor(floats[operand.place.storage], operand.place)
     return values
 
 

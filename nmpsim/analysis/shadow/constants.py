@@ -27,7 +27,7 @@ from nmpsim.interpreter import (
     dequantize_rows,
     find_scale_operands,
     locate_tensors,
-    read_part,
+    view_tensor,
 )
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.npz import NpzFile
@@ -59,9 +59,9 @@ def read_floats(path: Path, sizes: Collection[int]) -> dict[str, Array]:
 def _from_npz(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]]:
     with NpzFile(path) as file:
         for key in file:
-            header = file.header(key)
+            header = file.read_header(key)
             if header.dtype.kind == "f" and math.prod(header.shape) in sizes:
-                yield key, file.read(key)
+                yield key, file.read_array(key)
 
 
 def _from_onnx(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]]:
@@ -142,7 +142,7 @@ def _with_own_scales(
     for index, parameters in find_scale_operands(instruction).items():
         used = [places[i] for i in (index, *parameters)]
         if all(place.storage in module.constants for place in used):
-            array, scales, offsets = (read_part(module.constants[p.storage], p) for p in used)
+            array, scales, offsets = (view_tensor(module.constants[p.storage], p) for p in used)
             found[used[0].storage] = dequantize_rows(array, scales, offsets)
     return found
 

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from nmpsim.arrays import Array, Arrays
-from nmpsim.interpreter import TensorLocation, evaluate_operation, read_part
+from nmpsim.interpreter import TensorLocation, evaluate_operation, view_tensor
 from nmpsim.interpreter.memory import TensorMemory
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OpcodeKind
@@ -146,7 +146,7 @@ class _Memory(TensorMemory):
         target = last.operands[last.result_index].place
         self.read(last.instruction.operands[last.result_index].name)[...] = output
         if target.storage in self._missing:
-            read_part(self._missing[target.storage], target)[...] &= ~_wrote(last)
+            view_tensor(self._missing[target.storage], target)[...] &= ~_wrote(last)
 
     def touch(self, name: str) -> None:
         """Mark a buffer's contents as undefined."""
@@ -157,7 +157,7 @@ class _Memory(TensorMemory):
         """Return whether the whole buffer of the result has been written."""
         place = step.operands[step.result_index].place
         missing = self._missing.get(place.storage)
-        return missing is None or not read_part(missing, place).any()
+        return missing is None or not view_tensor(missing, place).any()
 
 
 def _wrote(step: LayerInstruction) -> Array:

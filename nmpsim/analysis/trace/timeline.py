@@ -147,7 +147,7 @@ class TimelineTrace:
             self._events.add_always(_layer_slice(layer, begin))
             begin += layer.device_cycles
             for found in layer.saturation:
-                if not found.wanted:
+                if not found.is_requested:
                     done = self._find_end(layer, found.first)
                     self._events.add_always(_saturated(layer, found, begin, done))
         for event in self._counted(report):

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.assembly.directives import parse_raw_words, run_directive
-from nmpsim.bundle.assembly.draft import AssemblySection, Draft, LayerRecord, Variable
+from nmpsim.bundle.assembly.draft import AssemblySection, LayerRecord, ProgramDraft, Variable
 from nmpsim.bundle.assembly.source import Statement, split_statements
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
 from nmpsim.bundle.metadata import Layer, Metadata, ProgramStep, Tensor
@@ -64,7 +64,7 @@ class AssembledProgram:
 def assemble(
     text: str, file: str = "<text>", device: Mapping[str, Any] | None = None
 ) -> AssembledProgram:
-    """Assemble a text to a program.
+    """Assemble source text to a program.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def assemble(
     UserError
         With all errors (ASM001 to ASM003) of the text.
     """
-    draft = Draft()
+    draft = ProgramDraft()
     for statement in split_statements(text, file):
         with _collecting(draft, statement):
             _first_pass(draft, statement)
@@ -91,7 +91,7 @@ def assemble(
 
 
 @contextmanager
-def _collecting(draft: Draft, statement: Statement) -> Iterator[None]:
+def _collecting(draft: ProgramDraft, statement: Statement) -> Iterator[None]:
     """Record an error of the block and continue after it."""
     try:
         yield
@@ -103,7 +103,7 @@ def _line_of(problem: Diagnostic) -> int:
     return problem.place.line or 0 if problem.place else 0
 
 
-def _first_pass(draft: Draft, statement: Statement) -> None:
+def _first_pass(draft: ProgramDraft, statement: Statement) -> None:
     data = parse_raw_words(statement.text)
     if data is not None:
         draft.section.append(len(data), lambda _, __: data, statement)
@@ -131,7 +131,7 @@ def _first_pass(draft: Draft, statement: Statement) -> None:
         _add_instruction(name, operands, draft, statement)
 
 
-def _take_labels(draft: Draft, tokens: list[ExpressionToken]) -> list[ExpressionToken]:
+def _take_labels(draft: ProgramDraft, tokens: list[ExpressionToken]) -> list[ExpressionToken]:
     """Define the labels at the begin of a statement; return the remaining tokens."""
     count = 0
     while any(t.kind == "mark" and t.text == ":" for t in tokens[2 * count + 1 : 2 * count + 2]):
@@ -152,7 +152,10 @@ def _take_labels(draft: Draft, tokens: list[ExpressionToken]) -> list[Expression
 
 
 def _add_instruction(
-    name: ExpressionToken, operands: list[ExpressionToken], draft: Draft, statement: Statement
+    name: ExpressionToken,
+    operands: list[ExpressionToken],
+    draft: ProgramDraft,
+    statement: Statement,
 ) -> None:
     if draft.current != TEXT or draft.section.nbytes % 4:
         raise SourceError(
@@ -173,7 +176,7 @@ def _instruction_bytes(pending: PendingInstruction, pc: int, scope: Scope) -> by
 class _SecondPass:
     """Evaluates all symbols and makes the contents of the sections."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: ProgramDraft) -> None:
         self._draft = draft
         self._addresses = draft.compute_section_addresses()
         self._values = dict(draft.numbers)
@@ -245,7 +248,7 @@ class _SecondPass:
         )
 
     def _given_metadata(self, text: str, statement: Statement) -> Metadata:
-        place = statement.place(1)
+        place = statement.get_place(1)
         try:
             return parse_metadata(text.encode("utf-8", "surrogatepass"), place)
         except UserError as error:

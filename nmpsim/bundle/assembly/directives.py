@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from nmpsim.bundle import elf
-from nmpsim.bundle.assembly.draft import AssemblySection, Draft, LayerRecord
+from nmpsim.bundle.assembly.draft import AssemblySection, LayerRecord, ProgramDraft
 from nmpsim.bundle.assembly.source import Statement
 from nmpsim.bundle.layout import CONSTANTS, DEBUG_SECTIONS, DESCRIPTORS, PART_ALIGNMENT, TEXT
 from nmpsim.diagnostics import UserError, did_you_mean, list_alternatives
@@ -28,19 +28,19 @@ from nmpsim.lir.line import LineCursor
 from nmpsim.lir.line_parser import parse_type
 from nmpsim.lir.nodes import TensorType
 
-Directive = Callable[[Draft, Statement, Cursor], None]
+Directive = Callable[[ProgramDraft, Statement, Cursor], None]
 
 _SCALE_WITHOUT_RANGE = re.compile(r"(\[S:[^\]]*\])(?!\[)")
 _RAW_WORDS = re.compile(r"\s*\.word 0x[0-9a-f]{8}(?:, 0x[0-9a-f]{8})*\s*")
 _NOP = (0x13).to_bytes(4, "little")
 
 
-def _switch(section: str, draft: Draft, _: Statement, cursor: Cursor) -> None:
+def _switch(section: str, draft: ProgramDraft, _: Statement, cursor: Cursor) -> None:
     cursor.finish()
     draft.current = section
 
 
-def _section(draft: Draft, _: Statement, cursor: Cursor) -> None:
+def _section(draft: ProgramDraft, _: Statement, cursor: Cursor) -> None:
     """``.section NAME``: continue in a debug section."""
     name = cursor.take("name", "a section")
     cursor.finish()
@@ -55,7 +55,7 @@ def _section(draft: Draft, _: Statement, cursor: Cursor) -> None:
     draft.current = name.text
 
 
-def _values(nbytes: int, draft: Draft, statement: Statement, cursor: Cursor) -> None:
+def _values(nbytes: int, draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.byte``, ``.half``, ``.word``: numbers, signed or unsigned."""
     expressions = [parse_expression(cursor)]
     while cursor.accept(","):
@@ -83,19 +83,19 @@ def _limited(expression: Expression, scope: Scope, low: int, high: int, message:
     return value
 
 
-def _number(draft: Draft, cursor: Cursor, low: int, high: int) -> int:
+def _number(draft: ProgramDraft, cursor: Cursor, low: int, high: int) -> int:
     """Parse a number that is known in the first pass, and the end of the line."""
     expression = parse_expression(cursor)
     cursor.finish()
     return _limited(expression, draft.get_known_number, low, high, "the number is out of range")
 
 
-def _zero(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+def _zero(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     nbytes = _number(draft, cursor, 0, (1 << 32) - 1)
     draft.section.append(nbytes, lambda _, __: bytes(nbytes), statement)
 
 
-def _ascii(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+def _ascii(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     text = cursor.take("name", "quoted text")
     cursor.finish()
     if not text.quoted:
@@ -110,12 +110,12 @@ def _ascii(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     draft.section.append(len(data), lambda _, __: data, statement)
 
 
-def _align(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+def _align(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.align n``: align to 2^n bytes, as GNU's assembler does for RISC-V."""
     _pad(draft, statement, 1 << _number(draft, cursor, 0, PART_ALIGNMENT.bit_length() - 1))
 
 
-def _balign(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+def _balign(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.balign n``: align to n bytes, a power of two."""
     column = cursor.column
     alignment = _number(draft, cursor, 1, PART_ALIGNMENT)
@@ -125,7 +125,7 @@ def _balign(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     _pad(draft, statement, alignment)
 
 
-def _pad(draft: Draft, statement: Statement, alignment: int) -> None:
+def _pad(draft: ProgramDraft, statement: Statement, alignment: int) -> None:
     """Pad with zeros, or in code with as many ``nop`` as fit."""
     here = draft.section.nbytes
     nbytes = elf.align_up(here, alignment) - here
@@ -134,7 +134,7 @@ def _pad(draft: Draft, statement: Statement, alignment: int) -> None:
     draft.section.append(nbytes, lambda _, __: data, statement)
 
 
-def _descriptor(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+def _descriptor(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.descriptor KIND, word=value, ...``; words that are not named are 0.
 
     The descriptor and the labels of its statement go to the section of descriptors, whatever the
@@ -198,7 +198,7 @@ def _descriptor_bytes(kind: Descriptor, values: dict[str, Expression], scope: Sc
     return encode_descriptor(kind.name, numbers)
 
 
-def _variable(role: str, draft: Draft, statement: Statement, cursor: Cursor) -> None:
+def _variable(role: str, draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.input``, ``.output`` or ``.buffer`` NAME, TYPE: a tensor in read-write memory."""
     name = cursor.take("name", "a name")
     cursor.expect(",")
@@ -231,7 +231,7 @@ def _tensor_type(statement: Statement, column: int) -> TensorType:
     return type
 
 
-def _reserve(draft: Draft, _: Statement, cursor: Cursor) -> None:
+def _reserve(draft: ProgramDraft, _: Statement, cursor: Cursor) -> None:
     """``.reserve N``: reserve at least N bytes of read-write memory in total."""
     column = cursor.column
     draft.reserve_total(_number(draft, cursor, 0, (1 << 32) - 1), column)
@@ -245,7 +245,7 @@ def _name_and_value(cursor: Cursor, expected: str) -> tuple[ExpressionToken, Exp
     return name, expression
 
 
-def _set(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+def _set(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.set NAME, EXPRESSION``: define a symbol."""
     name, expression = _name_and_value(cursor, "a name")
     text = draft.define(name)
@@ -255,13 +255,13 @@ def _set(draft: Draft, statement: Statement, cursor: Cursor) -> None:
         draft.deferred[text] = (expression, statement)
 
 
-def _size(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+def _size(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.size NAME, BYTES``: set the size of a symbol."""
     name, expression = _name_and_value(cursor, "a symbol")
     draft.sizes.append((name, expression, statement))
 
 
-def _layer(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+def _layer(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.layer NUMBER, NAME, OP, OUTPUT [, BARRIER]``: declare a layer of the report."""
     number_column = cursor.column
     number = parse_expression(cursor).evaluate(draft.get_known_number)
@@ -282,14 +282,14 @@ def _layer(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     draft.layers.append(LayerRecord(statement, name.text, op.text, output, barrier))
 
 
-def _entry(draft: Draft, statement: Statement, cursor: Cursor) -> None:
+def _entry(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.entry LABEL``: set the address where all cores start."""
     name = cursor.take("name", "a label")
     cursor.finish()
     draft.entry = (name, statement)
 
 
-def _metadata(draft: Draft, statement: Statement, _: Cursor) -> None:
+def _metadata(draft: ProgramDraft, statement: Statement, _: Cursor) -> None:
     """``.metadata JSON``: set all metadata of the bundle; the assembler adds nothing."""
     text = statement.text.split(".metadata", maxsplit=1)[1]
     draft.metadata = (text, statement)
@@ -321,7 +321,10 @@ DIRECTIVES: dict[str, Directive] = {
 
 
 def run_directive(
-    name: ExpressionToken, draft: Draft, statement: Statement, operands: list[ExpressionToken]
+    name: ExpressionToken,
+    draft: ProgramDraft,
+    statement: Statement,
+    operands: list[ExpressionToken],
 ) -> None:
     """Execute an assembler directive; raise SourceError if it is unknown or malformed."""
     directive = DIRECTIVES.get(name.text)

@@ -36,7 +36,7 @@ Emit = Callable[[int, Scope], bytes]
 
 @attrs.frozen
 class SectionItem:
-    """Part of a section with the function that computes its bytes."""
+    """Item of a section: a function that computes its bytes."""
 
     offset: int
     nbytes: int
@@ -86,7 +86,7 @@ class LayerRecord:
 
 
 @attrs.define
-class Draft:
+class ProgramDraft:
     """Program after the first pass of the assembler."""
 
     sections: dict[str, AssemblySection] = attrs.field(
@@ -121,7 +121,7 @@ class Draft:
 
     @property
     def section(self) -> AssemblySection:
-        """Section to which items are appended."""
+        """Current section, to which items are appended."""
         return self.sections.get(self.current) or self.debug[self.current]
 
     def define(self, name: ExpressionToken) -> str:

@@ -36,7 +36,7 @@ class Statement:
         """Column after the last character, 1-based."""
         return len(self.text.rstrip()) + 1
 
-    def place(self, column: int) -> Place:
+    def get_place(self, column: int) -> Place:
         """Return the file, line and column of a column of the joined text."""
         index = bisect_right(self.starts, (column - 1, 1 << 62)) - 1
         start, line = self.starts[index]
@@ -56,7 +56,7 @@ class Statement:
         return Diagnostic(
             error.code,
             error.message,
-            self.place(error.column),
+            self.get_place(error.column),
             error.found,
             error.expected,
             error.hint,

@@ -7,7 +7,7 @@ from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import load_device
 from nmpsim.cli.options import make_device_option, make_output_option
 from nmpsim.cli.output import check_outputs
-from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command
+from nmpsim.cli.parameters import InputFile, OutputFile, define_argument, define_command
 from nmpsim.input_files import read_text
 from nmpsim.records import frozen
 
@@ -16,7 +16,7 @@ from nmpsim.records import frozen
 class AsmOptions:
     """Options of ``nmpsim asm``."""
 
-    source: InputFile = argument("PROG.s")
+    source: InputFile = define_argument("PROG.s")
     device: InputFile | None = make_device_option("the NMP")
     output: OutputFile = make_output_option("PROG.bin", "The bundle to write.")
 

@@ -32,9 +32,9 @@ from nmpsim.cli.parameters import (
     Natural,
     OutputFile,
     Positive,
-    argument,
+    define_argument,
     define_command,
-    option,
+    define_option,
 )
 from nmpsim.cli.stdin import has_read_pipes
 from nmpsim.diagnostics import did_you_mean, fail
@@ -43,7 +43,7 @@ from nmpsim.records import frozen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nmpsim.checking import Case, CaseResult, SaturationLimit, Suite
+    from nmpsim.checking import CaseResult, SaturationLimit, Suite, SuiteCase
 
 _SUITE, _WORKFLOW = Path("suite.toml"), Path(".github/workflows/nmpsim.yml")
 _EXPECTED, _BUDGET, _SUITES, _FILES = "Expected outputs", "Budgets", "Suites", "Result files"
@@ -53,32 +53,34 @@ _EXPECTED, _BUDGET, _SUITES, _FILES = "Expected outputs", "Budgets", "Suites", "
 class CaseOptions:
     """Device, expectations and budgets for checking a single bundle."""
 
-    device: InputFile | None = option("Run the bundle on this device.", "D.toml")
-    baseline: OutputFile | None = option("Compare with this earlier run.", "B.json")
-    expect: InputFile | None = option("Expected outputs.", "E.npz", group=_EXPECTED)
-    expect_layers: InputFile | None = option(
+    device: InputFile | None = define_option("Run the bundle on this device.", "D.toml")
+    baseline: OutputFile | None = define_option("Compare with this earlier run.", "B.json")
+    expect: InputFile | None = define_option("Expected outputs.", "E.npz", group=_EXPECTED)
+    expect_layers: InputFile | None = define_option(
         "Expected outputs of layers.", "L.npz", group=_EXPECTED
     )
-    only: tuple[str, ...] = option(
+    only: tuple[str, ...] = define_option(
         "Layer, or pattern such as conv*, to compare.", "LAYER", group=_EXPECTED
     )
-    ulp: Natural | None = option(
+    ulp: Natural | None = define_option(
         "Allowed difference in units of the last place.", "N", group=_EXPECTED
     )
-    sqnr: FiniteNumber | None = option("Minimum SQNR.", "DB", group=_EXPECTED)
-    top1: Natural | None = option("Expected class.", "CLASS", group=_EXPECTED)
-    cycles: Natural | None = option("Maximum number of cycles.", "N", group=_BUDGET)
-    cycles_percent: Tolerance | None = option(
+    sqnr: FiniteNumber | None = define_option("Minimum SQNR.", "DB", group=_EXPECTED)
+    top1: Natural | None = define_option("Expected class.", "CLASS", group=_EXPECTED)
+    cycles: Natural | None = define_option("Maximum number of cycles.", "N", group=_BUDGET)
+    cycles_percent: Tolerance | None = define_option(
         "Maximum increase in cycles, in percent.", "P", group=_BUDGET
     )
-    saturation: str | None = option(
+    saturation: str | None = define_option(
         "Maximum number of saturated values.", "none|baseline|N", group=_BUDGET
     )
-    memory: Natural | None = option("Maximum DRAM usage in bytes.", "BYTES", group=_BUDGET)
-    hazards: Literal["none"] | None = option("Search for hazards in a second run.", group=_BUDGET)
+    memory: Natural | None = define_option("Maximum DRAM usage in bytes.", "BYTES", group=_BUDGET)
+    hazards: Literal["none"] | None = define_option(
+        "Search for hazards in a second run.", group=_BUDGET
+    )
 
-    def list_given(self) -> dict[str, str]:
-        """Return the names of the options that were given, by field."""
+    def list_given_options(self) -> dict[str, str]:
+        """Return the names of the given options by field."""
         values = attrs.asdict(self, recurse=False)
         return {
             name: f"--{name.replace('_', '-')}"
@@ -91,31 +93,35 @@ class CaseOptions:
 class CheckOptions:
     """Options of ``nmpsim check``."""
 
-    program: InputFile = argument("SUITE.toml|NET.bin|MODEL")
+    program: InputFile = define_argument("SUITE.toml|NET.bin|MODEL")
     inputs: InputOptions
     case_options: CaseOptions
-    update_baseline: bool = option("Write the baselines; other checks are done first.")
+    update_baseline: bool = define_option("Write the baselines; other checks are done first.")
     format: Format = FORMAT_OPTION
     output: OutputFile | None = make_output_option(
         "REPORT", "Write to this file.  [default: stdout]"
     )
-    names: tuple[str, ...] = option(
+    names: tuple[str, ...] = define_option(
         "Check only the cases of this name.", "NAME", names="--case", group=_SUITES
     )
-    init: bool = option("Write a suite, a baseline and a workflow.", group=_SUITES)
-    force: bool = option("Overwrite the files of --init.", group=_SUITES)
-    junit: OutputFile | None = option("Write JUnit XML.", "J.xml", group=_FILES)
-    sarif: OutputFile | None = option("Write SARIF, for code scanning.", "S.sarif", group=_FILES)
-    lint: bool = option("Add warnings and notes of lint to SARIF.", group=_FILES)
-    markdown: OutputFile | None = option(
+    init: bool = define_option("Write a suite, a baseline and a workflow.", group=_SUITES)
+    force: bool = define_option("Overwrite the files of --init.", group=_SUITES)
+    junit: OutputFile | None = define_option("Write JUnit XML.", "J.xml", group=_FILES)
+    sarif: OutputFile | None = define_option(
+        "Write SARIF, for code scanning.", "S.sarif", group=_FILES
+    )
+    lint: bool = define_option("Add warnings and notes of lint to SARIF.", group=_FILES)
+    markdown: OutputFile | None = define_option(
         "Write a summary for a pull request.", "M.md", group=_FILES
     )
-    core_on_failure: OutputFile | None = option(
+    core_on_failure: OutputFile | None = define_option(
         "Write core files of failed cases.", "FOLDER", group=_FILES
     )
-    github: bool | None = option("Annotate the pull request.  [default: on GitHub]", group=_FILES)
+    github: bool | None = define_option(
+        "Annotate the pull request.  [default: on GitHub]", group=_FILES
+    )
     strict: bool = STRICT_OPTION
-    jobs: Positive | None = option(
+    jobs: Positive | None = define_option(
         "Number of processes.  [default: one per processor]", "N", group=EXECUTION
     )
     limits: LimitOptions
@@ -158,7 +164,11 @@ def _init(options: CheckOptions) -> int:
         raise fail(
             "ARG001", message, place=options.program, hint="Compile LIR with `nmpsim compile`."
         )
-    given = [name for field, name in options.case_options.list_given().items() if field != "device"]
+    given = [
+        name
+        for field, name in options.case_options.list_given_options().items()
+        if field != "device"
+    ]
     if given or options.inputs.images != DEFAULT_IMAGES:
         name = given[0] if given else "an option for images"
         hint = (
@@ -228,7 +238,7 @@ def _load_suite(options: CheckOptions) -> Suite:
     if _is_program(options.program):
         return Suite(str(options.program), (_case(options),)).validate()
     inputs = ["--input"] if options.inputs.arguments else []
-    given = [*inputs, *options.case_options.list_given().values()]
+    given = [*inputs, *options.case_options.list_given_options().values()]
     if given:
         message = f"{given[0]} cannot be used with a suite"
         raise fail(
@@ -244,8 +254,8 @@ def _is_program(path: Path) -> bool:
     return is_bundle(path) or path.suffix == ".bin" or find_front_end(path) is not None
 
 
-def _case(options: CheckOptions) -> Case:
-    from nmpsim.checking import Budget, Case, Expect, InputFile
+def _case(options: CheckOptions) -> SuiteCase:
+    from nmpsim.checking import Budget, Expectations, InputFile, SuiteCase
     from nmpsim.cli.inputs import split_argument
 
     if options.names:
@@ -254,13 +264,13 @@ def _case(options: CheckOptions) -> Case:
     program = load_program(options.program, inputs=arguments)
     names = [tensor.name for tensor in program.metadata.user_inputs]
     files = [split_argument(argument, names) for argument in arguments]
-    return Case(
+    return SuiteCase(
         bundle=options.program,
         input=tuple(InputFile(path, name) for name, path in files),
         name=options.program.stem,
         device=chosen.device,
         baseline=chosen.baseline,
-        expect=Expect(
+        expect=Expectations(
             chosen.expect,
             chosen.expect_layers,
             chosen.only,

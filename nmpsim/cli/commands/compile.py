@@ -19,7 +19,13 @@ from nmpsim.cli.options import (
     make_output_option,
 )
 from nmpsim.cli.output import check_outputs, show_progress, write_result
-from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
+from nmpsim.cli.parameters import (
+    InputFile,
+    OutputFile,
+    define_argument,
+    define_command,
+    define_option,
+)
 from nmpsim.diagnostics import fail
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.records import frozen
@@ -34,7 +40,7 @@ _NUMERICS, _TILING = "Numerics", "Fusion and tiling"
 class CompileOptions:
     """Options of ``nmpsim compile``."""
 
-    model: InputFile = argument("MODEL")
+    model: InputFile = define_argument("MODEL")
     weights: InputFile | None = WEIGHTS_OPTION
     tensors: InputFile | None = TENSORS_OPTION
     shapes: ShapeOptions
@@ -42,18 +48,18 @@ class CompileOptions:
     patch: InputFile | None = PATCH_OPTION
     format: Format = FORMAT_OPTION
     output: OutputFile = make_output_option("NET.bin", "The bundle to write.")
-    numerics: tuple[str, ...] = option(
+    numerics: tuple[str, ...] = define_option(
         "Numerics profile, of all layers or of one.", "[LAYER=]PROFILE|FILE.toml", group=_NUMERICS
     )
-    rescale_bias: bool = option("Requantize biases to the result's scale.", group=_NUMERICS)
-    integer_islands: bool | None = option(
+    rescale_bias: bool = define_option("Requantize biases to the result's scale.", group=_NUMERICS)
+    integer_islands: bool | None = define_option(
         "Run dequantize-operator-quantize in integers.", group=_NUMERICS
     )
-    no_fuse: bool = option("Keep every instruction a separate layer.", group=_TILING)
-    tiling: Literal["burst", "bytes", "simple"] = option(
+    no_fuse: bool = define_option("Keep every instruction a separate layer.", group=_TILING)
+    tiling: Literal["burst", "bytes", "simple"] = define_option(
         "Cost model of the tiling.", names="--tiling --slicing", group=_TILING, default="burst"
     )
-    explain_tiling: bool = option(
+    explain_tiling: bool = define_option(
         "Show the tilings tried for each layer.",
         names="--explain-tiling --explain-slicing",
         group=_TILING,

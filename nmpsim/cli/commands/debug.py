@@ -36,13 +36,13 @@ from nmpsim.cli.output import check_outputs, show_progress, write_json, write_te
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
-    argument,
+    define_argument,
     define_command,
+    define_option,
     get_given_arguments,
-    option,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, UserError, fail
-from nmpsim.input_files import read_bytes, read_head
+from nmpsim.input_files import read_bytes, read_first_bytes
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from nmpsim.debugger.core_dump import CoreDump
     from nmpsim.debugger.debugger import Debugger
     from nmpsim.debugger.position import RunLocation
-    from nmpsim.debugger.script import ScriptAnswer, ScriptLine
+    from nmpsim.debugger.script import ScriptLine, ScriptLineResult
 
 MAX_SCRIPT_BYTES = 1 << 20
 _SERVED = "TEXTUAL_DRIVER"
@@ -66,28 +66,30 @@ _SCREEN = "Screen"
 class DebugOptions:
     """Options of ``nmpsim debug``."""
 
-    bundle: InputFile = argument("NET.bin|MODEL|CORE")
+    bundle: InputFile = define_argument("NET.bin|MODEL|CORE")
     inputs: InputOptions
     device: InputFile | None = make_device_option("the bundle's")
-    reference: InputFile | None = option("Expected outputs of layers.", "R.npz")
-    script: InputFile | None = option("Execute the commands of this file.", "FILE")
-    commands: tuple[str, ...] = option(
+    reference: InputFile | None = define_option("Expected outputs of layers.", "R.npz")
+    script: InputFile | None = define_option("Execute the commands of this file.", "FILE")
+    commands: tuple[str, ...] = define_option(
         "Execute a command, after the script.", "TEXT", names="--command -c"
     )
-    record: OutputFile | None = option("Write the commands to a file for --script.", "FILE")
+    record: OutputFile | None = define_option("Write the commands to a file for --script.", "FILE")
     patch: InputFile | None = PATCH_OPTION
     format: Format = FORMAT_OPTION
-    plain: bool = option("Use a line prompt instead of the full-screen interface.", group=_SCREEN)
-    serve: Annotated[int, click.IntRange(1, 65535)] | None = option(
+    plain: bool = define_option(
+        "Use a line prompt instead of the full-screen interface.", group=_SCREEN
+    )
+    serve: Annotated[int, click.IntRange(1, 65535)] | None = define_option(
         "Show the screen in a browser, on this port.", "PORT", group=_SCREEN
     )
-    host: str | None = option(
+    host: str | None = define_option(
         "Address for --serve, instead of 127.0.0.1.", "ADDRESS", group=_SCREEN
     )
     engine: Engine = ENGINE_OPTION
     limits: LimitOptions
     max_memory: Size | None = MAX_MEMORY_OPTION
-    budget: Annotated[int, click.IntRange(1, 1 << 20)] = option(
+    budget: Annotated[int, click.IntRange(1, 1 << 20)] = define_option(
         "Memory for reverse steps, in MiB.",
         "MIB",
         group=LIMITS,
@@ -97,7 +99,7 @@ class DebugOptions:
 
 @define_command
 def command(options: DebugOptions) -> int:
-    """Step through a run by layers, tiles or instructions, forwards and backwards.
+    """Step forwards and backwards through a run by layers, tiles or instructions.
 
     \b
     With --script, --command or piped commands, the commands run without a prompt:
@@ -215,7 +217,7 @@ def _make_shell(options: DebugOptions) -> Shell:
     from nmpsim.cli.arrays import ArrayFile
     from nmpsim.debugger.commands.shell import Shell
 
-    is_core = read_head(options.bundle, 2) == b"PK"  # core files are archives
+    is_core = read_first_bytes(options.bundle, 2) == b"PK"  # core files are archives
     core = _open_core(options) if is_core else None
     debugger = _make_debugger(options, core)
     if core is not None:
@@ -315,7 +317,7 @@ def _run_script(options: DebugOptions, shell: Shell, lines: Iterable[ScriptLine]
     return EXIT_WORSE if outcome.is_worse else EXIT_OK
 
 
-def _print(answer: ScriptAnswer) -> None:
+def _print(answer: ScriptLineResult) -> None:
     _emit_lines(f"> {answer.line.text.strip()}\n{answer.result.text}")
 
 

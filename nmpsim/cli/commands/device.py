@@ -5,7 +5,7 @@ from __future__ import annotations
 from nmpsim.cli.loading import load_device
 from nmpsim.cli.options import FORMAT_OPTION, Format
 from nmpsim.cli.output import write_result
-from nmpsim.cli.parameters import InputFile, argument, define_command
+from nmpsim.cli.parameters import InputFile, define_argument, define_command
 from nmpsim.records import frozen
 
 
@@ -13,13 +13,13 @@ from nmpsim.records import frozen
 class DeviceOptions:
     """Options of ``nmpsim device``."""
 
-    device: InputFile | None = argument("[D.toml]")
+    device: InputFile | None = define_argument("[D.toml]")
     format: Format = FORMAT_OPTION
 
 
 @define_command
 def command(options: DeviceOptions) -> None:
-    """Show all settings of a device; without a file, those of the NMP."""
+    """Show all settings of a device; without a file, the settings of the NMP."""
     from nmpsim.config import resolve_device
     from nmpsim.views.device_table import make_device_document, print_device
 

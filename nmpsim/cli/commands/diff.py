@@ -14,9 +14,9 @@ from nmpsim.cli.parameters import (
     InputFile,
     Natural,
     OutputFile,
-    argument,
+    define_argument,
     define_command,
-    option,
+    define_option,
 )
 from nmpsim.cli.recorded_runs import RecordedRun, open_recorded_run
 from nmpsim.diagnostics import EXIT_INCOMPLETE, EXIT_OK, EXIT_WORSE, fail
@@ -35,24 +35,26 @@ _TOLERANCES = "Tolerances"
 class DiffOptions:
     """Options of ``nmpsim diff``."""
 
-    first: InputFile = argument("A")
-    second: InputFile = argument("B")
-    bundle: InputFile | None = option("The program, for scales and names of dumps.", "NET.bin")
-    layout: Literal["auto", "same", "nchw", "nhwc"] = option(
+    first: InputFile = define_argument("A")
+    second: InputFile = define_argument("B")
+    bundle: InputFile | None = define_option(
+        "The program, for scales and names of dumps.", "NET.bin"
+    )
+    layout: Literal["auto", "same", "nchw", "nhwc"] = define_option(
         "Layout of A's 4-D tensors.", default="auto"
     )
-    maps: tuple[str, ...] = option(
+    maps: tuple[str, ...] = define_option(
         "Names of a result in A and B, or a file.", "A=B|FILE", names="--map"
     )
-    show_all: bool = option("List equal layers too.", names="--all")
-    strict: bool = option("Exit with 5 if a layer is in one run only.")
-    within: Natural = option(
+    show_all: bool = define_option("List equal layers too.", names="--all")
+    strict: bool = define_option("Exit with 5 if a layer is in one run only.")
+    within: Natural = define_option(
         "Allowed difference in units of the last place.", "N", group=_TOLERANCES, default=0
     )
-    atol: Tolerance = option(
+    atol: Tolerance = define_option(
         "Allowed absolute difference of real values.", "X", group=_TOLERANCES, default=0.0
     )
-    rtol: Tolerance = option(
+    rtol: Tolerance = define_option(
         "Allowed difference relative to A, added to --atol.", "X", group=_TOLERANCES, default=0.0
     )
     format: Format = FORMAT_OPTION
@@ -61,7 +63,7 @@ class DiffOptions:
 
 @define_command
 def command(options: DiffOptions) -> int:
-    """Compare run B with run A: the first difference, the worst, and every layer.
+    """Compare run B with run A: the first and the worst difference, and every layer.
 
     A is the earlier run or the reference, B the later run or the one in question.
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import make_output_option
 from nmpsim.cli.output import check_outputs, write_text
-from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
+from nmpsim.cli.parameters import (
+    InputFile,
+    OutputFile,
+    define_argument,
+    define_command,
+    define_option,
+)
 from nmpsim.records import frozen
 
 
@@ -13,8 +19,8 @@ from nmpsim.records import frozen
 class DisasmOptions:
     """Options of ``nmpsim disasm``."""
 
-    bundle: InputFile = argument("NET.bin|MODEL")
-    data: bool = option("Include all data that `nmpsim asm` needs.")
+    bundle: InputFile = define_argument("NET.bin|MODEL")
+    data: bool = define_option("Include all data that `nmpsim asm` needs.")
     output: OutputFile | None = make_output_option(
         "PROG.s", "Write to this file.  [default: stdout]"
     )

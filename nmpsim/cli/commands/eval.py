@@ -26,9 +26,9 @@ from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
     Positive,
-    argument,
+    define_argument,
     define_command,
-    option,
+    define_option,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, locate_errors
 from nmpsim.records import frozen
@@ -38,13 +38,13 @@ from nmpsim.records import frozen
 class EvalOptions:
     """Options of ``nmpsim eval``."""
 
-    bundle: InputFile = argument("NET.bin|MODEL")
-    dataset: InputFile = option("Samples: an .npz file or a folder.", "DIR|NPZ")
-    labels: str | None = option("Classes: a file, or an array in NPZ.", "L.npy|L.csv|KEY")
-    classes: InputFile | None = option("Names of all classes, one per line.", "FILE")
-    top: str = option("K of each top-K accuracy.", "K1,K2", default="1,5")
-    limit: Positive | None = option("Evaluate only the first N samples.", "N")
-    confusion: OutputFile | None = option("Also write the confusion matrix.", "OUT.csv")
+    bundle: InputFile = define_argument("NET.bin|MODEL")
+    dataset: InputFile = define_option("Samples: an .npz file or a folder.", "DIR|NPZ")
+    labels: str | None = define_option("Classes: a file, or an array in NPZ.", "L.npy|L.csv|KEY")
+    classes: InputFile | None = define_option("Names of all classes, one per line.", "FILE")
+    top: str = define_option("K of each top-K accuracy.", "K1,K2", default="1,5")
+    limit: Positive | None = define_option("Evaluate only the first N samples.", "N")
+    confusion: OutputFile | None = define_option("Also write the confusion matrix.", "OUT.csv")
     format: Format = FORMAT_OPTION
     output: OutputFile | None = make_output_option("OUT.json", "Also write all results; resumable.")
     images: ImageOptions

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.loading import announce_loading, print_warnings
+from nmpsim.cli.loading import print_warnings, report_slow_loading
 from nmpsim.cli.options import FORMAT_OPTION, TENSORS_OPTION, WEIGHTS_OPTION, Format
 from nmpsim.cli.output import check_outputs, write_result
-from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
+from nmpsim.cli.parameters import (
+    InputFile,
+    OutputFile,
+    define_argument,
+    define_command,
+    define_option,
+)
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -26,24 +32,26 @@ _SCALE = "With --scale"
 class ExplainOptions:
     """Options of ``nmpsim explain``."""
 
-    program: InputFile | None = argument("[NET.bin|MODEL|NET.lir]")
-    layer: str | None = argument("[LAYER]")
+    program: InputFile | None = define_argument("[NET.bin|MODEL|NET.lir]")
+    layer: str | None = define_argument("[LAYER]")
     weights: InputFile | None = WEIGHTS_OPTION
     tensors: InputFile | None = TENSORS_OPTION
-    all_channels: bool = option("Show every channel of LAYER.")
-    scale: float | None = option("Explain a single factor.", "S")
-    range: tuple[float, float] | None = option("Compare schemas for a range.", "MIN MAX")
+    all_channels: bool = define_option("Show every channel of LAYER.")
+    scale: float | None = define_option("Explain a single factor.", "S")
+    range: tuple[float, float] | None = define_option("Compare schemas for a range.", "MIN MAX")
     format: Format = FORMAT_OPTION
-    offset: int | None = option("Offset of the result.", "N", group=_SCALE)
-    precision: Literal["int8", "int16"] | None = option(
+    offset: int | None = define_option("Offset of the result.", "N", group=_SCALE)
+    precision: Literal["int8", "int16"] | None = define_option(
         "Precision of the result.  [default: int8]", group=_SCALE
     )
-    plot: OutputFile | None = option("Plot the error into a file.", "FILE.svg|png", group=_SCALE)
+    plot: OutputFile | None = define_option(
+        "Plot the error into a file.", "FILE.svg|png", group=_SCALE
+    )
 
 
 @define_command
 def command(options: ExplainOptions) -> None:
-    """Show how real factors become integers, and the error of that.
+    """Show the integers that represent real factors, and the errors of this conversion.
 
     \b
       nmpsim explain NET.bin            every layer, one line each
@@ -94,7 +102,7 @@ def _explain_program(options: ExplainOptions) -> None:
 
     path, word = options.program, options.layer
     assert path is not None
-    with announce_loading(path):
+    with report_slow_loading(path):
         program = load_program(path, options.weights, options.tensors)
     print_warnings(program.warnings)
     name = program.module.name
@@ -120,12 +128,12 @@ def _explain_scale(options: ExplainOptions, scale: float) -> None:
     if plot is not None:
         check_outputs([plot])
         check_figure_path(plot)
-        if factor.vanishes:
+        if factor.is_zero:
             raise click.UsageError(
                 "--plot: there is nothing to plot, because every result is the offset"
             )
     errors = band = None
-    if not factor.vanishes:
+    if not factor.is_zero:
         errors = measure_errors(factor, precision, offset)
         band = measure_error_band(factor, precision, offset, FIGURE_PARTS if plot else TEXT_PARTS)
     if plot is not None and band is not None:

@@ -13,9 +13,9 @@ from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
     Positive,
-    argument,
+    define_argument,
     define_command,
-    option,
+    define_option,
 )
 from nmpsim.diagnostics import fail
 from nmpsim.records import frozen
@@ -25,13 +25,13 @@ from nmpsim.records import frozen
 class HistoryOptions:
     """Options of ``nmpsim history``."""
 
-    folder: OutputFile = argument("FOLDER")
-    documents: tuple[InputFile, ...] = argument("[RUN.json|EVAL.json]...")
-    commit: str | None = option("Commit, or any text.  [default: HEAD]", "C")
-    label: str | None = option("Distinguishes series of one network.", "TEXT")
-    date: str | None = option("Date of the commit.  [default: from git, or now]", "ISO8601")
-    show: Positive | None = option("Write the JSON document of entry N.", "N")
-    format: Literal["text", "json", "html"] = option("Table, JSON or HTML.", default="text")
+    folder: OutputFile = define_argument("FOLDER")
+    documents: tuple[InputFile, ...] = define_argument("[RUN.json|EVAL.json]...")
+    commit: str | None = define_option("Commit, or any text.  [default: HEAD]", "C")
+    label: str | None = define_option("Distinguishes series of one network.", "TEXT")
+    date: str | None = define_option("Date of the commit.  [default: from git, or now]", "ISO8601")
+    show: Positive | None = define_option("Write the JSON document of entry N.", "N")
+    format: Literal["text", "json", "html"] = define_option("Table, JSON or HTML.", default="text")
     output: OutputFile | None = make_output_option("OUT", "Write to this file.  [default: stdout]")
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nmpsim.cli.loading import announce_loading, print_warnings
+from nmpsim.cli.loading import print_warnings, report_slow_loading
 from nmpsim.cli.options import FORMAT_OPTION, Format, ShapeOptions
 from nmpsim.cli.output import write_result
-from nmpsim.cli.parameters import InputFile, argument, define_command
+from nmpsim.cli.parameters import InputFile, define_argument, define_command
 from nmpsim.records import frozen
 
 
@@ -13,14 +13,14 @@ from nmpsim.records import frozen
 class InspectOptions:
     """Options of ``nmpsim inspect``."""
 
-    file: InputFile = argument("FILE")
+    file: InputFile = define_argument("FILE")
     shapes: ShapeOptions
     format: Format = FORMAT_OPTION
 
 
 @define_command
 def command(options: InspectOptions) -> None:
-    """Show the contents of a bundle: inputs, outputs, where each layer runs, sizes.
+    """Show the contents of a bundle: inputs, outputs, layers and sizes.
 
     FILE may also be a model that `nmpsim compile` accepts; it is compiled in memory.
     """
@@ -35,6 +35,6 @@ def command(options: InspectOptions) -> None:
         print_warnings(compiled.warnings)
         contents = compiled.bundle
     else:
-        with announce_loading(options.file):
+        with report_slow_loading(options.file):
             contents = read_bundle(options.file)
     write_result(options.format, make_inspect_document, print_bundle, contents)

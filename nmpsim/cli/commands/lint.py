@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nmpsim.cli.loading import announce_loading, print_warnings
+from nmpsim.cli.loading import print_warnings, report_slow_loading
 from nmpsim.cli.options import FORMAT_OPTION, TENSORS_OPTION, WEIGHTS_OPTION, Format
 from nmpsim.cli.output import check_outputs, write_json, write_result
-from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
+from nmpsim.cli.parameters import (
+    InputFile,
+    OutputFile,
+    define_argument,
+    define_command,
+    define_option,
+)
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.records import frozen
@@ -27,26 +33,26 @@ _REFERENCES = "References"
 class LintOptions:
     """Options of ``nmpsim lint``."""
 
-    program: InputFile = argument("NET.lir|NET.bin|MODEL")
+    program: InputFile = define_argument("NET.lir|NET.bin|MODEL")
     weights: InputFile | None = WEIGHTS_OPTION
     tensors: InputFile | None = TENSORS_OPTION
-    numerics: str | None = option(
+    numerics: str | None = define_option(
         f"Profile.  [default: the bundle's, or {DEFAULT_NUMERICS}]", "PROFILE"
     )
-    strict: bool = option("Exit with 1 for warnings too.")
-    show_all: bool = option("Show every finding.", names="--all")
-    sarif: OutputFile | None = option("Also write SARIF, for code scanning.", "S.sarif")
+    strict: bool = define_option("Exit with 1 for warnings too.")
+    show_all: bool = define_option("Show every finding.", names="--all")
+    sarif: OutputFile | None = define_option("Also write SARIF, for code scanning.", "S.sarif")
     format: Format = FORMAT_OPTION
-    float_weights: InputFile | None = option(
+    float_weights: InputFile | None = define_option(
         "Weights of the float model, to compare with.", "F.npz|F.onnx", group=_REFERENCES
     )
-    original_weights: InputFile | None = option(
+    original_weights: InputFile | None = define_option(
         "Constants before bias types were changed.", "O.npz", group=_REFERENCES
     )
-    original_tensors: InputFile | None = option(
+    original_tensors: InputFile | None = define_option(
         "Their scales.  [default: O.tensors.json]", "T.json", group=_REFERENCES
     )
-    ranges: InputFile | None = option(
+    ranges: InputFile | None = define_option(
         "Glow's profile with the ranges of results.", "P.yaml|P.tsv", group=_REFERENCES
     )
 
@@ -71,7 +77,7 @@ def command(options: LintOptions) -> int:
     from nmpsim.analysis.lint import ReferenceFiles, load_subject, make_lint_document, run_rules
     from nmpsim.views.lint_text import print_findings
 
-    with announce_loading(options.program):
+    with report_slow_loading(options.program):
         subject = load_subject(*files, options.numerics, ReferenceFiles(*references))
     print_warnings(subject.program.warnings)
     report = run_rules(subject)
@@ -79,7 +85,9 @@ def command(options: LintOptions) -> int:
         _write_sarif(report, options.sarif)
     view = partial(print_findings, show_all=options.show_all)
     write_result(options.format, make_lint_document, view, subject, report)
-    has_failed = report.count("error") or (options.strict and report.count("warning"))
+    has_failed = report.count_findings("error") or (
+        options.strict and report.count_findings("warning")
+    )
     return EXIT_WORSE if has_failed else EXIT_OK
 
 

@@ -11,7 +11,7 @@ import attrs
 import click
 
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.loading import announce_loading, load_device, print_warnings
+from nmpsim.cli.loading import load_device, print_warnings, report_slow_loading
 from nmpsim.cli.options import (
     FORMAT_OPTION,
     WEIGHTS_OPTION,
@@ -23,7 +23,13 @@ from nmpsim.cli.options import (
     make_output_option,
 )
 from nmpsim.cli.output import check_outputs, show_progress, write_result
-from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
+from nmpsim.cli.parameters import (
+    InputFile,
+    OutputFile,
+    define_argument,
+    define_command,
+    define_option,
+)
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.records import frozen
 
@@ -40,13 +46,13 @@ _QUANTIZATION = "Quantization"
 class QuantizeOptions:
     """Options of ``nmpsim quantize``."""
 
-    model: InputFile = argument("MODEL")
+    model: InputFile = define_argument("MODEL")
     weights: InputFile | None = WEIGHTS_OPTION
-    calibration: tuple[InputArgument, ...] = option(
+    calibration: tuple[InputArgument, ...] = define_option(
         "Samples: arrays, images or folders.", "[NAME=]FILE"
     )
-    profile: InputFile | None = option("Ranges from Glow's -dump-profile.", "P.yaml")
-    compare: bool = option("Compare all schemas and precisions.")
+    profile: InputFile | None = define_option("Ranges from Glow's -dump-profile.", "P.yaml")
+    compare: bool = define_option("Compare all schemas and precisions.")
     shapes: ShapeOptions
     device: InputFile | None = make_device_option("the NMP")
     format: Format = FORMAT_OPTION
@@ -55,18 +61,18 @@ class QuantizeOptions:
     )
     schema: Literal[
         "asymmetric", "symmetric", "symmetric-with-uint8", "symmetric-with-power2-scale"
-    ] = option("Quantization schema.", group=_QUANTIZATION, default="asymmetric")
-    precision: Literal["int8", "int16"] = option(
+    ] = define_option("Quantization schema.", group=_QUANTIZATION, default="asymmetric")
+    precision: Literal["int8", "int16"] = define_option(
         "Weight and activation type.", group=_QUANTIZATION, default="int8"
     )
-    bias_precision: Literal["int8", "int16", "int32"] = option(
+    bias_precision: Literal["int8", "int16", "int32"] = define_option(
         "Precision of biases.", group=_QUANTIZATION, default="int32"
     )
-    per_channel: bool = option("Use a scale per output channel.", group=_QUANTIZATION)
-    bias_scale: Literal["product", "result"] = option(
+    per_channel: bool = define_option("Use a scale per output channel.", group=_QUANTIZATION)
+    bias_scale: Literal["product", "result"] = define_option(
         "Scale of biases.", group=_QUANTIZATION, default="product"
     )
-    keep_float: tuple[str, ...] = option(
+    keep_float: tuple[str, ...] = define_option(
         "Keep an opcode or a layer in float.", "OPCODE|LAYER", group=_QUANTIZATION
     )
     images: ImageOptions
@@ -79,7 +85,7 @@ class QuantizeOptions:
 
 @define_command
 def command(options: QuantizeOptions) -> None:
-    """Quantize a float network, an ONNX model or LIR, with ranges from samples or from a profile.
+    """Quantize a float network (ONNX or LIR) with ranges from samples or a profile.
 
     Samples are a folder, or a pattern in quotes, of images or .npy files with one sample each; an
     .npz file with an array for each input, samples along the first axis; or an .npy file for a
@@ -104,7 +110,7 @@ def command(options: QuantizeOptions) -> None:
         )
     from nmpsim.cli.calibration import load_calibration_samples
     from nmpsim.cli.inputs import read_sample_shapes
-    from nmpsim.quantization import compare, parse_settings
+    from nmpsim.quantization import compare_schemas, parse_settings
     from nmpsim.session import calibrate, load_float_program
     from nmpsim.views.quantize_text import make_quantization_document, print_quantization
 
@@ -120,7 +126,7 @@ def command(options: QuantizeOptions) -> None:
         bias_scale=options.bias_scale,
         keep_float=options.keep_float,
     )
-    with announce_loading(options.model):
+    with report_slow_loading(options.model):
         network = load_float_program(
             options.model,
             options.weights,
@@ -132,7 +138,7 @@ def command(options: QuantizeOptions) -> None:
         samples = load_calibration_samples(given, options.images, network) if given else None
         calibrated = calibrate(network, None, samples, profile=options.profile)
     program = None if options.output is None else calibrated.quantize(settings)
-    comparisons = compare(calibrated, settings) if options.compare else ()
+    comparisons = compare_schemas(calibrated, settings) if options.compare else ()
     if program is not None and options.output is not None:
         _write(program, options.output, options.makes_bundle, device)
     result = program, comparisons, len(calibrated.samples)

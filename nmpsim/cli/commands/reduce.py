@@ -17,7 +17,13 @@ from nmpsim.cli.options import (
     make_output_option,
 )
 from nmpsim.cli.output import show_progress
-from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
+from nmpsim.cli.parameters import (
+    InputFile,
+    OutputFile,
+    define_argument,
+    define_command,
+    define_option,
+)
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail, locate_errors
 from nmpsim.records import frozen
 
@@ -31,10 +37,12 @@ if TYPE_CHECKING:
 class ReduceOptions:
     """Options of ``nmpsim reduce``."""
 
-    bundle: InputFile = argument("NET.bin|MODEL")
+    bundle: InputFile = define_argument("NET.bin|MODEL")
     inputs: InputOptions
-    reference: InputFile | None = option("Fail at the first layer that differs from this run.", "R")
-    saturates: str | None = option("Fail if this layer saturates.", "LAYER")
+    reference: InputFile | None = define_option(
+        "Fail at the first layer that differs from this run.", "R"
+    )
+    saturates: str | None = define_option("Fail if this layer saturates.", "LAYER")
     device: InputFile | None = make_device_option("the bundle's")
     engine: Engine = ENGINE_OPTION
     output: OutputFile = make_output_option("FOLDER", "New folder for the reduced program.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.options import make_output_option
 from nmpsim.cli.output import check_outputs, show_progress, write_text
-from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command
+from nmpsim.cli.parameters import InputFile, OutputFile, define_argument, define_command
 from nmpsim.records import frozen
 
 
@@ -13,13 +13,13 @@ from nmpsim.records import frozen
 class ReportOptions:
     """Options of ``nmpsim report``."""
 
-    runs: tuple[InputFile, ...] = argument("RUN.json...")
+    runs: tuple[InputFile, ...] = define_argument("RUN.json...")
     output: OutputFile = make_output_option("REPORT.html", "The HTML report.")
 
 
 @define_command
 def command(options: ReportOptions) -> None:
-    """Write one HTML report, which opens offline, of the JSON reports of one or more runs.
+    """Write the JSON reports of one or more runs as one HTML file that opens offline.
 
     Several runs are compared, each with the first.
 

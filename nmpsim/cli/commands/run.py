@@ -33,9 +33,9 @@ from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
     Positive,
-    argument,
+    define_argument,
     define_command,
-    option,
+    define_option,
 )
 from nmpsim.cli.run_files import TraceOptions, open_traces, save_core_file
 from nmpsim.diagnostics import EXIT_OK, EXIT_TIMEOUT, EXIT_WORSE, Diagnostic, Place, fail
@@ -66,37 +66,39 @@ _LIMIT_CODES = {"cycle_limit": "LIMIT001", "timeout": "LIMIT002"}
 class RunCommandOptions:
     """Options of ``nmpsim run``."""
 
-    bundle: InputFile = argument("NET.bin|MODEL")
+    bundle: InputFile = define_argument("NET.bin|MODEL")
     inputs: InputOptions
     device: InputFile | None = make_device_option("the bundle's")
-    save_outputs: OutputFile | None = option("Save the outputs.", "O.npz")
-    save_layers: OutputFile | None = option("Save every layer's output.", "L.npz")
-    shadow: bool = option("Compare with float; split errors by cause.")
-    repeat: Positive = option("Run N times and report the throughput.", "N", default=1)
+    save_outputs: OutputFile | None = define_option("Save the outputs.", "O.npz")
+    save_layers: OutputFile | None = define_option("Save every layer's output.", "L.npz")
+    shadow: bool = define_option("Compare with float; split errors by cause.")
+    repeat: Positive = define_option("Run N times and report the throughput.", "N", default=1)
     patch: InputFile | None = PATCH_OPTION
     format: Format = FORMAT_OPTION
     output: OutputFile | None = make_output_option(
         "REPORT", "Write to this file.  [default: stdout]"
     )
-    float_weights: InputFile | None = option(
+    float_weights: InputFile | None = define_option(
         "Weights before quantization, for --shadow.", "F.npz|F.onnx", group=_ANALYSES
     )
-    sensitivity: bool = option("Measure how cycles depend on assumed settings.", group=_ANALYSES)
-    histogram: tuple[str, ...] = option(
+    sensitivity: bool = define_option(
+        "Measure how cycles depend on assumed settings.", group=_ANALYSES
+    )
+    histogram: tuple[str, ...] = define_option(
         "Add histograms of a layer (or all) to the JSON.",
         "LAYER",
         group=_ANALYSES,
     )
-    timeline: bool = option("Add unit and scratchpad activity to the JSON.", group=_ANALYSES)
-    node_data: OutputFile | None = option(
+    timeline: bool = define_option("Add unit and scratchpad activity to the JSON.", group=_ANALYSES)
+    node_data: OutputFile | None = define_option(
         "Write node data for Model Explorer.", "FILE.json", group=_ANALYSES
     )
-    core_on_trap: OutputFile | None = option(
+    core_on_trap: OutputFile | None = define_option(
         "Write a core file if the run traps.", "FILE", group=_ANALYSES
     )
     traces: TraceOptions
     engine: Engine = ENGINE_OPTION
-    threads: Positive | None = option(
+    threads: Positive | None = define_option(
         "Host threads.  [default: all processors]", "N", group=EXECUTION
     )
     strict: bool = STRICT_OPTION

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nmpsim.atomic import STDOUT
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.interrupt import add_interrupt_note
-from nmpsim.cli.loading import announce_loading, load_device, print_warnings
+from nmpsim.cli.loading import load_device, print_warnings, report_slow_loading
 from nmpsim.cli.options import (
     FORMAT_OPTION,
     MAX_MEMORY_OPTION,
@@ -23,7 +23,13 @@ from nmpsim.cli.options import (
     make_output_option,
 )
 from nmpsim.cli.output import check_outputs, describe_partial_results, show_progress, write_result
-from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
+from nmpsim.cli.parameters import (
+    InputFile,
+    OutputFile,
+    define_argument,
+    define_command,
+    define_option,
+)
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
 from nmpsim.records import frozen
 
@@ -35,15 +41,17 @@ if TYPE_CHECKING:
 class SweepOptions:
     """Options of ``nmpsim sweep``."""
 
-    program: InputFile = argument("NET.lir|NET.bin|MODEL")
+    program: InputFile = define_argument("NET.lir|NET.bin|MODEL")
     inputs: InputOptions
-    set: tuple[str, ...] = option("Values of a setting: cores.count=1,2.", "SECTION.KEY=V1,V2")
-    grid: InputFile | None = option("Device file with lists of values.", "GRID.toml")
+    set: tuple[str, ...] = define_option(
+        "Values of a setting: cores.count=1,2.", "SECTION.KEY=V1,V2"
+    )
+    grid: InputFile | None = define_option("Device file with lists of values.", "GRID.toml")
     device: InputFile | None = make_device_option("the bundle's or NMP")
     weights: InputFile | None = WEIGHTS_OPTION
     tensors: InputFile | None = TENSORS_OPTION
-    numerics: str | None = option("Numerics profile of a network in LIR.", "PROFILE")
-    plot: OutputFile | None = option("Also draw figures into this folder.", "DIR")
+    numerics: str | None = define_option("Numerics profile of a network in LIR.", "PROFILE")
+    plot: OutputFile | None = define_option("Also draw figures into this folder.", "DIR")
     format: Format = FORMAT_OPTION
     output: OutputFile = make_output_option(
         "RESULTS.csv|.parquet", "The table of results; resumable."
@@ -78,7 +86,7 @@ def command(options: SweepOptions) -> int:
 
     grid = _read_grid(options)
     device = load_device(options.device)
-    with announce_loading(options.program):
+    with report_slow_loading(options.program):
         program = load_sweep_program(*files, options.numerics)
     print_warnings(program.warnings)
     inputs = ProgramInputs(

@@ -22,7 +22,7 @@ from nmpsim.compiler.numerics.torch import FbgemmEncoder, OnednnEncoder, Qnnpack
 from nmpsim.compiler.operations import Operation
 from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
-from nmpsim.lir.opcode import Profiles
+from nmpsim.lir.opcode import HostProfiles
 from nmpsim.lir.opcodes import OPCODES
 
 _PROFILES: tuple[ProfileEncoder, ...] = (
@@ -41,7 +41,7 @@ PROFILES: dict[str, ProfileEncoder] = make_exhaustive_table(
 """Profiles by name, in the order of ``--numerics``."""
 
 EXACT = frozenset({"cpumaxsplat", "softmax"}).union(
-    name for name, row in OPCODES.items() if row.profiles is Profiles.EXACT
+    name for name, row in OPCODES.items() if row.profiles is HostProfiles.EXACT
 )
 """Operations with the same result in every profile; Int8 softmax is always Glow's."""
 

@@ -23,12 +23,12 @@ from nmpsim.compiler.numerics.profile import (
 )
 from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
-    convert_factors,
     divide_float32,
     encode_float32,
     make_factor_words,
+    make_float_scale,
     make_scale_words,
-    to_float_scale,
+    make_scales,
 )
 from nmpsim.compiler.operations import BufferView
 from nmpsim.diagnostics import Place
@@ -46,7 +46,7 @@ def compute_reciprocal(value: float) -> float:
 
 
 def find_integer_bias(layer: WeightedScales) -> Integers | None:
-    """Return the bias in units of the sum if it has the scale of the sum, else None."""
+    """Return the bias as integers if it has the scale of the sum, else None."""
     bias = layer.bias
     if bias.is_float or not np.array_equal(bias.scales, layer.products):
         return None
@@ -54,7 +54,7 @@ def find_integer_bias(layer: WeightedScales) -> Integers | None:
 
 
 def round_to_integers(values: Array, bits: int = 32) -> Integers:
-    """Round to integers, halves to even, saturated to a number of bits."""
+    """Round values half to even and saturate them to ``bits`` bits."""
     limit = 1 << (bits - 1)
     nearest = np.rint(np.nan_to_num(values.astype(np.float64)))
     integers: Integers = np.clip(nearest, -limit, limit - 1).astype(np.int64)
@@ -81,7 +81,7 @@ class FloatEncoder(ProfileEncoder):
         """
         bias = find_integer_bias(layer)
         if bias is None:
-            reals = layer.bias.reals / layer.products
+            reals = layer.bias.real_values / layer.products
             bias = round_to_integers(reals, layer.target.accumulator_bits)
         return make_float_requantization(layer, FLOAT, bias, layer.ratios)
 
@@ -100,13 +100,13 @@ class FloatEncoder(ProfileEncoder):
         GlobalAveragePool: ``rne(sum * (Sx / Sy / n)) + Oy``.
         """
         if pool.is_global:
-            return pool.words(FLOAT, to_float_scale)
+            return pool.encode_words(FLOAT, make_float_scale)
         source, target, place = pool.source, pool.target, pool.place
         moved = UNSIGNED if pool.is_unsigned else 0
         return {
             "profile": ONNX,
             "divide": 0 if pool.counts_padding else DIVIDE_BY_VALID_TAPS,
-            **make_scale_words("out", to_float_scale(source.scale, place)),
+            **make_scale_words("out", make_float_scale(source.scale, place)),
             "out_post": encode_float32(float(target.offset + moved), place),
             "result_scale": encode_float32(target.scale, place),
             "out_offset": -moved,
@@ -139,7 +139,7 @@ class FloatEncoder(ProfileEncoder):
     def get_rescale_words(
         self, source: BufferView, target: BufferView, alpha: float | None, place: Place
     ) -> Words:
-        """Return the descriptor words of a rescale.
+        """Return the descriptor words of a rescale; ``alpha`` is a leaky slope or None.
 
         Formula: ``rne(x * Sx * (1 / Sy)) + Oy``.
         """
@@ -173,12 +173,12 @@ class FloatEncoder(ProfileEncoder):
 
 def make_float_words(place: Place, **factors: float) -> Words:
     """Return the descriptor words of float32 factors; keywords are prefixes of word names."""
-    return make_factor_words(FLOAT, to_float_scale, place, **factors)
+    return make_factor_words(FLOAT, make_float_scale, place, **factors)
 
 
 def make_float_requantization(
     layer: WeightedScales, profile: int, bias: Integers, factors: Floats
 ) -> Requantization:
     """Return a requantization with a float32 factor for each channel."""
-    out = convert_factors(to_float_scale, factors, layer.place)
+    out = make_scales(make_float_scale, factors, layer.place)
     return Requantization(profile, bias, (ZERO_SCALE,) * layer.channels, out)

@@ -21,14 +21,14 @@ from nmpsim.compiler.numerics.profile import (
 from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
     ScaleForm,
-    convert_factors,
     divide_float32,
     encode_float32,
     make_factor_words,
+    make_float_scale,
     make_scale_words,
+    make_scales,
+    make_shift_scale,
     multiply_float32,
-    to_float_scale,
-    to_integer_scale,
 )
 from nmpsim.compiler.operations import BufferView
 from nmpsim.diagnostics import Place, fail
@@ -67,9 +67,9 @@ class GlowIntEncoder(GlowEncoder):
         The factors of bias and sum are integers for ``Sb / (Sx*Sw)`` and ``Sx*Sw / Sy``.
         """
         bias = layer.integer_bias(self)
-        scales = convert_factors(to_integer_scale, layer.bias_ratios, layer.place)
+        scales = make_scales(make_shift_scale, layer.bias_ratios, layer.place)
         return Requantization(
-            GLOW_INT, bias, scales, convert_factors(to_integer_scale, layer.ratios, layer.place)
+            GLOW_INT, bias, scales, make_scales(make_shift_scale, layer.ratios, layer.place)
         )
 
     def get_matmul_words(self, pair: OperandPair) -> Words:
@@ -84,7 +84,7 @@ class GlowIntEncoder(GlowEncoder):
 
         Formula: ``scale(sum; Sx / Sy / n) + Oy``.
         """
-        return pool.words(self.device, _form_for(pool.target))
+        return pool.encode_words(self.device, _form_for(pool.target))
 
     def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors.
@@ -99,7 +99,7 @@ class GlowIntEncoder(GlowEncoder):
     def get_rescale_words(
         self, source: BufferView, target: BufferView, alpha: float | None, place: Place
     ) -> Words:
-        """Return the descriptor words of a rescale.
+        """Return the descriptor words of a rescale; ``alpha`` is a leaky slope or None.
 
         Formula: ``scale(x - Ox; Sx / Sy) + Oy``.
         """
@@ -120,11 +120,11 @@ class GlowIntEncoder(GlowEncoder):
 
 
 def _form_for(target: BufferView) -> ScaleForm:
-    return partial(to_integer_scale, accumulator_bits=target.accumulator_bits)
+    return partial(make_shift_scale, accumulator_bits=target.accumulator_bits)
 
 
 class NmpEncoder(GlowIntEncoder):
-    """Numerics profile assumed for the NMP's library: ``glow-int``, with a bias in result units."""
+    """Assumed numerics profile of the NMP: as ``glow-int``, but with a bias in result units."""
 
     name = "nmp"
     device = NMP
@@ -144,7 +144,7 @@ class NmpEncoder(GlowIntEncoder):
                 expected=f"scale {layer.target.scale!r}, that of %{layer.target.name}",
                 hint="Use --rescale-bias to requantize the bias.",
             )
-        out = convert_factors(_form_for(layer.target), layer.ratios, layer.place)
+        out = make_scales(_form_for(layer.target), layer.ratios, layer.place)
         return Requantization(NMP, bias, (ZERO_SCALE,) * layer.channels, out, bias_in_sum=False)
 
 
@@ -162,10 +162,10 @@ class GlowFloatEncoder(GlowEncoder):
         profile = GLOW_FLOAT if layer.is_convolution else GLOW_FLOAT_LATE
         bias, scales = (
             layer.integer_bias(self),
-            convert_factors(to_float_scale, layer.bias_ratios, layer.place),
+            make_scales(make_float_scale, layer.bias_ratios, layer.place),
         )
         return Requantization(
-            profile, bias, scales, convert_factors(to_float_scale, layer.ratios, layer.place)
+            profile, bias, scales, make_scales(make_float_scale, layer.ratios, layer.place)
         )
 
     def get_matmul_words(self, pair: OperandPair) -> Words:
@@ -180,7 +180,7 @@ class GlowFloatEncoder(GlowEncoder):
 
         Formula: ``rha(sum * (Sx / Sy / n) + Oy)``.
         """
-        return pool.words(GLOW_FLOAT, to_float_scale)
+        return pool.encode_words(GLOW_FLOAT, make_float_scale)
 
     def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors."""
@@ -200,7 +200,7 @@ class GlowFloatEncoder(GlowEncoder):
     def get_rescale_words(
         self, source: BufferView, target: BufferView, alpha: float | None, place: Place
     ) -> Words:
-        """Return the descriptor words of a rescale.
+        """Return the descriptor words of a rescale; ``alpha`` is a leaky slope or None.
 
         Formula: ``rne(S * x / Sy + Oy)``.
         """
@@ -213,4 +213,4 @@ class GlowFloatEncoder(GlowEncoder):
 
 
 def _float_words(place: Place, **factors: float) -> Words:
-    return make_factor_words(GLOW_FLOAT, to_float_scale, place, **factors)
+    return make_factor_words(GLOW_FLOAT, make_float_scale, place, **factors)

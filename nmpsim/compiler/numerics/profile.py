@@ -51,13 +51,13 @@ class ChannelBias:
 
     @property
     def integers(self) -> Integers:
-        """Values minus their offsets, int64 [O]."""
+        """Stored values minus their offsets, int64 [O]."""
         difference: Integers = self.values.astype(np.int64) - self.offsets
         return difference
 
     @property
-    def reals(self) -> Floats:
-        """Real values, float32 [O]."""
+    def real_values(self) -> Floats:
+        """Dequantized bias, float32 [O]."""
         if self.is_float:
             return self.values.astype(np.float32)
         return self.scales * self.integers.astype(np.float32)
@@ -132,12 +132,12 @@ class WeightedScales:
 
     @property
     def bias_ratios(self) -> Floats:
-        """Scale of the bias divided by that of the sums, ``fl(Sb / fl(Sx * Sw))`` [O]."""
+        """Scale of each channel's bias divided by its sums', ``fl(Sb / fl(Sx * Sw))`` [O]."""
         return self.bias.scales / self.products
 
     @property
     def ratios(self) -> Floats:
-        """Scale of the sums divided by that of the result, ``fl(fl(Sx * Sw) / Sy)`` [O]."""
+        """Scale of each channel's sums divided by the result's, ``fl(fl(Sx * Sw) / Sy)`` [O]."""
         return self.products / np.float32(self.target.scale)
 
     def integer_bias(self, profile: ProfileEncoder) -> Integers:
@@ -168,12 +168,12 @@ class OperandPair:
 
     @property
     def sides(self) -> tuple[tuple[str, BufferView], tuple[str, BufferView]]:
-        """Operands with the prefixes of their descriptor words."""
+        """Left and right operand, each with the prefix of its descriptor words."""
         return ("lhs", self.lhs), ("rhs", self.rhs)
 
     @property
     def ratios(self) -> tuple[float, float]:
-        """Scale of each operand divided by that of the result, in float32."""
+        """Scale of each operand divided by the result's scale, in float32."""
         return divide_float32(self.lhs.scale, self.target.scale), divide_float32(
             self.rhs.scale, self.target.scale
         )
@@ -185,7 +185,7 @@ class OperandPair:
 
     @property
     def product_ratio(self) -> float:
-        """Product of the operands' scales divided by the result's: ``fl(fl(Sl * Sr) / Sy)``."""
+        """Product of the operands' scales divided by the result's scale, in float32."""
         return divide_float32(self.product, self.target.scale)
 
 
@@ -229,10 +229,10 @@ class AveragePoolOperands:
 
     @property
     def factor(self) -> float:
-        """Factor of the sum: ``fl(Sx / Sy / n)``, or ``fl(Sx / Sy)`` if the unit divides by n."""
+        """Factor of the sum: ``fl(Sx / Sy / n)``; without ``/ n`` if the unit divides by n."""
         return divide_float32(self.ratio, float(self.taps)) if self.counts_padding else self.ratio
 
-    def words(self, profile: int, form: ScaleForm) -> Words:
+    def encode_words(self, profile: int, form: ScaleForm) -> Words:
         """Return the descriptor words of the pool's factor and of its division by n."""
         words = make_factor_words(profile, form, self.place, out=self.factor)
         return words | {"divide": 0 if self.counts_padding else DIVIDE_BY_VALID_TAPS}
@@ -262,7 +262,7 @@ class Requantization:
 
 
 class ProfileEncoder(ABC):
-    """Numerics profile: converts scales to descriptor words; raises UserError if unsupported."""
+    """Encoder of a numerics profile, which converts scales to descriptor words."""
 
     name: str
     """Name, as taken by ``--numerics``."""
@@ -286,7 +286,7 @@ class ProfileEncoder(ABC):
     def check_softmax(
         self, source: BufferView, target: BufferView, beta: float, place: Place
     ) -> None:
-        """Raise UserError (COMP001) if the profile does not have a quantized softmax."""
+        """Raise UserError (COMP001) if the profile does not support a softmax's beta or scales."""
         if beta != 1:
             raise self.make_unsupported_error(f"softmax with Beta {beta:g}", place, "Beta 1")
 
@@ -297,7 +297,7 @@ class ProfileEncoder(ABC):
     def get_rescale_words(
         self, source: BufferView, target: BufferView, alpha: float | None, place: Place
     ) -> Words:
-        """Return the descriptor words of a rescale, with a slope ``alpha`` below zero."""
+        """Return the descriptor words of a rescale; ``alpha`` is a leaky slope or None."""
         raise self.make_unsupported_error("rescaling", place)
 
     def get_leaky_words(self, alpha: float, target: BufferView, place: Place) -> Words:
@@ -311,7 +311,7 @@ class ProfileEncoder(ABC):
     def make_unsupported_error(
         self, what: str, place: Place, expected: str | None = None
     ) -> UserError:
-        """Return a UserError (COMP001): the profile does not support an operation."""
+        """Return a UserError (COMP001) for an operation that the profile does not support."""
         return fail(
             "COMP001",
             f"numerics {self.name} has no {what}",

@@ -20,12 +20,12 @@ from nmpsim.compiler.numerics.profile import (
 )
 from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
-    convert_factors,
     divide_float32,
     make_factor_words,
+    make_fixed_point_scale,
     make_scale_words,
+    make_scales,
     multiply_float32,
-    to_fixed_point_scale,
 )
 from nmpsim.compiler.operations import BufferView
 from nmpsim.diagnostics import Place, fail
@@ -59,7 +59,7 @@ class Q31Encoder(ProfileEncoder):
         products = layer.source.scale * layer.weight_scales.astype(np.float64)
         factors = products / layer.target.scale
         if layer.is_convolution:
-            out = convert_factors(to_fixed_point_scale, factors, layer.place)
+            out = make_scales(make_fixed_point_scale, factors, layer.place)
             return Requantization(device.Q31, bias, (ZERO_SCALE,) * layer.channels, out)
         high, low = zip(*(_float64_form(f, layer.place) for f in factors.tolist()), strict=True)
         return Requantization(device.Q31_ONCE, bias, low, high)
@@ -80,7 +80,7 @@ class Q31Encoder(ProfileEncoder):
         """
         source, target, place = pool.source, pool.target, pool.place
         if pool.counts_padding and not pool.has_padding:
-            form = to_mean_scale(source.scale / target.scale, pool.taps, place)
+            form = make_average_scale(source.scale / target.scale, pool.taps, place)
             return {"profile": device.Q31, "divide": 0, **make_scale_words("out", form)}
         if (source.scale, source.offset) != (target.scale, target.offset):
             what = f"avgpool from scale {source.scale:g} and offset {source.offset}"
@@ -91,13 +91,13 @@ class Q31Encoder(ProfileEncoder):
             raise self.make_unsupported_error(what, place, "CountIncludePads 0")
         # Halves of unsigned values go up, others away from zero.
         moved = -UNSIGNED if pool.is_unsigned else 0
-        words = pool.words(device.Q31, to_fixed_point_scale)
+        words = pool.encode_words(device.Q31, make_fixed_point_scale)
         return {**words, "in_offset": moved, "out_offset": moved}
 
     def check_softmax(
         self, source: BufferView, target: BufferView, beta: float, place: Place
     ) -> None:
-        """Raise UserError (COMP001) if the result does not have TFLite's scale and offset."""
+        """Raise UserError (COMP001) if the scales or the offset of a softmax are not supported."""
         if not 1 / 2**26 < source.scale * beta < math.inf:
             what = f"softmax from scale {source.scale:g} with Beta {beta:g}"
             raise self.make_unsupported_error(what, place, "a finite product above 2**-26")
@@ -118,13 +118,15 @@ class Q31Encoder(ProfileEncoder):
         twice = 2 * max(lhs.scale, rhs.scale)
         words = _words(place, out=twice / ((1 << shift) * target.scale))
         for side, view in pair.sides:
-            words |= make_scale_words(side, to_fixed_point_scale(view.scale / twice, place, shift))
+            words |= make_scale_words(
+                side, make_fixed_point_scale(view.scale / twice, place, shift)
+            )
         return words
 
     def get_rescale_words(
         self, source: BufferView, target: BufferView, alpha: float | None, place: Place
     ) -> Words:
-        """Return the descriptor words of a rescale.
+        """Return the descriptor words of a rescale; ``alpha`` is a leaky slope or None.
 
         Factor: ``Sx / Sy``.
         """
@@ -145,12 +147,12 @@ class Q31Encoder(ProfileEncoder):
 
 
 def _words(place: Place, **factors: float) -> Words:
-    return make_factor_words(device.Q31, to_fixed_point_scale, place, **factors)
+    return make_factor_words(device.Q31, make_fixed_point_scale, place, **factors)
 
 
-def to_mean_scale(factor: float, taps: int, place: Place) -> IntegerScale:
-    """Convert a factor divided by a count to a fixed-point scale."""
-    to_fixed_point_scale(factor, place)  # raises for an impossible factor
+def make_average_scale(factor: float, taps: int, place: Place) -> IntegerScale:
+    """Return the fixed-point scale of a factor divided by the number of taps."""
+    make_fixed_point_scale(factor, place)  # raises for an impossible factor
     mul, exponent = quantize_mean_multiplier(factor, taps)
     return IntegerScale(max(exponent, 0), max(-exponent, 0), mul)
 
@@ -160,7 +162,7 @@ def _float64_form(factor: float, place: Place) -> tuple[IntegerScale, IntegerSca
 
     The shift of the second scale adds to that of the first, for factors below 2**-32.
     """
-    to_fixed_point_scale(factor, place)  # raises for an impossible factor
+    make_fixed_point_scale(factor, place)  # raises for an impossible factor
     fraction, exponent = math.frexp(factor)
     if exponent < -2 * LONGEST_SHIFT:
         return ZERO_SCALE, ZERO_SCALE  # every result is 0

@@ -32,7 +32,7 @@ ScaleForm: TypeAlias = Callable[[float, Place], IntegerScale]
 
 @frozen
 class OverflowBounds:
-    """Smallest inputs whose rescaled values exceed 32 bits, below and above; None for none."""
+    """Smallest positive and negative inputs whose rescaled values exceed 32 bits, or None."""
 
     low: int | None
     high: int | None
@@ -57,8 +57,8 @@ def encode_float32(value: float, place: Place) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
-def to_integer_scale(ratio: float, place: Place, accumulator_bits: int = 32) -> IntegerScale:
-    """Convert a factor to shifts and a multiplier, as Glow's ``quantizeScaleOffset32To8``.
+def make_shift_scale(ratio: float, place: Place, accumulator_bits: int = 32) -> IntegerScale:
+    """Return shifts and a multiplier for a factor, as Glow's ``quantizeScaleOffset32To8``.
 
     A ``post`` beyond 31 leaves nothing of 32 bits, but may leave bits of the 48 of Int16. The unit
     shifts the excess before the product, which is the same for a power of two.
@@ -75,8 +75,8 @@ def to_integer_scale(ratio: float, place: Place, accumulator_bits: int = 32) -> 
     return IntegerScale(scale.pre + excess, scale.post - excess, scale.mul)
 
 
-def to_float_scale(factor: float, place: Place) -> IntegerScale:
-    """Convert a factor to the bits of a float32."""
+def make_float_scale(factor: float, place: Place) -> IntegerScale:
+    """Return a scale whose multiplier holds a factor as the bits of a float32."""
     if not (math.isfinite(factor) and factor >= 0):
         raise _impossible(
             "is not a valid factor of the rescale unit", factor, place, "a finite float32"
@@ -84,8 +84,8 @@ def to_float_scale(factor: float, place: Place) -> IntegerScale:
     return IntegerScale(0, 0, encode_float32(factor, place))
 
 
-def to_fixed_point_scale(factor: float, place: Place, left_shift: int = 0) -> IntegerScale:
-    """Convert a factor to a 31-bit multiplier and shifts, as TFLite's ``QuantizeMultiplier``.
+def make_fixed_point_scale(factor: float, place: Place, left_shift: int = 0) -> IntegerScale:
+    """Return a 31-bit multiplier and shifts for a factor, as TFLite's ``QuantizeMultiplier``.
 
     Source: TFLite's ``QuantizeMultiplier`` (quantization_util.cc); ``factor`` is a double.
     ``left_shift`` is added to ``pre``.
@@ -106,10 +106,10 @@ def _impossible(why: str, ratio: float, place: Place, expected: str) -> UserErro
     return fail("COMP001", message, place=place, found=ratio, expected=expected, hint=hint)
 
 
-def convert_factors(
+def make_scales(
     form: ScaleForm, factors: npt.NDArray[Any], place: Place
 ) -> tuple[IntegerScale, ...]:
-    """Convert an array of factors to scales."""
+    """Return a scale for each factor of an array."""
     known = {factor: form(factor, place) for factor in dict.fromkeys(factors.tolist())}
     return tuple(known[factor] for factor in factors.tolist())
 
@@ -122,7 +122,7 @@ def make_scale_words(prefix: str, scale: IntegerScale) -> dict[str, int]:
 def make_factor_words(
     profile: int, form: ScaleForm, place: Place, **factors: float
 ) -> dict[str, int]:
-    """Return the descriptor words of a profile and of factors, which are given by name prefix."""
+    """Return descriptor words of a profile and of factors; keywords are word-name prefixes."""
     words = {"profile": profile}
     for prefix, factor in factors.items():
         words |= make_scale_words(prefix, form(factor, place))

@@ -29,9 +29,9 @@ from nmpsim.compiler.numerics.profile import (
 )
 from nmpsim.compiler.numerics.ratios import (
     encode_float32,
+    make_float_scale,
     make_scale_words,
     multiply_float32,
-    to_float_scale,
 )
 from nmpsim.diagnostics import fail
 from nmpsim.isa.profiles import FBGEMM, FLOAT, ONEDNN, QNNPACK
@@ -70,7 +70,7 @@ class TorchEncoder(FloatEncoder):
 
         Formula: ``rne(sum * (Sx / Sy / n) + Oy)``.
         """
-        return pool.words(FBGEMM, to_float_scale)
+        return pool.encode_words(FBGEMM, make_float_scale)
 
     def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors.
@@ -101,7 +101,7 @@ class FbgemmEncoder(TorchEncoder):
 
         The factors are float32; the bias is a real number in units of the sum.
         """
-        real = layer.bias.reals
+        real = layer.bias.real_values
         if layer.by_channel:
             bias = (real / layer.products).astype(np.float64)
         else:
@@ -111,7 +111,7 @@ class FbgemmEncoder(TorchEncoder):
 
 
 class OnednnEncoder(TorchEncoder):
-    """Numerics profile of PyTorch's engine onednn, which adds the bias to real sums."""
+    """Numerics profile of PyTorch's engine onednn, which adds the bias to dequantized sums."""
 
     name = "float-onednn"
 
@@ -125,8 +125,8 @@ class OnednnEncoder(TorchEncoder):
         weights = layer.weight_scales
         if not layer.is_convolution:
             weights = ONE / (ONE / weights)
-        bias = layer.bias.reals.astype(np.float64).view(np.int64)
-        source = to_float_scale(
+        bias = layer.bias.real_values.astype(np.float64).view(np.int64)
+        source = make_float_scale(
             compute_reciprocal(compute_reciprocal(layer.source.scale)), layer.place
         )
         return attrs.evolve(
@@ -149,7 +149,7 @@ class QnnpackEncoder(TorchEncoder):
         """
         bias = find_integer_bias(layer)
         if bias is None:
-            real = layer.bias.reals * (ONE / layer.products)
+            real = layer.bias.real_values * (ONE / layer.products)
             bias = round_to_integers(real, layer.target.accumulator_bits)
         factors = layer.products * (ONE / np.float32(layer.target.scale))
         return make_float_requantization(layer, FLOAT, bias, factors)
@@ -159,7 +159,7 @@ class QnnpackEncoder(TorchEncoder):
 
         The mean is over the whole window, with padding.
         """
-        return attrs.evolve(pool, counts_padding=True).words(FLOAT, to_float_scale)
+        return attrs.evolve(pool, counts_padding=True).encode_words(FLOAT, make_float_scale)
 
     def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors.

@@ -29,7 +29,7 @@ _BIAS, _SCALES, _OFFSETS = 3, 6, 7
 
 @attrs.frozen
 class RescaledBias:
-    """Change of the bias of one layer to another scale."""
+    """Bias of a layer that was requantized to another scale, with the error."""
 
     layer: Annotated[str, "name of the instruction"]
     number: int
@@ -45,12 +45,12 @@ class RescaledBias:
 
     @property
     def largest_error_steps(self) -> Annotated[Real, "the same in steps of the result", AT_END]:
-        """Largest error in units of the result."""
+        """Largest error divided by the scale of the result."""
         return self.largest_error / self.new_scale
 
 
 def rescale_bias(module: Module) -> tuple[Module, tuple[RescaledBias, ...]]:
-    """Requantize all biases to the scales of their results; return the module and the changes.
+    """Requantize all biases to their results' scales; return the module and the changes.
 
     Constants must be attached. Float layers and computed biases are not changed.
     """

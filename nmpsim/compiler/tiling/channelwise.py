@@ -31,7 +31,7 @@ from nmpsim.compiler.tiling.image import (
     ChannelRange,
     ImageTiles,
     SpatialAxis,
-    add_table,
+    add_table_load,
     make_window_words,
     read_axes,
 )
@@ -43,7 +43,7 @@ from nmpsim.compiler.tiling.plan import (
     align_size,
     make_box_words,
 )
-from nmpsim.compiler.tiling.weighted import WeightedLayer, has_tables, make_clip_words
+from nmpsim.compiler.tiling.weighted import WeightedLayer, has_channel_scales, make_clip_words
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
@@ -109,12 +109,12 @@ def read_image_shape(op: Operation) -> ImageShape:
     source, axes, tables = op.operands[1], read_axes(op), 0
     if op.kind not in POOLS:
         weights = axes[0].kernel * axes[1].kernel * source.element_bytes
-        tables = weights + CHANNEL_BYTES + (SCALE_BYTES if has_tables(op) else 0)
+        tables = weights + CHANNEL_BYTES + (SCALE_BYTES if has_channel_scales(op) else 0)
     return ImageShape(source.shape[0], source.shape[3], axes, source.element_bytes, tables)
 
 
-def compute_smallest_tile(shape: ImageShape) -> int:
-    """Return the scratchpad size of the smallest tile in bytes."""
+def compute_smallest_tile_bytes(shape: ImageShape) -> int:
+    """Return the scratchpad size in bytes of the smallest tile."""
     return int(compute_scratchpad_bytes(shape, ChannelTiling(1, 1, 1, 1, 1)))
 
 
@@ -131,12 +131,12 @@ def compute_buffer_sizes(shape: ImageShape, tiling: ChannelTiling) -> tuple[Any,
 
 
 def compute_scratchpad_bytes(shape: ImageShape, tiling: ChannelTiling) -> Any:
-    """Return the scratchpad size of double buffers for a tile in bytes."""
+    """Return the scratchpad size in bytes of a tile's double buffers."""
     return 2 * sum(align_size(size) for size in compute_buffer_sizes(shape, tiling))
 
 
 def compute_largest_share(shape: ImageShape, tiling: ChannelTiling) -> tuple[Any, Any]:
-    """Return the largest number of channels and of rows that a core computes."""
+    """Return the largest numbers of channels and of rows that one core computes."""
     blocks = ceil_div(shape.channels, VECTOR)
     channels = np.minimum(ceil_div(blocks, tiling.across) * VECTOR, shape.channels)
     return channels, ceil_div(shape.total_rows, tiling.down)
@@ -189,7 +189,7 @@ UnitCycles = Callable[[Any, int, Any], Any]
 def estimate_cost(
     shape: ImageShape, tiling: ChannelTiling, unit_cycles: UnitCycles, memory: DramModel
 ) -> RoughCost:
-    """Return approximate costs of tilings in cycles, without a simulation."""
+    """Return approximate cycles of tilings without a simulation."""
     row_axis, column_axis = shape.axes
     channels, rows = compute_largest_share(shape, tiling)
     depth, high = np.minimum(tiling.channels, channels), np.minimum(tiling.rows, rows)
@@ -238,7 +238,7 @@ def _options(
     config = context.config
     simple = choose_simple_tiling(shape, config)
     if simple is None:
-        raise context.make_size_error(compute_smallest_tile(shape))
+        raise context.make_size_error(compute_smallest_tile_bytes(shape))
 
     def candidates(memory: DramModel) -> tuple[ChannelTiling, RoughCost]:
         tilings = list_channel_tilings(shape, config)
@@ -270,7 +270,9 @@ def _options(
             new,
         )
         add_commands(tiles)
-        builder.add(STORE, tiles.image.output_words(addresses[1], tiles.output, tiles.channels))
+        builder.add_instructions(
+            STORE, tiles.image.get_output_words(addresses[1], tiles.output, tiles.channels)
+        )
         return builder.build()
 
     key = (unit, shape, context.get_row_offsets(*addresses))
@@ -292,9 +294,11 @@ def plan_depthwise(op: Operation, layer: WeightedLayer, context: PlanningContext
         scales_at = tiles.tables + channels.count * CHANNEL_BYTES
         weights_at = scales_at + channels.count * layer.scale_bytes
         run, in_width = channels.run_bytes, layer.axes[1].count_inputs(image.width)
-        add_table(builder, records, tiles.tables, channels, CHANNEL_BYTES, tiles.new_channels)
+        add_table_load(builder, records, tiles.tables, channels, CHANNEL_BYTES, tiles.new_channels)
         if scales is not None:
-            add_table(builder, scale_table, scales_at, channels, SCALE_BYTES, tiles.new_channels)
+            add_table_load(
+                builder, scale_table, scales_at, channels, SCALE_BYTES, tiles.new_channels
+            )
         weights_box = make_box_words(
             weights + channels.first * wide,
             weights_at,
@@ -303,10 +307,10 @@ def plan_depthwise(op: Operation, layer: WeightedLayer, context: PlanningContext
             dram_stride_x=layer.channels * wide,
             spm_stride_x=run,
         )
-        builder.add(LOAD, weights_box, tiles.new_channels)
-        input_words = image.input_words(source, tiles.input, channels, in_width)
-        padding = image.padding_words(layer.element, layer.source.offset)
-        builder.add(LOAD, input_words | padding)
+        builder.add_instructions(LOAD, weights_box, tiles.new_channels)
+        input_words = image.get_input_words(source, tiles.input, channels, in_width)
+        padding = image.get_padding_words(layer.element, layer.source.offset)
+        builder.add_instructions(LOAD, input_words | padding)
         words = {
             **layer.words,
             "input": tiles.input,
@@ -316,10 +320,10 @@ def plan_depthwise(op: Operation, layer: WeightedLayer, context: PlanningContext
             "output": tiles.output,
             "channels_count": channels.count,
             **make_window_words(*layer.axes, "kernel", "stride", "dilation"),
-            **image.shape_words(in_width, run, run),
-            **image.event_words(channels),
+            **image.get_shape_words(in_width, run, run),
+            **image.get_position_words(channels),
         }
-        builder.add("nmp.dwconv", words)
+        builder.add_instructions("nmp.dwconv", words)
 
     def unit_cycles(pixels: Any, taps: int, channels: Any) -> Any:
         return count_depthwise_cycles(pixels, taps, channels, layer.element, context.costs)
@@ -350,8 +354,8 @@ def plan_pool(op: Operation, context: PlanningContext) -> TilingOptions:
     def add_commands(tiles: _Tiles) -> None:
         image, channels = tiles.image, tiles.channels
         rows, columns, run = image.rows, image.columns, channels.run_bytes
-        tiles.builder.add(
-            LOAD, image.input_words(addresses[0], tiles.input, channels, columns.count)
+        tiles.builder.add_instructions(
+            LOAD, image.get_input_words(addresses[0], tiles.input, channels, columns.count)
         )
         words = {
             "input": tiles.input,
@@ -363,12 +367,12 @@ def plan_pool(op: Operation, context: PlanningContext) -> TilingOptions:
             **make_window_words(*shape.axes, "kernel", "stride"),
             "pad_top": rows.first - rows.origin,
             "pad_left": columns.first - columns.origin,
-            **image.shape_words(columns.count, run, run),
+            **image.get_shape_words(columns.count, run, run),
             **extra,
         }
         if is_average:
-            words |= image.event_words(channels)
-        tiles.builder.add("nmp.avgpool" if is_average else "nmp.maxpool", words)
+            words |= image.get_position_words(channels)
+        tiles.builder.add_instructions("nmp.avgpool" if is_average else "nmp.maxpool", words)
 
     def unit_cycles(pixels: Any, taps: int, channels: Any) -> Any:
         return count_pool_cycles(pixels, taps, channels, source.element, context.costs)

@@ -44,7 +44,7 @@ class PlanningContext:
         return tuple(address % self.config.dram_row_bytes for address in addresses)
 
     def make_size_error(self, needs: int) -> UserError:
-        """Return a UserError (COMP002): the smallest tile does not fit the scratchpad."""
+        """Return a UserError (COMP002) for a layer whose smallest tile exceeds the scratchpad."""
         return fail(
             "COMP002",
             f"the smallest tile of %{self.name} does not fit a scratchpad",

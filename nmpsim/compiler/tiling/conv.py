@@ -23,14 +23,14 @@ from nmpsim.compiler.tiling.conv_scheme import (
 )
 from nmpsim.compiler.tiling.grid import (
     Integers,
-    Ranges,
+    TileRanges,
     build_grid,
     compute_offsets,
     divide_ranges,
     divide_rows,
     split_evenly,
 )
-from nmpsim.compiler.tiling.image import ChannelRange, ImageTiles, add_table, make_window_words
+from nmpsim.compiler.tiling.image import ChannelRange, ImageTiles, add_table_load, make_window_words
 from nmpsim.compiler.tiling.plan import (
     LOAD,
     STORE,
@@ -39,7 +39,7 @@ from nmpsim.compiler.tiling.plan import (
     align_size,
     make_box_words,
 )
-from nmpsim.compiler.tiling.slices import ChannelSlices, Slicer
+from nmpsim.compiler.tiling.slices import ChannelSlicer, ChannelSlices
 from nmpsim.compiler.tiling.weighted import WeightedLayer
 from nmpsim.isa.layouts import count_packed_bytes, pack_weights
 from nmpsim.isa.table import Unit
@@ -57,7 +57,7 @@ _SLICE, _ROWS, _COLUMNS, _PART = range(4)
 
 def plan_conv(layer: WeightedLayer, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of a convolution or fully connected layer."""
-    config, slicer = context.config, Slicer(layer)
+    config, slicer = context.config, ChannelSlicer(layer)
     simple = choose_simple_tiling(layer, slicer, config)
     if simple is None:
         smallest = ConvTiling(1, layer.total_rows, layer.axes[1].out, 1, 1, 1, 1)
@@ -103,15 +103,17 @@ def plan_conv(layer: WeightedLayer, context: PlanningContext) -> TilingOptions:
         input_at = builder.allocate_buffers(buffers.input, buffers.input_copies, new_input)
         output_at = builder.allocate_buffers(buffers.output, buffers.output_copies, new_output)
 
-        add_table(builder, channels, channels_at, results, CHANNEL_BYTES, new_slice)
+        add_table_load(builder, channels, channels_at, results, CHANNEL_BYTES, new_slice)
         if scales is not None:
-            add_table(builder, scales, scales_at, results, SCALE_BYTES, new_slice)
+            add_table_load(builder, scales, scales_at, results, SCALE_BYTES, new_slice)
         which = slice_of * parts.begin.size + part
-        builder.add(LOAD, make_box_words(weights[which], weights_at, nbytes[which]), new_weights)
+        builder.add_instructions(
+            LOAD, make_box_words(weights[which], weights_at, nbytes[which]), new_weights
+        )
         in_width = layer.axes[1].count_inputs(tiles.width)
-        input_words = tiles.input_words(source, input_at, inputs, in_width)
-        padding = tiles.padding_words(layer.element, layer.source.offset)
-        builder.add(LOAD, input_words | padding, new_input)
+        input_words = tiles.get_input_words(source, input_at, inputs, in_width)
+        padding = tiles.get_padding_words(layer.element, layer.source.offset)
+        builder.add_instructions(LOAD, input_words | padding, new_input)
         words = {
             **layer.words,
             "input": input_at,
@@ -123,14 +125,14 @@ def plan_conv(layer: WeightedLayer, context: PlanningContext) -> TilingOptions:
             "in_channels": in_depth,
             "out_channels": count,
             **make_window_words(*layer.axes, "kernel", "stride", "dilation"),
-            **tiles.shape_words(in_width, inputs.run_bytes, results.run_bytes),
+            **tiles.get_shape_words(in_width, inputs.run_bytes, results.run_bytes),
             "part": select_part_words(part_begin == 0, part_end == layer.depth),
             "partial": builder.allocate(buffers.partial),
-            **tiles.event_words(results),
+            **tiles.get_position_words(results),
         }
-        builder.add("nmp.conv", words)
+        builder.add_instructions("nmp.conv", words)
         is_last = part_end == layer.depth
-        builder.add(STORE, tiles.output_words(target, output_at, results), is_last)
+        builder.add_instructions(STORE, tiles.get_output_words(target, output_at, results), is_last)
         return builder.build()
 
     key = (
@@ -160,7 +162,7 @@ def select_part_words(is_first: Integers, is_last: Integers) -> Integers:
 
 
 def _estimate_weights(
-    layer: WeightedLayer, context: PlanningContext, slices: ChannelSlices, parts: Ranges
+    layer: WeightedLayer, context: PlanningContext, slices: ChannelSlices, parts: TileRanges
 ) -> tuple[Integers, Integers]:
     """Return [pieces] addresses and sizes that packed weights would have if placed next."""
     row = layer.axes[1].kernel * (parts.end - parts.begin) * layer.element_bytes
@@ -169,7 +171,7 @@ def _estimate_weights(
 
 
 def _place_weights(
-    layer: WeightedLayer, context: PlanningContext, slices: ChannelSlices, parts: Ranges
+    layer: WeightedLayer, context: PlanningContext, slices: ChannelSlices, parts: TileRanges
 ) -> tuple[Integers, Integers]:
     """Place packed weights among the constants; return [pieces] their addresses and sizes."""
     _, nbytes = _estimate_weights(layer, context, slices, parts)
@@ -181,7 +183,7 @@ def _place_weights(
         )
         for size, box in zip(nbytes.tolist(), _boxes(outputs, parts), strict=True)
     ]
-    context.memory.record_packed(
+    context.memory.record_packed_constant(
         layer.constant,
         PackedConstantPlace(
             layer.constant.buffer.name,
@@ -194,7 +196,7 @@ def _place_weights(
     return np.array(addresses), nbytes
 
 
-def _boxes(outputs: Ranges, inputs: Ranges) -> Iterator[tuple[slice, slice]]:
+def _boxes(outputs: TileRanges, inputs: TileRanges) -> Iterator[tuple[slice, slice]]:
     """Yield output channels and input channels of each piece of the weights."""
     outs, depths = (
         [slice(*edges) for edges in zip(one.begin.tolist(), one.end.tolist(), strict=True)]

@@ -18,7 +18,7 @@ from nmpsim.compiler.tiling.grid import (
     list_part_counts,
 )
 from nmpsim.compiler.tiling.plan import align_size
-from nmpsim.compiler.tiling.slices import Slicer, SliceSizes, must_keep_groups_whole
+from nmpsim.compiler.tiling.slices import ChannelSlicer, SliceSizes, must_keep_groups_whole
 from nmpsim.compiler.tiling.weighted import WeightedLayer
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.layouts import count_packed_bytes
@@ -66,7 +66,7 @@ class ConvTiling(NamedTuple):
 
 @attrs.frozen
 class ConvBuffers:
-    """Sizes of a core's scratchpad buffers in bytes, with the number of copies of each."""
+    """Sizes in bytes of a core's scratchpad buffers, and the number of copies of each."""
 
     weights: Any
     channels: Any
@@ -91,7 +91,7 @@ class ConvBuffers:
 
 
 def compute_largest_share(layer: WeightedLayer, tiling: ConvTiling) -> tuple[Any, Any]:
-    """Return the largest number of rows and of columns that a core computes."""
+    """Return the largest numbers of rows and of columns that one core computes."""
     return (
         ceil_div(layer.total_rows, tiling.down),
         ceil_div(layer.axes[1].out, tiling.beside),
@@ -121,7 +121,7 @@ def plan_buffers(layer: WeightedLayer, sizes: SliceSizes, tiling: ConvTiling) ->
 
 def list_conv_tilings(
     layer: WeightedLayer,
-    slicer: Slicer,
+    slicer: ChannelSlicer,
     config: DeviceConfig,
     memory: DramModel,
     known: dict[ConvTiling, tuple[ConvTiling, ...]],
@@ -178,7 +178,7 @@ def _grids(
 
 
 def _tilings(
-    layer: WeightedLayer, slicer: Slicer, grid: ConvTiling, config: DeviceConfig
+    layer: WeightedLayer, slicer: ChannelSlicer, grid: ConvTiling, config: DeviceConfig
 ) -> Iterator[ConvTiling]:
     """Yield the tilings of a grid that fit.
 
@@ -216,7 +216,7 @@ def _tilings(
 
 
 def choose_simple_tiling(
-    layer: WeightedLayer, slicer: Slicer, config: DeviceConfig
+    layer: WeightedLayer, slicer: ChannelSlicer, config: DeviceConfig
 ) -> ConvTiling | None:
     """Return the tiling used without a search, or None if no tile fits.
 
@@ -248,7 +248,7 @@ def choose_simple_tiling(
 def estimate_cost(
     layer: WeightedLayer, atoms: int, tiling: ConvTiling, memory: DramModel
 ) -> RoughCost:
-    """Return approximate costs of tilings in cycles, without a simulation."""
+    """Return approximate cycles of tilings without a simulation."""
     row_axis, column_axis = layer.axes
     wide, kernel_h, kernel_w = layer.element_bytes, row_axis.kernel, column_axis.kernel
     rows, columns = compute_largest_share(layer, tiling)

@@ -16,7 +16,7 @@ from nmpsim.timing import Costs
 
 @attrs.frozen
 class DramModel:
-    """Costs of the DRAM that a tiling search assumes."""
+    """DRAM costs that a tiling search assumes."""
 
     costs: Costs
     blind: bool = False
@@ -25,7 +25,7 @@ class DramModel:
 
 @attrs.frozen(eq=False)
 class Traffic:
-    """Number of transfers by one core, and DRAM cycles of each."""
+    """Number of transfers of one core, and the DRAM cycles of each."""
 
     count: Any
     cycles: Any

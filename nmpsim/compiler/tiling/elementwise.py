@@ -165,20 +165,20 @@ def _flat_options(
     def add_commands(builder: PlanBuilder) -> None:
         begin, count = builder.grid.begin[0], builder.grid.end[0] - builder.grid.begin[0]
         table_at = builder.allocate(TABLE_BYTES) if op.kind in _UNARY else 0
-        size = builder.grid.max_by_core(count) * wide
+        size = builder.grid.compute_core_maxima(count) * wide
         buffers: list[Any] = [builder.allocate_buffers(size, copies) for _ in addresses]
         *loads, store = (
             make_box_words(dram + begin * wide, spm, count * wide)
             for dram, spm in zip(addresses, buffers, strict=True)
         )
         for words in loads:
-            builder.add(LOAD, words)
+            builder.add_instructions(LOAD, words)
         if has_table:
             table_words = make_box_words(table, table_at, TABLE_BYTES)
-            builder.add(LOAD, table_words, builder.grid.is_first)
+            builder.add_instructions(LOAD, table_words, builder.grid.is_first)
             buffers.insert(1, table_at)
         add_compute(builder, buffers, begin, count)
-        builder.add(STORE, store)
+        builder.add_instructions(STORE, store)
 
     buffer_bytes = copies * wide * len(addresses)
     work = _FlatWork(op, op.output.type.elements, buffer_bytes, addresses)
@@ -199,7 +199,9 @@ def plan_binary(op: Operation, context: PlanningContext) -> TilingOptions:
 
     def add_compute(builder: PlanBuilder, buffers: Any, begin: Any, count: Any) -> None:
         addresses = dict(zip(("lhs", "rhs", "output"), buffers, strict=True))
-        builder.add("nmp.eltwise", constant | addresses | {"columns": count, "event_origin": begin})
+        builder.add_instructions(
+            "nmp.eltwise", constant | addresses | {"columns": count, "event_origin": begin}
+        )
 
     return _flat_options(op, op.operands[1:], 2, add_compute, context)
 
@@ -211,28 +213,28 @@ def plan_unary(op: Operation, context: PlanningContext) -> TilingOptions:
     def add_compute(builder: PlanBuilder, buffers: Any, begin: Any, count: Any) -> None:
         words = {"input": buffers[0], "output": buffers[-1], "count": count}
         if op.kind is OpcodeKind.LOOK_UP:
-            builder.add("nmp.lut", words | {"table": buffers[1]})
+            builder.add_instructions("nmp.lut", words | {"table": buffers[1]})
         else:
-            builder.add("nmp.rescale", constant | words | {"event_origin": begin})
+            builder.add_instructions("nmp.rescale", constant | words | {"event_origin": begin})
 
     return _flat_options(op, op.operands[1:2], 2, add_compute, context)
 
 
 def plan_splat(op: Operation, context: PlanningContext) -> TilingOptions:
-    """Return the tiling options of filling a tensor with one value."""
+    """Return the tiling options of an operation that fills a tensor with one value."""
     view = op.output
     value = view.clamp(context.profile.quantize(op.get_number("Value"), view))
 
     def add_compute(builder: PlanBuilder, buffers: Any, begin: Any, count: Any) -> None:
-        largest = builder.grid.max_by_core(count)[builder.grid.core]
+        largest = builder.grid.compute_core_maxima(count)[builder.grid.core]
         words = {"element": view.element, "output": buffers[0], "count": largest, "value": value}
-        builder.add("nmp.fill", words, builder.grid.is_first)
+        builder.add_instructions("nmp.fill", words, builder.grid.is_first)
 
     return _flat_options(op, (), 1, add_compute, context)
 
 
 def plan_batched_add(op: Operation, context: PlanningContext) -> TilingOptions:
-    """Return the tiling options of adding one tensor to every item of a batch."""
+    """Return the tiling options of an addition of one tensor to each item of a batch."""
     _, batch, piece = op.operands
     wide, slice_wide = batch.element_bytes, piece.element_bytes
     rows = batch.shape[0]
@@ -258,8 +260,8 @@ def plan_batched_add(op: Operation, context: PlanningContext) -> TilingOptions:
         grid = builder.grid
         (first, top), (count, lines) = grid.begin, grid.end - grid.begin
         new_slice = grid.find_changes(first)
-        width = grid.max_by_core(count)
-        size = grid.max_by_core(lines) * width * wide
+        width = grid.compute_core_maxima(count)
+        size = grid.compute_core_maxima(lines) * width * wide
         slices = builder.allocate_buffers(slice_wide * width, changed=new_slice)
         batches, outs = builder.allocate_buffers(size), builder.allocate_buffers(size)
         run, origin = count * wide, top * columns + first
@@ -274,9 +276,9 @@ def plan_batched_add(op: Operation, context: PlanningContext) -> TilingOptions:
             )
             for dram, spm in ((left, batches), (target, outs))
         )
-        builder.add(LOAD, loads)
+        builder.add_instructions(LOAD, loads)
         piece_words = make_box_words(right + slice_wide * first, slices, slice_wide * count)
-        builder.add(LOAD, piece_words, new_slice)
+        builder.add_instructions(LOAD, piece_words, new_slice)
         words = {
             "lhs": batches,
             "rhs": slices,
@@ -288,8 +290,8 @@ def plan_batched_add(op: Operation, context: PlanningContext) -> TilingOptions:
             "event_origin": origin,
             "event_stride_y": columns,
         }
-        builder.add("nmp.eltwise", constant | words)
-        builder.add(STORE, stores)
+        builder.add_instructions("nmp.eltwise", constant | words)
+        builder.add_instructions(STORE, stores)
 
     buffer_bytes = 2 * slice_wide + 4 * wide
     work = _FlatWork(op, columns, buffer_bytes, (left, target), rows)

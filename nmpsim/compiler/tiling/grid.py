@@ -19,8 +19,8 @@ Bounds: TypeAlias = tuple[tuple[int, int], ...]
 
 
 @attrs.frozen(eq=False)
-class Ranges:
-    """Tiles along one dimension, grouped by the ranges that they divide."""
+class TileRanges:
+    """Ranges along one dimension, each divided into consecutive tiles."""
 
     begin: Integers
     """[tiles]"""
@@ -32,7 +32,7 @@ class Ranges:
 
 @attrs.frozen(eq=False)
 class TileGrid:
-    """Tiles of all cores, with the range of each tile along each dimension."""
+    """Tiles of all cores, each with its range along every dimension."""
 
     ends: Integers
     """[cores + 1]: the tiles of core c are ``ends[c]`` to ``ends[c + 1]``."""
@@ -73,7 +73,7 @@ class TileGrid:
         return self.find_changes()
 
     def find_changes(self, *keys: Integers) -> npt.NDArray[np.bool_]:
-        """Return whether each tile differs in a key from the previous one of its core."""
+        """Return whether each tile has another key than the previous tile of its core."""
         changed = np.zeros(self.ends[-1], np.bool_)
         changed[self.ends[:-1]] = True
         for key in keys:
@@ -81,17 +81,17 @@ class TileGrid:
         return changed
 
     def count_changes(self, changed: npt.NDArray[np.bool_]) -> Integers:
-        """Count the changes up to each tile, beginning after the first tile of its core."""
+        """Return the number of changes up to each tile, without the first tile of its core."""
         turns = np.cumsum(changed)
         return turns - turns[self.ends[:-1]][self.core]
 
-    def max_by_core(self, values: Integers) -> Integers:
+    def compute_core_maxima(self, values: Integers) -> Integers:
         """Return the largest value among the tiles of each core."""
         most: Integers = np.maximum.reduceat(values, self.ends[:-1])
         return most
 
 
-def build_grid(dimensions: Sequence[Ranges], order: Sequence[int] | None = None) -> TileGrid:
+def build_grid(dimensions: Sequence[TileRanges], order: Sequence[int] | None = None) -> TileGrid:
     """Return the tiles of a grid of cores, one core for each combination of ranges.
 
     Parameters
@@ -119,17 +119,17 @@ def build_grid(dimensions: Sequence[Ranges], order: Sequence[int] | None = None)
 
 
 @lru_cache(maxsize=1024)
-def divide_ranges(bounds: Bounds, size: int) -> Ranges:
+def divide_ranges(bounds: Bounds, size: int) -> TileRanges:
     """Divide ranges into consecutive tiles of a maximum size."""
     begin, end = np.array(bounds, np.int64).reshape(-1, 2).T
     ends = compute_offsets(-(-(end - begin) // size))
     which = np.repeat(np.arange(begin.size), compute_sizes(ends))
     low = begin[which] + (np.arange(ends[-1]) - ends[which]) * size
-    return Ranges(low, np.minimum(low + size, end[which]), ends)
+    return TileRanges(low, np.minimum(low + size, end[which]), ends)
 
 
 @lru_cache(maxsize=1024)
-def divide_rows(bounds: Bounds, rows_per_image: int, size: int) -> Ranges:
+def divide_rows(bounds: Bounds, rows_per_image: int, size: int) -> TileRanges:
     """Divide ranges of rows into tiles that do not cross images."""
     pieces = [
         [
@@ -143,7 +143,7 @@ def divide_rows(bounds: Bounds, rows_per_image: int, size: int) -> Ranges:
 
 
 def compute_offsets(counts: npt.ArrayLike) -> Integers:
-    """Return the start offsets of consecutive groups of given sizes, then the total: [n + 1]."""
+    """Return the start offsets of consecutive groups and the total size: [n + 1]."""
     ends = np.zeros(np.size(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     return ends
@@ -161,7 +161,7 @@ def split_evenly(total: int, parts: int) -> Bounds:
 
 
 def list_part_counts(total: int, most: int) -> list[int]:
-    """Return the numbers of parts, up to ``most``, that differ in the size of the largest part."""
+    """Return the part counts up to ``most`` that give different sizes of the largest part."""
     return sorted({-(-total // -(-total // n)) for n in range(1, min(total, most) + 1)})
 
 

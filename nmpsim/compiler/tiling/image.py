@@ -28,11 +28,11 @@ class SpatialAxis:
     dilation: int = 1
 
     def count_inputs(self, count: Any) -> Any:
-        """Return the number of input positions, with padding, for a number of results."""
+        """Return the number of input positions, padding included, for a number of results."""
         return (count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
     def find_input_span(self, begin: Integers, end: Integers) -> InputSpan:
-        """Return the input positions needed for a range of results."""
+        """Return the input positions that a range of results needs."""
         origin = begin * self.stride - self.pad
         extent = self.count_inputs(end - begin)
         low, high = (np.minimum(np.maximum(at, 0), self.size) for at in (origin, origin + extent))
@@ -124,8 +124,8 @@ class ImageTiles:
         rows, columns = self.axes
         return (self.image * rows.out + self.top) * columns.out + self.left
 
-    def shape_words(self, in_width: Integers, in_run: Numbers, out_run: Numbers) -> Any:
-        """Return the descriptor words of the tile's shape and of its packed strides.
+    def get_shape_words(self, in_width: Integers, in_run: Numbers, out_run: Numbers) -> Any:
+        """Return the descriptor words of the tile's shape and its packed strides.
 
         ``in_width`` is in pixels, ``in_run`` and ``out_run`` are bytes of a pixel.
         """
@@ -138,7 +138,7 @@ class ImageTiles:
             "out_pixel_stride": out_run,
         }
 
-    def event_words(self, channels: ChannelRange) -> dict[str, Numbers]:
+    def get_position_words(self, channels: ChannelRange) -> dict[str, Numbers]:
         """Return the descriptor words of the tile's position in the result."""
         return {
             "event_origin": self.pixel * channels.total + channels.first,
@@ -146,7 +146,7 @@ class ImageTiles:
             "event_stride_x": channels.total,
         }
 
-    def padding_words(self, element: int, fill: int) -> dict[str, Numbers]:
+    def get_padding_words(self, element: int, fill: int) -> dict[str, Numbers]:
         """Return the descriptor words of a load that pads the input with ``fill``."""
         return {
             "pad_x_before": self.columns.before,
@@ -157,7 +157,7 @@ class ImageTiles:
             "fill": fill,
         }
 
-    def input_words(
+    def get_input_words(
         self, dram: int, spm: Numbers, channels: ChannelRange, width: Integers
     ) -> dict[str, Numbers]:
         """Return the descriptor words of a load of the tile's input."""
@@ -177,7 +177,9 @@ class ImageTiles:
             spm_stride_y=run * width,
         )
 
-    def output_words(self, dram: int, spm: Numbers, channels: ChannelRange) -> dict[str, Numbers]:
+    def get_output_words(
+        self, dram: int, spm: Numbers, channels: ChannelRange
+    ) -> dict[str, Numbers]:
         """Return the descriptor words of a store of the tile's result."""
         pixel, run = channels.pixel_bytes, channels.run_bytes
         return make_box_words(
@@ -193,7 +195,7 @@ class ImageTiles:
         )
 
 
-def add_table(
+def add_table_load(
     builder: PlanBuilder,
     dram: int,
     spm: Numbers,
@@ -201,6 +203,6 @@ def add_table(
     nbytes: int,
     where: npt.NDArray[np.bool_],
 ) -> None:
-    """Add a load of table records for a range of channels."""
+    """Add a load of the table records for a range of channels."""
     words = make_box_words(dram + channels.first * nbytes, spm, channels.count * nbytes)
-    builder.add(LOAD, words, where)
+    builder.add_instructions(LOAD, words, where)

@@ -116,15 +116,15 @@ def plan_matmul(op: Operation, context: PlanningContext) -> TilingOptions:
         grid = TileGrid.concatenate([core_grid(r, c) for r in downs for c in acrosses])
         builder = PlanBuilder(grid, Unit.MAC, config, rows * inner * columns)
         (top, first, begin), (h, w, d) = grid.begin, grid.end - grid.begin
-        high, wider, deep = map(grid.max_by_core, (h, w, d))
+        high, wider, deep = map(grid.compute_core_maxima, (h, w, d))
         left_at, right_at = (
             builder.allocate_buffers(n * wide) for n in (high * deep, deep * wider)
         )
         new_result = grid.find_changes(top, first)
         output_at = builder.allocate_buffers(high * wider * wide, changed=new_result)
         partial = builder.allocate(SUM_BYTES * wide * high * wider)
-        builder.add(LOAD, _box(left, left_at, (top, begin), (h, d), inner, wide))
-        builder.add(LOAD, _box(right, right_at, (begin, first), (d, w), columns, wide))
+        builder.add_instructions(LOAD, _box(left, left_at, (top, begin), (h, d), inner, wide))
+        builder.add_instructions(LOAD, _box(right, right_at, (begin, first), (d, w), columns, wide))
         is_last = grid.end[2] == inner
         words = {
             "lhs": left_at,
@@ -140,8 +140,10 @@ def plan_matmul(op: Operation, context: PlanningContext) -> TilingOptions:
             "partial": partial[grid.core],
             "event_origin": top * columns + first,
         }
-        builder.add("nmp.gemm", constant | words)
-        builder.add(STORE, _box(result, output_at, (top, first), (h, w), columns, wide), is_last)
+        builder.add_instructions("nmp.gemm", constant | words)
+        builder.add_instructions(
+            STORE, _box(result, output_at, (top, first), (h, w), columns, wide), is_last
+        )
         return builder.build()
 
     down = min(rows, config.cores_count)

@@ -37,7 +37,7 @@ check_exhaustive(
 
 
 class BoxDimension(NamedTuple):
-    """Dimension of a box to move: its size, and its read and write strides in bytes."""
+    """Dimension of a box to move: its size, and its source and target strides in bytes."""
 
     size: int
     read: int
@@ -61,8 +61,8 @@ class BoxMove(NamedTuple):
         return self.element * math.prod(d.size for d in self.dimensions)
 
     @property
-    def reorders(self) -> bool:
-        """Whether the order of elements in memory changes."""
+    def is_reordering(self) -> bool:
+        """Whether the move changes the order of elements in memory."""
         reads = [d.read for d in self.dimensions]
         return reads != sorted(reads, reverse=True)
 
@@ -80,7 +80,7 @@ class BoxMove(NamedTuple):
 
 
 def merge_dimensions(dimensions: Sequence[BoxDimension], element: int) -> tuple[BoxDimension, ...]:
-    """Merge adjacent dimensions that are contiguous for reading and for writing."""
+    """Merge adjacent dimensions that are contiguous in both source and target."""
     merged: list[BoxDimension] = []
     for d in dimensions:
         outer = merged[-1] if merged else None
@@ -93,8 +93,8 @@ def merge_dimensions(dimensions: Sequence[BoxDimension], element: int) -> tuple[
     return tuple(merged) or (BoxDimension(1, element, element),)
 
 
-def read_moves(op: Operation, context: PlanningContext) -> list[BoxMove]:
-    """Return the moves of element boxes that compute an operation."""
+def list_box_moves(op: Operation, context: PlanningContext) -> list[BoxMove]:
+    """Return the box moves that compute an operation."""
     target, source = op.output, op.operands[1]
     read, write = compute_row_major_strides(source.shape), compute_row_major_strides(target.shape)
     shape, offsets = target.shape, op.get_integers("Offsets")
@@ -132,9 +132,9 @@ class MoveTiling(NamedTuple):
 
 def plan_move(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of an operation that moves elements."""
-    moves = read_moves(op, context)
+    moves = list_box_moves(op, context)
     config = context.config
-    reorders = any(move.reorders for move in moves)
+    reorders = any(move.is_reordering for move in moves)
     buffers = 4 if reorders else 3
     fit = config.scratchpad_bytes // buffers // ALIGNMENT * ALIGNMENT
     if fit < moves[0].element:
@@ -160,7 +160,7 @@ def plan_move(op: Operation, context: PlanningContext) -> TilingOptions:
         tiles = [tile for move in moves for tile in _tiles(move, chosen.limit, reorders)]
         grid = TileGrid.from_counts([b - a for a, b in split_evenly(len(tiles), chosen.cores)])
         builder = PlanBuilder(grid, Unit.VECTOR, config)
-        size = grid.max_by_core(np.array([tile.nbytes for tile in tiles]))
+        size = grid.compute_core_maxima(np.array([tile.nbytes for tile in tiles]))
         if not reorders:  # the third buffer is for the load that overlaps a store
             buffer = builder.allocate_buffers(size, copies=3)
             _add_transfers(builder, LOAD, tiles, buffer, by_source=False)
@@ -176,7 +176,7 @@ def plan_move(op: Operation, context: PlanningContext) -> TilingOptions:
         ]
         words: dict[str, Any] = dict(zip(names, rows.reshape(len(names), -1), strict=True))
         words |= {"input": inputs, "output": outputs, "element_bytes": moves[0].element}
-        builder.add("nmp.transpose", words)
+        builder.add_instructions("nmp.transpose", words)
         _add_transfers(builder, STORE, tiles, outputs, by_source=False)
         return builder.build()
 

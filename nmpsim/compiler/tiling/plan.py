@@ -23,7 +23,7 @@ LOAD, STORE = "nmp.load", "nmp.store"
 
 @attrs.frozen(eq=False)
 class TileInstructions:
-    """Tensor instructions of one type for all tiles of a layer."""
+    """Tensor instructions of one kind, for all tiles of a layer."""
 
     mnemonic: str
     words: Integers
@@ -65,7 +65,7 @@ class PlanBuilder:
     def allocate_buffers(
         self, nbytes: Numbers, copies: int = 2, changed: npt.NDArray[np.bool_] | None = None
     ) -> Integers:
-        """Allocate buffers that tiles use in turn; return the address for each tile.
+        """Allocate buffers that tiles use in rotation; return the address for each tile.
 
         Parameters
         ----------
@@ -82,8 +82,10 @@ class PlanBuilder:
         turn = self.grid.number if changed is None else self.grid.count_changes(changed)
         return taken[turn % copies, core]
 
-    def add(self, mnemonic: str, words: Words, where: npt.NDArray[np.bool_] | None = None) -> None:
-        """Add one instruction for each tile, or for the tiles selected by a mask.
+    def add_instructions(
+        self, mnemonic: str, words: Words, where: npt.NDArray[np.bool_] | None = None
+    ) -> None:
+        """Add one instruction for each tile, or for each tile in the mask ``where``.
 
         Arrays among the words have one element for each tile of the layer.
         """
@@ -97,7 +99,7 @@ class PlanBuilder:
         self.add_to_tiles(mnemonic, words, tiles)
 
     def add_to_tiles(self, mnemonic: str, words: Words, tiles: Integers) -> None:
-        """Add one instruction for each tile number in ascending order.
+        """Add one instruction for each given tile; tile numbers must ascend.
 
         Arrays among the words have one element for each of the commands.
         """

@@ -19,7 +19,7 @@ from nmpsim.compiler.tiling.cost_model import DramModel
 from nmpsim.compiler.tiling.plan import LayerPlan
 from nmpsim.compiler.tiling.simulate import Estimate, simulate, simulate_fully
 from nmpsim.config import DeviceConfig
-from nmpsim.report.fields import FLAT, Before, Key
+from nmpsim.report.fields import FLAT, JsonKey, WrittenBefore
 from nmpsim.timing import get_costs
 
 TILINGS = ("burst", "bytes", "simple")
@@ -42,7 +42,7 @@ BLIND_SHARE = 6
 class TilingTrial:
     """Tiling of a layer with its simulated cost."""
 
-    label: Annotated[str, Key("tiling")]
+    label: Annotated[str, JsonKey("tiling")]
     estimate: Annotated[Estimate, FLAT]
 
 
@@ -57,7 +57,7 @@ class LayerName:
 
 @attrs.frozen
 class TiledLayer:
-    """Chosen tiling of a layer, with the tilings that were simulated."""
+    """Chosen tiling of a layer and all tilings that were simulated."""
 
     layer: Annotated[LayerName, FLAT]
     chosen: Annotated[TilingTrial, "with all costs of the device, whatever chose it"]
@@ -67,11 +67,11 @@ class TiledLayer:
     trials: Annotated[
         tuple[TilingTrial, ...],
         "as the mode sees them, the best first; none if it does not search",
-        Key("candidates"),
+        JsonKey("candidates"),
     ]
 
     @property
-    def reason(self) -> Annotated[str, "why this tiling was chosen", Before("like")]:
+    def reason(self) -> Annotated[str, "why this tiling was chosen", WrittenBefore("like")]:
         """Reason for the choice of the tiling."""
         if self.like:
             return f"tiled like {self.like}, which has the same geometry"
@@ -109,7 +109,7 @@ class _Decision:
 
 
 class TilingSearch:
-    """Search for the fastest tiling of each layer; layers of one geometry share the result."""
+    """Search for the fastest tiling of each layer; layers of the same geometry share results."""
 
     def __init__(
         self, slicing: str, config: DeviceConfig, on_slicing: Callable[[TiledLayer], None] | None

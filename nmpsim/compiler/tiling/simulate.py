@@ -40,8 +40,8 @@ class Estimate:
     cores: Annotated[int, "cores with work"]
 
 
-def order_items(plan: LayerPlan) -> tuple[Integers, Integers]:
-    """Return the instruction order of all cores and the offset of each core's first instruction.
+def order_instructions(plan: LayerPlan) -> tuple[Integers, Integers]:
+    """Return all cores' instructions in order, and the offset of each core's first one.
 
     See :func:`~nmpsim.compiler.tiling.compiled.schedule_instructions.schedule_instructions`.
     """
@@ -53,12 +53,12 @@ def order_items(plan: LayerPlan) -> tuple[Integers, Integers]:
     return items[: schedule_instructions(plan.cores, *ends, items, begins)], begins
 
 
-def prepare_simulation(plan: LayerPlan) -> SimulationInput:
-    """Convert a plan to the arrays that the compiled simulation takes."""
+def make_simulation_input(plan: LayerPlan) -> SimulationInput:
+    """Convert a plan to the arrays of the compiled simulation."""
     from nmpsim.compiler.tiling.compiled.state import SimulationInput
 
     commands = (plan.loads, plan.stores, plan.computes)
-    items, begins = order_items(plan)
+    items, begins = order_instructions(plan)
     first = np.stack([one.ends[plan.cores] for one in commands], axis=1)
     computing = KINDS[str(BY_MNEMONIC[plan.computes.mnemonic].descriptor)]
     loads, stores, computes = (one.words for one in commands)
@@ -77,11 +77,11 @@ def _announce() -> None:
 def simulate(plan: LayerPlan, memory: DramModel, limit: int = NEVER) -> Estimate | None:
     """Simulate a plan; return its cost, or None if it takes more than ``limit`` cycles."""
     from nmpsim.compiler.tiling.compiled.entries import simulate_plan
-    from nmpsim.compiler.tiling.compiled.state import WORKED, make_state
+    from nmpsim.compiler.tiling.compiled.state import WORKED, make_initial_state
 
     _announce()
-    work = prepare_simulation(plan)
-    state = make_state(work)
+    work = make_simulation_input(plan)
+    state = make_initial_state(work)
     cycles = simulate_plan(work, state, memory.costs, memory.blind, limit)
     if cycles == UNKNOWN:
         return None

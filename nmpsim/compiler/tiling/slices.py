@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpsim.compiler.tiling.grid import (
     Integers,
-    Ranges,
+    TileRanges,
     compute_offsets,
     compute_sizes,
     split_evenly,
@@ -31,7 +31,7 @@ class ChannelSlice:
     """First input channel of the group."""
 
 
-def split_into_atoms(layer: WeightedLayer) -> list[ChannelSlice]:
+def split_into_smallest_slices(layer: WeightedLayer) -> list[ChannelSlice]:
     """Return the smallest slices: blocks of 16 channels, or whole groups if smaller."""
     per_group = layer.out_channels // layer.groups
     step = per_group if must_keep_groups_whole(layer) else LANES
@@ -42,8 +42,8 @@ def split_into_atoms(layer: WeightedLayer) -> list[ChannelSlice]:
     ]
 
 
-def join_atoms(atoms: list[ChannelSlice], most: int, whole_groups: bool) -> Iterator[ChannelSlice]:
-    """Yield slices of at most ``most`` consecutive atoms with the same input."""
+def join_slices(atoms: list[ChannelSlice], most: int, whole_groups: bool) -> Iterator[ChannelSlice]:
+    """Yield unions of at most ``most`` consecutive slices that read the same input."""
     begin = 0
     while begin < len(atoms):
         end = begin + 1
@@ -59,7 +59,7 @@ def join_atoms(atoms: list[ChannelSlice], most: int, whole_groups: bool) -> Iter
 
 
 def must_keep_groups_whole(layer: WeightedLayer) -> bool:
-    """Return whether groups are so small that slices consist of whole groups."""
+    """Return whether groups are so small that a slice must consist of whole groups."""
     return layer.groups > 1 and layer.out_channels // layer.groups <= LANES
 
 
@@ -67,7 +67,7 @@ def must_keep_groups_whole(layer: WeightedLayer) -> bool:
 class ChannelSlices:
     """Slices into which the ranges of a layer's output channels are divided."""
 
-    channels: Ranges
+    channels: TileRanges
     groups: Integers
     """[slices]"""
     first_input: Integers
@@ -80,7 +80,7 @@ class ChannelSlices:
 
 
 class SliceSizes(NamedTuple):
-    """Largest sizes among slices of output channels."""
+    """Largest sizes among the slices of output channels."""
 
     out: Any
     """Channels of the largest slice."""
@@ -92,12 +92,12 @@ class SliceSizes(NamedTuple):
     """Whether all slices of a range read the same input channels."""
 
 
-class Slicer:
-    """Divider of a layer's output channels into slices, with a cache of results."""
+class ChannelSlicer:
+    """Divider of a layer's output channels into slices; it caches results."""
 
     def __init__(self, layer: WeightedLayer) -> None:
         self._whole = must_keep_groups_whole(layer)
-        self._atoms = split_into_atoms(layer)
+        self._atoms = split_into_smallest_slices(layer)
         self.atoms = len(self._atoms)
         self.slices = lru_cache(None)(self._slices)
         """Returns the slices, of at most so many atoms, of each of so many ranges."""
@@ -106,13 +106,13 @@ class Slicer:
 
     def _slices(self, across: int, atoms: int) -> ChannelSlices:
         ranges = [
-            list(join_atoms(self._atoms[a:b], atoms, self._whole))
+            list(join_slices(self._atoms[a:b], atoms, self._whole))
             for a, b in split_evenly(self.atoms, across)
         ]
         rows = [(s.first, s.count, s.groups, s.first_input) for one in ranges for s in one]
         first, count, groups, first_input = np.array(rows, np.int64).T
         ends = compute_offsets([len(one) for one in ranges])
-        return ChannelSlices(Ranges(first, first + count, ends), groups, first_input)
+        return ChannelSlices(TileRanges(first, first + count, ends), groups, first_input)
 
     def _sizes(self, across: int, atoms: int) -> SliceSizes:
         slices = self.slices(across, atoms)

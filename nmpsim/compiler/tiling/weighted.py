@@ -118,7 +118,7 @@ def make_weighted_layer(op: Operation, context: PlanningContext) -> WeightedLaye
         constant,
         order,
         channel_records=np.stack([requantization.bias, terms], axis=1),
-        scale_records=_scale_records(requantization, offsets) if has_tables(op) else None,
+        scale_records=_scale_records(requantization, offsets) if has_channel_scales(op) else None,
         words={
             "element": source.element,
             "profile": requantization.profile,
@@ -133,7 +133,7 @@ def make_weighted_layer(op: Operation, context: PlanningContext) -> WeightedLaye
     )
 
 
-def has_tables(op: Operation) -> bool:
+def has_channel_scales(op: Operation) -> bool:
     """Return whether each output channel has its own scale and offset."""
     return len(op.operands) > 4
 
@@ -149,7 +149,7 @@ def _requantization(
         offsets = np.full(channels, weights.offset, np.int64)
         return Requantization.from_words(words, channels), offsets
     bias = op.operands[3]
-    if bias.scale == 0 and not has_tables(op):
+    if bias.scale == 0 and not has_channel_scales(op):
         raise fail(
             "COMP001",
             f"the scale of bias %{bias.name} is zero",
@@ -213,7 +213,7 @@ def _activation_words(
 def make_clip_words(
     op: Operation, target: BufferView, low: int | None = None, high: int | None = None
 ) -> dict[str, int]:
-    """Return the descriptor words for the range of a result and for its clipped sides."""
+    """Return the descriptor words of a result's range and of its clipped sides."""
     lowest, highest = target.limits
     low, high = lowest if low is None else low, highest if high is None else high
     if op.clip_low is not None and op.clip_high is not None:

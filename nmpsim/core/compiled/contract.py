@@ -22,11 +22,11 @@ from nmpsim.core.compiled.contract_order import (
     check_units,
     complete_jobs,
     count_scalar_access,
-    drop_ordered,
     merge_clock,
     pend,
     post,
     record_origin,
+    remove_ordered_accesses,
 )
 from nmpsim.core.compiled.contract_state import (
     COMPARISONS,
@@ -48,7 +48,7 @@ from nmpsim.core.compiled.contract_state import (
     is_scratchpad,
     is_writable,
     report_violation,
-    visit_access,
+    track_access,
 )
 from nmpsim.core.contract_events import (
     EVENT_CORE,
@@ -68,7 +68,7 @@ from nmpsim.core.instruction_tables import (
     IS_WRITE,
     OP,
     WORD_COUNT,
-    decides_instructions,
+    handles_instructions,
 )
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.isa.table import CONTROL_BASE, CONTROL_BYTES, InstructionKind
@@ -79,9 +79,9 @@ from nmpsim.memory.footprint import (
     DESCRIPTOR,
     TENSOR,
     WORD,
-    begin_touches,
+    add_run,
+    clear_touches,
     compute_footprint,
-    touch,
 )
 from nmpsim.memory.footprint import WRITES as WRITE_COUNT
 
@@ -111,7 +111,7 @@ def check_tensor(c: ContractState, core: Int, number: Int, d: Int64s) -> None:
     if unit < LOADS_AND_STORES:
         check_dram_accesses(c, core, touches)
     for row in range(1, writes + 1):
-        visit_access(c, core, touches, row, True)
+        track_access(c, core, touches, row, True)
 
 
 def check_own_access(
@@ -121,14 +121,14 @@ def check_own_access(
     if not is_writable(c, start):
         return
     touches = c.row
-    begin_touches(touches)
-    touch(touches, writes, what, start, nbytes)
+    clear_touches(touches)
+    add_run(touches, writes, what, start, nbytes)
     in_ram = is_ram(c, touches, 1)
     if not in_ram and not is_scratchpad(c, touches, 1):
         return
     check_units(c, core, NONE, touches)
     if writes:
-        visit_access(c, core, touches, 1, True)
+        track_access(c, core, touches, 1, True)
     else:
         check_read(c, core, touches, 1)
     if in_ram:
@@ -148,7 +148,7 @@ def check_scalar_access(c: ContractState, core: Int, number: Int, address: int) 
     check_own_access(c, core, WORD, address, ACCESS_BYTES[number], IS_WRITE[number])
 
 
-@decides_instructions(InstructionKind.SYNC)
+@handles_instructions(InstructionKind.SYNC)
 def check_synchronization(
     c: ContractState, core: Int, number: Int, first: int, second: Int
 ) -> None:
@@ -159,11 +159,11 @@ def check_synchronization(
     elif number == OP.nmp_barrier:
         ended = arrive(c, core, first, second)
         if ended < 0:
-            begin_touches(c.row)
-            touch(c.row, False, WORD, first, 1)
+            clear_touches(c.row)
+            add_run(c.row, False, WORD, first, 1)
             report_violation(c, BARRIER_COUNTS, c.row, 1)
         elif ended > 0:
-            drop_ordered(c)
+            remove_ordered_accesses(c)
     elif number == OP.nmp_post:
         post(c, core, first, second)
     elif number == OP.nmp_pend:
@@ -180,20 +180,20 @@ def begin_segment(c: ContractState) -> None:
         c.waits[core, 0] = RUNNING
         if core > 0:
             merge_clock(c.clocks[core], c.clocks[0])
-    drop_ordered(c)
+    remove_ordered_accesses(c)
 
 
 def check_host_access(c: ContractState, start: int, nbytes: int, writes: bool) -> None:
     """Check an access by the host to a tensor, while all cores have halted."""
     touches = c.row
-    begin_touches(touches)
-    touch(touches, writes, TENSOR, start, nbytes)
+    clear_touches(touches)
+    add_run(touches, writes, TENSOR, start, nbytes)
     if nbytes == 0 or not is_ram(c, touches, 1):
         return
     for core in range(c.waits.shape[0]):
         for unit in range(LOADS_AND_STORES):
             check_unit(c, HOST_ORDER, core, unit, touches)
-    missing = visit_access(c, 0, touches, 1, writes)
+    missing = track_access(c, 0, touches, 1, writes)
     if missing >= 0 and not has_violation(c):
         report_violation(c, HOST_READS_UNWRITTEN, touches, 1)
         c.found[FOUND_START] = missing
@@ -229,7 +229,7 @@ def check_core_event(c: ContractState, event: Int64s, words: Int64s, first_word:
 
 
 def check(c: ContractState, events: Int64s, words: Int64s, first_word: Int) -> Any:
-    """Check events (int64 [n, ContractEvent]); return whether all of them obey the contract.
+    """Check events, int64 [n, ContractEvent]; return whether no event violates the contract.
 
     ``words`` has a row for each descriptor, whose words begin at column ``first_word``. The check
     stops at the first violation, which is then in ``found``, and at a new rival of an earlier pend.

@@ -74,7 +74,7 @@ def merge_clock(clocks: Int64s, other: Int64s) -> None:
 
 
 def complete_jobs(c: ContractState, core: Int, other: Int, agent: Int, done: Int) -> None:
-    """Record that a core knows that the first ``done`` jobs of a unit are done."""
+    """Record that ``core`` knows that the first ``done`` jobs of a unit of ``other`` are done."""
     c.clocks[core, other, agent] = max(c.clocks[core, other, agent], done)
 
 
@@ -103,7 +103,7 @@ def arrive(c: ContractState, core: Int, number: Int, count: Int) -> Any:
 
 def post(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
     """Add ``count`` to a semaphore and release waiting cores, lower core numbers first."""
-    record_rivals(c, core, semaphore, count)
+    record_competing_pends(c, core, semaphore, count)
     slot = c.post_count[semaphore] % MAX_POSTS
     c.post_count[semaphore] += 1
     c.posted[semaphore, core] += count
@@ -120,7 +120,7 @@ def post(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
 
 
 def pend(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
-    """Subtract ``count`` from a semaphore, or let the core wait if the value is too low."""
+    """Subtract ``count`` from a semaphore, or set the core to waiting if the value is too low."""
     if c.semaphores[semaphore] >= count:
         complete_pend(c, core, semaphore, count)
     else:
@@ -167,7 +167,7 @@ def count_needed_posts(c: Any, semaphore: Any, number: Any, other: Any, rivals: 
     return needed
 
 
-def record_rivals(c: Any, core: Any, semaphore: Any, count: Any) -> None:
+def record_competing_pends(c: Any, core: Any, semaphore: Any, count: Any) -> None:
     """Record earlier pends that this post could have served; request a new check if needed."""
     for number in range(c.served_count[semaphore]):
         served, rivals = c.served[semaphore, number], c.rivals[semaphore, number]
@@ -189,7 +189,7 @@ def is_ordered(c: ContractState, core: Int, other: Int, agent: Int, job: Int) ->
 
 
 def count_scalar_access(c: ContractState, core: Int) -> Any:
-    """Count a scalar access as a completed job of its core and return the job number."""
+    """Count a scalar access as a completed job of its core; return the job number."""
     job = c.issued[core, SCALAR]
     c.issued[core, SCALAR] = job + 1
     complete_jobs(c, core, core, SCALAR, job + 1)
@@ -235,13 +235,13 @@ def check_pair(c: ContractState, case: Int, touches: Int64s, others: Int64s) -> 
 
 
 def check_unit(c: ContractState, case: Int, core: Int, unit: Int, touches: Int64s) -> None:
-    """Compare accesses with those of a unit's jobs that may not be done."""
+    """Report a violation if accesses conflict with jobs of a unit that may be unfinished."""
     for job in range(c.clocks[core, core, unit], c.issued[core, unit]):
         check_pair(c, case, touches, c.touches[core, unit, job % c.numbers[DEPTH]])
 
 
 def check_units(c: ContractState, core: Int, unit: Int, touches: Int64s) -> None:
-    """Compare accesses with those of the core's other units; ``unit`` -1 is the control core."""
+    """Report a violation if accesses conflict with unfinished jobs of the core's other units."""
     for other in range(UNITS):
         if other != unit:
             check_unit(c, UNIT_ORDER, core, other, touches)
@@ -261,7 +261,7 @@ def compute_range(c: ContractState, touches: Int64s, row: Int) -> None:
 
 
 def check_dram_accesses(c: ContractState, core: Int, touches: Int64s) -> None:
-    """Compare DRAM accesses with earlier ones of other cores; store them for later checks."""
+    """Compare DRAM accesses with those of other cores, and store them for later comparisons."""
     for row in range(1, touches[0, COUNT] + 1):
         if is_ram(c, touches, row):
             check_other_cores(c, core, touches, row)
@@ -305,10 +305,10 @@ def extend_ranges(c: ContractState, core: Int, kind: Int, touches: Int64s, row: 
 def store_access(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
     """Store a DRAM access for comparison with later accesses."""
     writes = 1 if row <= touches[0, WRITE_COUNT] else 0
-    if touches[0, BY_UNIT] == SCALAR and is_repeated(c, core, touches, row, writes):
+    if touches[0, BY_UNIT] == SCALAR and update_repeated_access(c, core, touches, row, writes):
         return
     if c.numbers[OPEN] == MAX_OPEN:
-        drop_ordered(c)
+        remove_ordered_accesses(c)
         if c.numbers[OPEN] > MAX_OPEN // 2:  # the check must end, however long cores do not meet
             c.numbers[IS_INCOMPLETE] = 1
             clear_index(c)
@@ -323,9 +323,11 @@ def store_access(c: ContractState, core: Int, touches: Int64s, row: Int) -> None
     index_access(c, last)
 
 
-def is_repeated(c: ContractState, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
-    """Return whether a scalar access repeats a stored one, and update its job number."""
-    found = c.access_index[find_index_slot(core, touches[row, START], writes)] - 1
+def update_repeated_access(
+    c: ContractState, core: Int, touches: Int64s, row: Int, writes: Int
+) -> Any:
+    """Update the job number of an equal stored scalar access; return False if none is stored."""
+    found = c.access_index[compute_index_slot(core, touches[row, START], writes)] - 1
     while found >= 0 and not is_same_access(c.open_accesses[found], core, touches, row, writes):
         found = c.open_accesses[found, 0, BEFORE] - 1
     if found < 0:
@@ -334,8 +336,8 @@ def is_repeated(c: ContractState, core: Int, touches: Int64s, row: Int, writes: 
     return True
 
 
-def find_index_slot(core: Int, start: Int, writes: Int) -> Any:
-    """Return the slot of an access in ``ContractState.access_index``."""
+def compute_index_slot(core: Int, start: Int, writes: Int) -> Any:
+    """Return the slot of a scalar access in ``ContractState.access_index``."""
     return ((start * 2 + writes + core * 8191) * 40503 >> 6) % INDEX_SIZE
 
 
@@ -343,7 +345,7 @@ def index_access(c: ContractState, row: Int) -> None:
     """Add a stored scalar access to the index."""
     one = c.open_accesses[row]
     if one[0, BY_UNIT] == SCALAR:
-        place = find_index_slot(one[0, BY_CORE], one[1, START], one[0, WRITE_COUNT])
+        place = compute_index_slot(one[0, BY_CORE], one[1, START], one[0, WRITE_COUNT])
         one[0, BEFORE] = c.access_index[place]
         c.access_index[place] = row + 1
 
@@ -353,7 +355,9 @@ def clear_index(c: ContractState) -> None:
     for row in range(c.numbers[OPEN]):
         one = c.open_accesses[row]
         if one[0, BY_UNIT] == SCALAR:
-            c.access_index[find_index_slot(one[0, BY_CORE], one[1, START], one[0, WRITE_COUNT])] = 0
+            c.access_index[
+                compute_index_slot(one[0, BY_CORE], one[1, START], one[0, WRITE_COUNT])
+            ] = 0
 
 
 def is_same_access(one: Int64s, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
@@ -375,8 +379,8 @@ def compute_common_clock(c: ContractState) -> None:
             np.fmin(c.common_clock, c.clocks[core], c.common_clock)
 
 
-def drop_ordered(c: ContractState) -> None:
-    """Remove stored accesses that are ordered before all later ones."""
+def remove_ordered_accesses(c: ContractState) -> None:
+    """Remove stored accesses that are ordered before all later accesses."""
     compute_common_clock(c)
     clear_index(c)
     c.ranges[:, :, :, :] = 0

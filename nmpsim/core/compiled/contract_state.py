@@ -28,7 +28,7 @@ from nmpsim.memory.footprint import (
     WHAT,
     WORD,
     count_runs,
-    run_start,
+    get_run_start,
 )
 from nmpsim.memory.footprint import WRITES as WRITE_COUNT
 
@@ -347,16 +347,16 @@ def mark_written(written: Bytes, start: Int, end: Int) -> None:
         written[at] = ONE
 
 
-def visit_bytes(
+def track_bytes(
     written: Bytes, written_ranges: Int64s, touches: Int64s, row: Int, base: Int, writes: bool
 ) -> Any:
-    """Mark the bytes of a write, or return the first unwritten address of a read, else -1."""
+    """Mark the bytes of a write as written; for a read return the first unwritten address or -1."""
     start, end = touches[row, START] - base, touches[row, END] - base
     if is_range_written(written_ranges, start, end):
         return NOTHING
     runs = count_runs(touches, row)
     for index in range(runs):
-        at = run_start(touches, row, index) - base
+        at = get_run_start(touches, row, index) - base
         if writes:
             mark_written(written, at, at + touches[row, RUN])
         else:
@@ -369,7 +369,7 @@ def visit_bytes(
 
 
 def is_ram(c: ContractState, touches: Int64s, row: Int) -> Any:
-    """Return whether an access is to writable DRAM."""
+    """Return whether an access is to the writable part of DRAM."""
     return c.numbers[RAM_BASE] <= touches[row, START] and touches[row, END] <= c.numbers[RAM_END]
 
 
@@ -385,21 +385,21 @@ def is_writable(c: ContractState, address: Int) -> Any:
     return in_scratchpad or c.numbers[RAM_BASE] <= address < c.numbers[RAM_END]
 
 
-def visit_access(c: ContractState, core: Int, touches: Int64s, row: Int, writes: bool) -> Any:
-    """Mark the bytes of a write, or return the first unwritten address of a read, else -1."""
+def track_access(c: ContractState, core: Int, touches: Int64s, row: Int, writes: bool) -> Any:
+    """Mark the bytes of a write as written; for a read return the first unwritten address or -1."""
     if is_scratchpad(c, touches, row):
-        return visit_bytes(
+        return track_bytes(
             c.scratchpad[core], c.written_ranges[core], touches, row, SCRATCHPAD_BASE, writes
         )
     if is_ram(c, touches, row):
         last = c.written_ranges.shape[0] - 1
-        return visit_bytes(c.ram, c.written_ranges[last], touches, row, c.numbers[RAM_BASE], writes)
+        return track_bytes(c.ram, c.written_ranges[last], touches, row, c.numbers[RAM_BASE], writes)
     return NOTHING
 
 
 def check_read(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
     """Report a violation if an access reads unwritten bytes."""
-    missing = visit_access(c, core, touches, row, False)
+    missing = track_access(c, core, touches, row, False)
     if missing < 0:
         return
     if touches[row, WHAT] == WORD and has_written_byte(c, core, touches, row):
@@ -410,7 +410,7 @@ def check_read(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
 
 
 def has_written_byte(c: ContractState, core: Int, touches: Int64s, row: Int) -> Any:
-    """Return whether any byte of an access is written."""
+    """Return whether at least one byte of an access has been written."""
     in_ram = is_ram(c, touches, row)
     written = c.ram if in_ram else c.scratchpad[core]
     base = c.numbers[RAM_BASE] if in_ram else np.int64(SCRATCHPAD_BASE)

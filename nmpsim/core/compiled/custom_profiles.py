@@ -12,7 +12,7 @@ from nmpsim.bundle.formulas import CustomFormulas, parse_stored_formulas
 from nmpsim.core.state import LAYER, Bytes, Int64s
 from nmpsim.diagnostics import fail
 from nmpsim.isa.profiles import PROFILES
-from nmpsim.kernels.entries import Kernel, pause_garbage_collection
+from nmpsim.kernels.entries import AddressedKernel, pause_garbage_collection
 from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
 
 _ARGUMENTS = 34
@@ -49,7 +49,7 @@ def _find_words(text: bytes) -> Int64s:
             hint="Unset NUMBA_DISABLE_JIT, or pass --engine reference.",
         )
     custom = parse_stored_formulas(text)
-    kernel = Kernel(f"formulas.{custom.digest}", partial(_make_source, custom), _ARGUMENTS)
+    kernel = AddressedKernel(f"formulas.{custom.digest}", partial(_make_source, custom), _ARGUMENTS)
     with pause_garbage_collection():
         address = kernel.address()
     words = _STANDARD.copy()

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.state import Count, CycleCause, Int, Machine
+from nmpsim.core.state import CountColumn, CycleCause, Int, Machine
 from nmpsim.isa.table import Unit
 
-CONTROL = np.int64(Count.CONTROL)
-WAIT_LOAD = np.int64(Count.WAIT_LOAD)
-ACTIVITIES = int(Count.IDLE) + 1
+CONTROL = np.int64(CountColumn.CONTROL)
+WAIT_LOAD = np.int64(CountColumn.WAIT_LOAD)
+ACTIVITIES = int(CountColumn.IDLE) + 1
 (
     ON_MAC,
     ON_VECTOR,
@@ -45,7 +45,7 @@ def spend_cycles(m: Machine, core: Int, activity: Int, cycles: Int) -> None:
 
 
 def attribute_cycles(m: Machine, core: Int, cause: Int) -> Any:
-    """Attribute a core's cycles since the last call; return those idle, attributed to ``cause``.
+    """Attribute a core's cycles since the last call; return how many were idle.
 
     Must be called before a unit gets work and before the layer changes.
     """
@@ -61,14 +61,14 @@ def attribute_cycles(m: Machine, core: Int, cause: Int) -> Any:
 
 
 def wait_cycles(m: Machine, core: Int, activity: Int, cause: Int, cycles: Int) -> Any:
-    """Advance a core's clock by a wait; return the cycles in which no unit worked."""
+    """Advance a core's clock by ``cycles`` of waiting; return how many of them no unit worked."""
     attribute_cycles(m, core, ON_CONTROL)
     spend_cycles(m, core, activity, cycles)
     return attribute_cycles(m, core, cause)
 
 
 def wait_for_transfer(m: Machine, core: Int, unit: Int, slot: Int, cycles: Int) -> None:
-    """Advance a core's clock by a wait for a transfer, and count its queueing delay."""
+    """Advance a core's clock by ``cycles`` of waiting for a transfer; add its queueing delay."""
     idle = wait_cycles(m, core, WAIT_LOAD + unit, ON_LOAD + unit, cycles)
     c = m.cores[core]
     charged, spent = c["queueing_charged"], c["spent"]
@@ -91,7 +91,7 @@ def assign_to_layer(m: Machine, core: Int, layer: Int) -> None:
 
 
 def begin_layer(m: Machine, core: Int, layer: Int) -> None:
-    """Attribute a core's work since the last barrier, and further work, to ``layer``."""
+    """Attribute a core's work since the last barrier, and its next work, to ``layer``."""
     c = m.cores[core]
     if c["layer"] >= 0 and c["layer"] != layer:
         assign_to_layer(m, core, c["layer"])
@@ -110,7 +110,7 @@ def mark_unused(m: Machine, core: Int) -> None:
 
 
 def leave_layer(m: Machine, core: Int, ended: Int) -> None:
-    """End a core's layer at a barrier or halt; ``ended`` is the layer if the core has none."""
+    """End a core's layer at a barrier or halt; a core without a layer gets layer ``ended``."""
     c = m.cores[core]
     layer = c["layer"] if c["layer"] >= 0 else np.int64(ended)
     assign_to_layer(m, core, layer)

@@ -17,7 +17,7 @@ from nmpsim.core.engine import Compilation
 from nmpsim.core.state import Int64s
 from nmpsim.host_memory import check_compiling
 from nmpsim.isa.table import INSTRUCTIONS
-from nmpsim.kernels.entries import CompiledEntry, Kernel, pause_garbage_collection
+from nmpsim.kernels.entries import AddressedKernel, CompiledEntry, pause_garbage_collection
 
 
 def _no_wait() -> None:
@@ -25,7 +25,7 @@ def _no_wait() -> None:
 
 
 class KernelTable:
-    """Table of kernel addresses, which compiles kernels when they are first needed."""
+    """Table of kernel addresses; each kernel is compiled at its first use."""
 
     def __init__(self, compilation: Compilation | None = None) -> None:
         self.compilation = compilation or Compilation()
@@ -43,14 +43,14 @@ class KernelTable:
         """Compile the kernel of an instruction, or read it from the cache."""
         begin = time.perf_counter()
         kernel = KERNELS[number]
-        self.announce(kernel)
+        self.notify_compiling(kernel)
         if not kernel.is_cached():
             self.wait_for_warmup()
         with pause_garbage_collection():
             self.addresses[number] = kernel.address()
         self.compilation.seconds += time.perf_counter() - begin
 
-    def announce(self, function: CompiledEntry | Kernel) -> None:
+    def notify_compiling(self, function: CompiledEntry | AddressedKernel) -> None:
         """Call the listener if a function must be compiled; raise MEM002 if memory is short."""
         if function.is_cached():
             return

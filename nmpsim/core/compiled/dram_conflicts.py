@@ -23,7 +23,7 @@ RANGE_WORDS = 5
 
 
 def set_range(accessed: Int64s, start: Int, end: Int, stride: Int, run: Int) -> None:
-    """Set a range; ``stride`` is the distance of its runs of ``run`` bytes, or 0 if irregular."""
+    """Set a DRAM range; ``stride`` is the distance of runs of ``run`` bytes, or 0 if irregular."""
     first = start % stride if stride > 0 else np.int64(0)
     is_regular = stride > 0 and first + run <= stride
     accessed[RANGE_BEGIN], accessed[RANGE_END] = start, end
@@ -41,7 +41,7 @@ def may_overlap(a: Int64s, b: Int64s) -> Any:
 
 
 def may_overlap_any(ranges: Int64s, accessed: Int64s) -> Any:
-    """Return whether any range of a list may share a byte with another range."""
+    """Return whether a range may have a byte in common with any range of a list."""
     for i in range(RANGES):
         if ranges[i, RANGE_END] == 0:
             return False  # the first unused one

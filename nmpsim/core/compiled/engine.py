@@ -29,7 +29,7 @@ from nmpsim.timing import Costs
 
 
 class CompiledEngine(Engine):
-    """Compiled engine, which runs the event loop or replays recordings on several threads."""
+    """Compiled engine: runs the event loop, or replays recordings on several threads."""
 
     name = "compiled"
     can_record = not IS_JIT_DISABLED
@@ -102,7 +102,7 @@ class CompiledEngine(Engine):
             return is_accepted
 
         if consume is not None:
-            self._kernels.announce(check_events)
+            self._kernels.notify_compiling(check_events)
         stops = make_stop_conditions(machine.cores.size, steps_per_turn=STEPS_PER_TURN)
 
         def loop(ahead: Machine, recorder: Recorder, turns: int) -> Outcome | None:
@@ -157,7 +157,7 @@ class CompiledEngine(Engine):
         """Compile the missing parts of the engine, and load the event loop."""
         if self._is_compiled:
             return
-        self._kernels.announce(run)
+        self._kernels.notify_compiling(run)
         is_part_missing = not all(part.is_cached() for part in PARTS)
         if CACHE is not None and not run.is_cached() and is_part_missing:
             warmup = Warmup()
@@ -166,7 +166,7 @@ class CompiledEngine(Engine):
         context = self._make_context(machine, make_recorder(machine.cores.size, 0))
         stops = default_stop_conditions(machine.cores.size)
         with pause_garbage_collection():
-            run.prepare(machine, costs, context, 0, False, stops)
+            run.compile_for(machine, costs, context, 0, False, stops)
             if is_part_missing:
                 self._kernels.wait_for_warmup()
                 prepare_replay()

@@ -15,7 +15,7 @@ import numpy as np
 from nmpsim.core.compiled.contract_state import make_contract_state
 from nmpsim.core.contract_events import EVENT_WORDS
 from nmpsim.isa.table import INSTRUCTIONS, InstructionKind
-from nmpsim.kernels.entries import CompiledEntry, Kernel
+from nmpsim.kernels.entries import AddressedKernel, CompiledEntry
 
 
 def _import(module: str, name: str) -> Any:
@@ -41,11 +41,13 @@ work_loop = CompiledEntry("replay.work_loop", partial(_import, "replay_loop", "w
 check_events = CompiledEntry(
     "contract.check_events", partial(_import, "contract_entry", "check_events")
 )
-"""See :func:`nmpsim.core.compiled.contract.check`."""
+"""See :func:`nmpsim.core.compiled.contract.find_invalid_word`."""
 PARTS = (replay_epochs, work_loop, check_events)
 """Entries of the engine besides ``run``."""
 KERNELS = {
-    number: Kernel(f"kernel.{i.mnemonic.removeprefix('nmp.')}", partial(_import_kernel, number), 4)
+    number: AddressedKernel(
+        f"kernel.{i.mnemonic.removeprefix('nmp.')}", partial(_import_kernel, number), 4
+    )
     for number, i in enumerate(INSTRUCTIONS)
     if i.kind is InstructionKind.TENSOR
 }
@@ -54,6 +56,6 @@ KERNELS = {
 
 
 def prepare_check() -> None:
-    """Compile the check of the contract, or load it from the cache."""
+    """Compile the contract check, or load it from the cache."""
     nothing = np.zeros((0, EVENT_WORDS), np.int64)
-    check_events.prepare(make_contract_state(1, 0, 0, 0, 1), nothing, nothing, 0)
+    check_events.compile_for(make_contract_state(1, 0, 0, 0, 1), nothing, nothing, 0)

@@ -25,7 +25,7 @@ PART_WORDS = 3
 
 @attrs.frozen(eq=False)
 class Epochs:
-    """Tensor instructions in the order of execution."""
+    """Tensor instructions of a recording, grouped into epochs in execution order."""
 
     items: Int64s
     """NUMBER, LAYER and the descriptor of each instruction, one after the other."""
@@ -58,7 +58,7 @@ def _runs_of(is_whole: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]
             yield first, min(first + EPOCHS_PER_CALL, end), bool(is_whole[first])
 
 
-def find_reached(lowest: Int64s, machine: Machine) -> Int64s:
+def find_lowest_layers(lowest: Int64s, machine: Machine) -> Int64s:
     """Return the lowest layer that remains after each epoch, from each epoch's lowest layer."""
     later = np.append(lowest, machine.layers.size)
     return np.minimum.accumulate(later[::-1])[::-1][1:]

@@ -43,7 +43,7 @@ from nmpsim.core.compiled.watch import (
     is_in_image,
     read_source,
 )
-from nmpsim.core.descriptor_data import find_weight_tail
+from nmpsim.core.descriptor_data import find_nonzero_weight_padding
 from nmpsim.core.instruction_tables import (
     ILLEGAL,
     INSTRUCTION_UNIT,
@@ -54,7 +54,7 @@ from nmpsim.core.instruction_tables import (
 from nmpsim.core.state import NEVER, CoreStatus, Machine, Outcome
 from nmpsim.core.stop_conditions import MAX_STEPS, TENSOR_STEPS, StopConditions
 from nmpsim.core.watch import (
-    count_turns,
+    add_turns,
     is_stop_address,
     is_trace_full,
     record_end,
@@ -143,7 +143,7 @@ def run_events(
             clock = clocks[request >> 1]
             update_cycles(m, request >> 1, clocks, requests)
             moved = clocks[request >> 1] != clock
-            count_turns(stops, 1)
+            add_turns(stops, 1)
             continue
         if m.cores[core].clock > costs.limits_cycles:
             record_end(m, core, m.cores[core].pc, -1, -1)
@@ -181,7 +181,7 @@ def run_events(
                         core, done = went, m.cores[went].retired
                     has_turn = has_turn and passed == 0
                     turns_left -= taken
-                    count_turns(stops, taken)
+                    add_turns(stops, taken)
                     steps = max_steps - left - passed
                 else:
                     until = ZERO - 1  # others may answer to what it does
@@ -193,7 +193,7 @@ def run_events(
                         passed += (m.cores[core].retired - done) * (TENSOR_STEPS - 1)
                         is_done = m.cores[core].retired > done and not is_recording(context)
                         if stops.strict and is_done:
-                            tail = find_weight_tail(number, d, m.scratchpad[core])
+                            tail = find_nonzero_weight_padding(number, d, m.scratchpad[core])
                             if tail >= 0:
                                 record_end(m, core, m.cores[core].pc - 4, -1, tail)
                                 return VIOLATION
@@ -226,7 +226,7 @@ def run_events(
         if ended == TRAPPED and has_turn:
             return TRAP
         has_retired = m.cores[core].retired > retired
-        count_turns(stops, 1)
+        add_turns(stops, 1)
         barrier = m.shared[0].last_barrier
         if stop_at_layers and 0 <= barrier < m.barriers.size:
             return LAYER_END
@@ -236,8 +236,8 @@ def run_events(
 
 
 @jit
-def must_be_checked(m: Machine, stops: StopConditions, core: Int, number: Int, word: Int) -> Any:
-    """Return whether the contract check must see the core's next instruction."""
+def must_trace(m: Machine, stops: StopConditions, core: Int, number: Int, word: Int) -> Any:
+    """Return whether the contract check needs a core's next instruction."""
     if stops.trace.shape[0] == 0:
         return False
     if not is_in_image(m, m.cores[core].pc):
@@ -248,7 +248,7 @@ def must_be_checked(m: Machine, stops: StopConditions, core: Int, number: Int, w
 
 @jit_allocating
 def run_in_parallel(m: Machine, costs: Costs, stops: StopConditions) -> None:
-    """Run each core until its order among the cores matters; see ``StopConditions.parallel``.
+    """Run each core until its order among the cores matters (see ``StopConditions.parallel``).
 
     Accesses that the contract check has cached need no turn in DRAM either: what other cores do
     there is ordered before or after them, or else the contract is violated and the run begins again
@@ -261,7 +261,7 @@ def run_in_parallel(m: Machine, costs: Costs, stops: StopConditions) -> None:
         while left > 0 and m.cores[core].clock <= costs.limits_cycles:
             ended, number, word = fetch(m, core, False)
             if ended == FETCHED and IS_RV32IM[number]:
-                if must_be_checked(m, stops, core, number, word):
+                if must_trace(m, stops, core, number, word):
                     break
                 ended, _, left, _, _ = run_rv32im(
                     m, costs, core, number, word, left, np.int64(turn), ZERO - 1, ZERO,

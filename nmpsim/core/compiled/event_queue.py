@@ -62,7 +62,7 @@ def update_all_cycles(m: Machine, clocks: Int64s, requests: Int64s) -> None:
 
 @jit
 def find_last_turn(core: Int, clocks: Int64s, until: Int) -> Any:
-    """Return the last cycle, up to ``until``, at which a core is the earliest one."""
+    """Return the last cycle, at most ``until``, at which no other core is earlier."""
     last = np.int64(until)
     for other in range(core):
         last = min(last, clocks[other] - 1)

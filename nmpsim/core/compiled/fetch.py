@@ -62,7 +62,7 @@ def match_instruction(word: Int) -> Any:
 
 @jit
 def fetch(m: Machine, core: Int, has_turn: bool) -> Any:
-    """Return the fetch status, instruction number and word; the status is FETCHED on success."""
+    """Fetch an instruction; return status, instruction number and word (FETCHED on success)."""
     pc = m.cores[core].pc
     region, offset = locate(m, pc, 4)
     if region == NOWHERE:

@@ -28,14 +28,14 @@ from nmpsim.core.compiled.traps import (
     trap,
 )
 from nmpsim.core.compiled.units import LOAD_UNIT, await_job, fetch_descriptor, start_unit
-from nmpsim.core.descriptor_data import find_bad_table
+from nmpsim.core.descriptor_data import find_invalid_scale_table
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
 from nmpsim.core.state import Machine
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
 from nmpsim.kernels.pointers import call
-from nmpsim.memory.checks import check
+from nmpsim.memory.checks import find_invalid_word
 from nmpsim.timing import Costs
 
 
@@ -83,7 +83,7 @@ def issue_tensor(
     touches: Int64s,
     has_turn: bool,
 ) -> Any:
-    """Await a queue slot, check the descriptor, and execute a tensor instruction.
+    """Wait for a queue slot, check the descriptor, and execute a tensor instruction.
 
     ``d`` and ``touches`` are buffers for its descriptor and footprint.
     """
@@ -111,9 +111,9 @@ def issue_tensor(
     for i in range(count):
         value = read(memory, offset + 4 * i, 4)
         d[i] = to_signed(value, 32) if WORD_SIGNED[number, i] else value
-    bad = check(FOOTPRINT_KIND[number], d, m.shared[0].scratchpad_bytes, touches)
+    bad = find_invalid_word(FOOTPRINT_KIND[number], d, m.shared[0].scratchpad_bytes, touches)
     if bad < 0 and not is_recording(context):
-        bad = find_bad_table(number, d, m.scratchpad[core].view(np.int32))
+        bad = find_invalid_scale_table(number, d, m.scratchpad[core].view(np.int32))
     if bad >= 0:
         return trap(m, core, OPERAND_FAULT, address + 4 * bad)
     layers = m.layers.size - 1

@@ -50,19 +50,19 @@ def make_workspace(m: Machine) -> Int64s:
 
 
 def use_scratchpads(contexts: Any, m: Machine) -> None:
-    """Point contexts, an array of CONTEXT, at the scratchpads of the cores."""
+    """Set the memory of an array of CONTEXT to the scratchpads of the cores."""
     contexts["scratchpad"] = m.scratchpad.ctypes.data
     contexts["scratchpad_bytes"] = contexts["scratchpad_step"] = m.scratchpad.shape[1]
 
 
 def use_host_memory(contexts: Any) -> None:
-    """Point contexts, an array of CONTEXT, at all host memory, in place of every scratchpad."""
+    """Set the memory of an array of CONTEXT to all host memory instead of scratchpads."""
     contexts["scratchpad"], contexts["scratchpad_bytes"] = ORIGIN, HOST_BYTES
     contexts["scratchpad_step"] = 0
 
 
 def make_context(m: Machine, layers: Records, channel_saturated: Int64s, workspace: Int64s) -> Any:
-    """Make the context of a machine [1], with the counters and the workspace of a thread."""
+    """Return an array [1] of CONTEXT with a thread's counters and workspace."""
     shared, size = m.shared[0], m.scratchpad.shape[1]
     fields = (
         *(m.scratchpad.ctypes.data, size, size),
@@ -92,7 +92,7 @@ NO_RESULT = -1
 
 
 class Recorder(NamedTuple):
-    """Buffers of a recording; without rows nothing is recorded."""
+    """Buffers of a recording; nothing is recorded if they have no rows."""
 
     items: Int64s
     """[rows, ITEM_WORDS] recorded tensor instructions."""
@@ -124,7 +124,7 @@ class LoopContext(NamedTuple):
 
 
 def make_recorder(cores: int, rows: int) -> Recorder:
-    """Make an empty recorder."""
+    """Return an empty recorder with ``rows`` rows."""
     return Recorder(
         np.zeros((rows, ITEM_WORDS), np.int64),
         np.zeros(COUNTERS, np.int64),

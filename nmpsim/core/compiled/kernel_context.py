@@ -26,13 +26,13 @@ from nmpsim.kernels.saturate import SaturationCounters
 
 @jit
 def read_scale(d: Int64s, i: Int) -> Any:
-    """Read an integer scale from a descriptor, from word ``i`` on."""
+    """Return the integer scale that begins at word ``i`` of a descriptor."""
     return IntegerScaleRecord(d[i], d[i + 1], d[i + 2])
 
 
 @jit
 def read_clip(d: Int64s, i: Int) -> Any:
-    """Read a clip range from a descriptor, from word ``i`` on."""
+    """Return the clip range that begins at word ``i`` of a descriptor."""
     return Clip(d[i], d[i + 1], d[i + 2])
 
 
@@ -102,7 +102,7 @@ def get_descriptor_words(words: Int) -> Any:
 
 
 def make_python_context(m: Machine, core: Int) -> KernelContext:
-    """Make the context of a core without compiled code."""
+    """Return the kernel context of a core for calls from Python, without compiled code."""
     shared, scratchpad = m.shared[0], m.scratchpad[core]
     return KernelContext(
         scratchpad,

@@ -39,7 +39,7 @@ NONE: Any = np.int64(-1)
 
 @jit
 def read_quantizer(w: KernelContext, d: Int64s, weight_offset: Int, i: Int) -> Any:
-    """Read requantization parameters from a descriptor, from word ``i`` on."""
+    """Return the requantization parameters that begin at word ``i`` of a descriptor."""
     return Quantizer(
         d[CONV.element],
         w.profiles[d[CONV.profile]],
@@ -62,12 +62,12 @@ def get_scale_table_offset(address: Int) -> Any:
 
 @jit
 def read_position(d: Int64s, i: Int) -> Any:
-    """Read a tile's position in its layer's output from a descriptor, from word ``i`` on."""
+    """Return a tile's position in its layer's output, which begins at word ``i``."""
     return OutputPosition(d[i], d[i + 1], d[i + 2])
 
 
 def make_shape_reader(w: Any) -> Any:
-    """Make a compiled function that reads a convolution's geometry; ``w`` has word indices."""
+    """Return a compiled function that reads a convolution's geometry at the word indices ``w``."""
 
     def read_shape(d: Int64s, groups: Int, in_channels: Int, out_channels: Int) -> Any:
         return ConvShape(

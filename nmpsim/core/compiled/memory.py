@@ -16,7 +16,7 @@ NOWHERE, IMAGE, RAM, SCRATCHPAD, CONTROL = range(5)
 
 @jit
 def locate(m: Machine, address: Int, nbytes: Int) -> Any:
-    """Return the region that holds ``nbytes`` bytes at an address, or NOWHERE, and their offset."""
+    """Return region and offset of ``nbytes`` bytes at an address; the region may be NOWHERE."""
     offset = address - m.shared[0].image_base
     if 0 <= offset <= m.image.size - nbytes:
         return IMAGE, offset

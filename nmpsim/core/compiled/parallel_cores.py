@@ -35,14 +35,14 @@ Loop = Callable[[int, StopConditions], Outcome]
 
 
 class ParallelCores:
-    """Scheduler that runs cores in parallel where their order cannot matter."""
+    """Scheduler that runs cores in parallel while their order does not matter."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._should_start = False
 
     def begin_run(self) -> None:
-        """Forget the observations of the last run."""
+        """Reset the observations of the previous run."""
         self._should_start = False
 
     def run(

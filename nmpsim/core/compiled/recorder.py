@@ -59,7 +59,7 @@ def is_recording(context: LoopContext) -> Any:
 
 @jit
 def count_free_steps(context: LoopContext) -> Any:
-    """Return the number of instructions that the recorder can still store."""
+    """Return the number of instructions for which the recorder has space."""
     if not is_recording(context):
         return MAX_STEPS
     return min(
@@ -70,7 +70,7 @@ def count_free_steps(context: LoopContext) -> Any:
 
 @jit
 def depends_on_data(m: Machine, core: Int, number: Int) -> Any:
-    """Return whether a scalar instruction accesses memory or is in writable memory."""
+    """Return whether a scalar instruction accesses memory or was fetched from writable memory."""
     region, _ = locate(m, m.cores[core].pc, np.int64(1))
     return region != IMAGE or IS_ACCESS[number]
 
@@ -89,7 +89,7 @@ def compute_range(d: Int64s, accessed: Int64s) -> None:
 def begin_epoch_on_conflict(
     m: Machine, context: LoopContext, core: Int, number: Int, d: Int64s
 ) -> None:
-    """Begin a new epoch if a transfer may conflict with another core's in this one."""
+    """Begin a new epoch if a transfer may conflict with another core's transfer in this epoch."""
     region, _ = locate(m, d[LOAD.dram], np.int64(1))
     if region != RAM or d[LOAD.run_bytes] * d[LOAD.count_x] * d[LOAD.count_y] == 0:
         return
@@ -104,7 +104,7 @@ def begin_epoch_on_conflict(
 
 @jit_inlined
 def append_event(m: Machine, context: LoopContext, core: Int, number: Int) -> Any:
-    """Append an event for a core's current instruction, and return its row."""
+    """Append an event for a core's current instruction; return its row index."""
     event = context.events[context.counters[EVENTS_USED]]
     context.counters[EVENTS_USED] += 1
     event[EVENT_NUMBER], event[EVENT_CORE] = number, core
@@ -128,7 +128,7 @@ def record_sync(m: Machine, context: LoopContext, core: Int, number: Int, word: 
 def record_tensor(
     m: Machine, context: LoopContext, core: Int, number: Int, d: Int64s, layer: Int
 ) -> None:
-    """Record a tensor instruction in place of executing it."""
+    """Record a tensor instruction instead of executing it; begin a new epoch on a conflict."""
     unit = INSTRUCTION_UNIT[number]
     if unit == UNIT.LOAD or unit == UNIT.STORE:
         begin_epoch_on_conflict(m, context, core, number, d)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from nmpsim.core.compiled.epochs import Epochs, find_reached
+from nmpsim.core.compiled.epochs import Epochs, find_lowest_layers
 from nmpsim.core.compiled.kernel_arguments import (
     CORE,
     CURRENT_EPOCH,
@@ -58,11 +58,11 @@ RecordTurns = Callable[[Machine, Recorder, int], Outcome | None]
 
 @attrs.define(eq=False)
 class Recording:
-    """Recording of a device step: its instructions, and its timing at begin and end."""
+    """Recording of a device step: its instructions, and the timing state at its begin and end."""
 
     epochs: Epochs
     before: Sequence[Any]
-    """Copies of the arrays of :func:`list_timing`, as ``after``."""
+    """Copies of the arrays of :func:`list_timing_arrays`, as ``after``."""
     after: Sequence[Any]
     path: CriticalPath
     whole: Epochs | None = None
@@ -81,25 +81,25 @@ class Recording:
 
     def set_timing(self, machine: Machine) -> None:
         """Set a machine's timing to its state at the end of the recording."""
-        for part, recorded in zip(list_timing(machine), self.after, strict=True):
+        for part, recorded in zip(list_timing_arrays(machine), self.after, strict=True):
             part[...] = recorded
 
 
-def list_timing(machine: Machine) -> list[Any]:
+def list_timing_arrays(machine: Machine) -> list[Any]:
     """Return the arrays of a machine's state that do not depend on data, the cores first."""
     counters = [machine.layers[name] for name in ("counts", "spent", "worked")]
     return [machine.cores, machine.shared, machine.barriers, *counters]
 
 
-def copy_timing(machine: Machine) -> list[Any]:
-    """Copy the arrays of :func:`list_timing`."""
-    return [part.copy() for part in list_timing(machine)]
+def copy_timing_arrays(machine: Machine) -> list[Any]:
+    """Return copies of the arrays of :func:`list_timing_arrays`."""
+    return [part.copy() for part in list_timing_arrays(machine)]
 
 
 def record(
     machine: Machine, costs: Costs, loop: RecordTurns, consume: EventConsumer
 ) -> Recording | None:
-    """Record a program from a machine's state to its end, without changing the machine.
+    """Record a program from a machine's state to its end; the machine does not change.
 
     Returns None if data decide what happens, if the run is too long or ``consume`` returned False.
     """
@@ -145,13 +145,13 @@ def _recording(
     firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     lowest = np.full(epochs, machine.layers.size)
     np.minimum.at(lowest, recorded[:, EPOCH], recorded[:, FIRST_WORD + LAYER])
-    reached, is_whole = find_reached(lowest, machine), np.zeros(epochs, np.bool_)
+    reached, is_whole = find_lowest_layers(lowest, machine), np.zeros(epochs, np.bool_)
     found = Epochs(items, parts[is_used].astype(np.int64), firsts, reached, is_whole)
-    return Recording(found, copy_timing(machine), copy_timing(ahead), path)
+    return Recording(found, copy_timing_arrays(machine), copy_timing_arrays(ahead), path)
 
 
 class Recordings:
-    """Recordings of the steps of one machine's program, each from its own initial state."""
+    """Recordings of the steps of one program; each step is recorded for each initial state."""
 
     def __init__(self) -> None:
         self._memory: Any = None
@@ -168,7 +168,7 @@ class Recordings:
 
     def find(self, machine: Machine) -> Recording | None:
         """Return the recording that begins with the machine's timing, or None."""
-        now = [part.tobytes() for part in list_timing(machine)]
+        now = [part.tobytes() for part in list_timing_arrays(machine)]
         same = (r for r in self._known if [part.tobytes() for part in r.before] == now)
         return next(same, None)
 

@@ -52,7 +52,7 @@ class WorkerCounters(NamedTuple):
 
 
 class Workers:
-    """The main thread and its workers, for one machine at a time."""
+    """Main thread and worker threads of a replay, for one machine at a time."""
 
     def __init__(self, kernels: KernelTable, threads: int) -> None:
         self._kernels = kernels
@@ -72,7 +72,7 @@ class Workers:
     def replay(
         self, machine: Machine, epochs: Epochs, reached: LayerCallback, strict: bool
     ) -> bool:
-        """Compute all values of a recording; return False if the data invalidate it."""
+        """Compute all values of a recording; return False if the data make it invalid."""
         with self._at_work(machine, strict) as context:
             for first, end, is_whole in epochs.runs:
                 if is_whole:
@@ -167,8 +167,8 @@ def prepare_replay() -> None:
     nothing = np.zeros((0, PART_WORDS), np.int64)
     context = make_replay_context(KernelTable(), 1)
     firsts = np.zeros(1, np.int64)
-    replay_epochs.prepare(context, nothing.reshape(-1), nothing, firsts, 0, 0)
-    work_loop.prepare(context, MAIN_THREAD)
+    replay_epochs.compile_for(context, nothing.reshape(-1), nothing, firsts, 0, 0)
+    work_loop.compile_for(context, MAIN_THREAD)
 
 
 def make_zero_counters(machine: Machine) -> WorkerCounters:

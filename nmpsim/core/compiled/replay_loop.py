@@ -18,7 +18,7 @@ from nmpsim.core.compiled.kernel_arguments import (
     SharedWord,
 )
 from nmpsim.core.compiled.kernel_context import get_descriptor_words, get_kernel_context
-from nmpsim.core.descriptor_data import find_bad_table, find_weight_tail
+from nmpsim.core.descriptor_data import find_invalid_scale_table, find_nonzero_weight_padding
 from nmpsim.core.instruction_tables import SCALES_WORD, WORD_COUNT
 from nmpsim.core.state import NEVER, STAGES, Int64s
 from nmpsim.kernels.array_types import Int
@@ -54,13 +54,13 @@ IS_ACTIVE, EPOCH, PARTS, ITEMS, HAS_DIVERGED, IS_STRICT = (
 
 @jit
 def get_shared_address(context: ReplayContext, which: Int) -> Any:
-    """Return the address of an entry of the shared state."""
+    """Return the address of entry ``which`` of the state that threads share."""
     return np.int64(context.shared.ctypes.data) + which * BYTES
 
 
 @jit
 def get_share_address(context: ReplayContext, thread: Int) -> Any:
-    """Return the address of a thread's share."""
+    """Return the address of the range of parts assigned to a thread."""
     return np.int64(context.shares.ctypes.data) + thread * LINE * BYTES
 
 
@@ -77,19 +77,19 @@ def get_done_address(context: ReplayContext, thread: Int) -> Any:
 
 
 @jit_allocating
-def is_valid(kernel_context: Int, core: Int, number: Int, words: Int, strict: bool) -> Any:
-    """Return False if a table of scales is invalid, or weights violate the contract."""
+def has_valid_tables(kernel_context: Int, core: Int, number: Int, words: Int, strict: bool) -> Any:
+    """Return whether an instruction's scale table, and if ``strict`` its weights, are valid."""
     if SCALES_WORD[number] < 0:
         return True
     d, context = get_descriptor_words(words), get_kernel_context(kernel_context, core)
-    if strict and find_weight_tail(number, d, context.scratchpad) >= 0:
+    if strict and find_nonzero_weight_padding(number, d, context.scratchpad) >= 0:
         return False
-    return find_bad_table(number, d, context.spm.i32) < 0
+    return find_invalid_scale_table(number, d, context.spm.i32) < 0
 
 
 @jit
 def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
-    """Compute the values of a part of the epoch."""
+    """Compute the values of part ``which`` of the epoch."""
     part = atomic_load(get_shared_address(context, PARTS)) + which * PART_WORDS * BYTES
     items = atomic_load(get_shared_address(context, ITEMS))
     strict = atomic_load(get_shared_address(context, IS_STRICT)) != 0
@@ -100,7 +100,7 @@ def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
         item = items + at * BYTES
         number, layer = atomic_load(item + NUMBER * BYTES), atomic_load(item + LAYER * BYTES)
         words = item + WORDS * BYTES
-        if not is_valid(kernel_context, core, number, words, strict):
+        if not has_valid_tables(kernel_context, core, number, words, strict):
             atomic_store(get_shared_address(context, HAS_DIVERGED), np.int64(1))
             return
         own.low_layer = min(own.low_layer, layer)
@@ -111,7 +111,7 @@ def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
 
 @jit
 def assign_shares(context: ReplayContext, epoch: Int, parts: Int) -> None:
-    """Assign a share of the epoch's parts to each thread."""
+    """Divide the ``parts`` of an epoch evenly among the threads."""
     threads = context.kernel_contexts.shape[0]
     for thread in range(threads):
         first, last = parts * thread // threads, parts * (thread + 1) // threads
@@ -123,7 +123,7 @@ def assign_shares(context: ReplayContext, epoch: Int, parts: Int) -> None:
 
 @jit
 def claim_part(context: ReplayContext, thread: Int, owner: Int, epoch: Int) -> Any:
-    """Claim a part of a thread's share; return its number, or -1 if the share is empty."""
+    """Claim a part of the share of thread ``owner``; return its number, or -1 if none is left."""
     while True:
         share = atomic_load(get_share_address(context, owner))
         first, last = (share >> FIRST_SHIFT) & MAX_PARTS, share & MAX_PARTS
@@ -138,7 +138,7 @@ def claim_part(context: ReplayContext, thread: Int, owner: Int, epoch: Int) -> A
 
 @jit
 def execute_parts(context: ReplayContext, thread: Int, epoch: Int) -> None:
-    """Execute a thread's own share, then parts that others have not begun.
+    """Execute a thread's own share, then unclaimed parts of other threads.
 
     A share is contiguous, so that a thread finds in its cache what it used in the epoch before.
     """
@@ -205,7 +205,7 @@ def add_layer_counters(mine: SaturationCounters, theirs: SaturationCounters, lay
 def replay_epochs(
     given: ReplayContext, items: Int64s, parts: Int64s, firsts: Int64s, begin: int, end: int
 ) -> Any:
-    """Replay a range of epochs of a recording; return False if the data invalidate it.
+    """Replay a range of epochs of a recording; return False if the data make it invalid.
 
     See :class:`~nmpsim.core.compiled.epochs.Epochs` for the arrays.
     """
@@ -233,7 +233,7 @@ def replay_epochs(
 
 
 def work_loop(given: ReplayContext, thread: Int) -> Any:
-    """Execute parts of epochs until there are none; return False once the replay is over."""
+    """Execute parts of epochs until none are left; return False after the last epoch."""
     context = struct_pointer(given)
     seen, rounds = np.int64(0), 0
     while rounds < SLEEP_ROUNDS:

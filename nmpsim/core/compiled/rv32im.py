@@ -63,8 +63,8 @@ from nmpsim.core.instruction_tables import (
     OP,
     RV32IM,
     SIGN_EXTENDS,
-    decides_instructions,
-    decides_kinds,
+    handles_instructions,
+    handles_kinds,
 )
 from nmpsim.core.state import Machine
 from nmpsim.core.stop_conditions import StopConditions
@@ -95,7 +95,7 @@ def divide(a: Int, b: Int, wants_remainder: bool) -> Any:
 
 
 @jit_inlined
-@decides_instructions(
+@handles_instructions(
     InstructionKind.IMMEDIATE,
     InstructionKind.REGISTER,
     InstructionKind.MULTIPLY,
@@ -145,7 +145,7 @@ def compute_arithmetic(number: Int, a: Int, b: Int) -> Any:
 
 
 @jit_inlined
-@decides_instructions(InstructionKind.BRANCH)
+@handles_instructions(InstructionKind.BRANCH)
 def is_branch_taken(number: Int, a: Int, b: Int) -> Any:
     """Return 1 if a branch is taken, 0 if not, or UNKNOWN for other instructions."""
     if number == OP.beq:
@@ -164,7 +164,7 @@ def is_branch_taken(number: Int, a: Int, b: Int) -> Any:
 
 
 @jit
-@decides_instructions(InstructionKind.UPPER)
+@handles_instructions(InstructionKind.UPPER)
 def compute_upper(number: Int, pc: Int, word: Int) -> Any:
     """Return the result of ``lui`` or ``auipc``, or UNKNOWN for other instructions."""
     if number == OP.lui:
@@ -175,7 +175,7 @@ def compute_upper(number: Int, pc: Int, word: Int) -> Any:
 
 
 @jit
-@decides_instructions(InstructionKind.JUMP)
+@handles_instructions(InstructionKind.JUMP)
 def compute_jump_target(number: Int, a: Int, offset: Int) -> Any:
     """Return the target address of a jump, or UNKNOWN for other instructions."""
     if number == OP.jal:
@@ -186,9 +186,9 @@ def compute_jump_target(number: Int, a: Int, offset: Int) -> Any:
 
 
 @jit
-@decides_kinds(*RV32IM)
+@handles_kinds(*RV32IM)
 def decode(entry: Int64s, costs: Costs, pc: Int, number: Int, word: Int) -> None:
-    """Decode an RV32IM instruction into int64 [DECODED_WORDS]."""
+    """Decode an RV32IM instruction into the array ``entry``, int64 [DECODED_WORDS]."""
     kind = KIND_OF[number]
     entry[TAG], entry[NUMBER] = pc + 1, number
     entry[RD], entry[RS1], entry[RS2] = decode_rd(word), decode_rs1(word), decode_rs2(word)
@@ -218,7 +218,7 @@ def decode(entry: Int64s, costs: Costs, pc: Int, number: Int, word: Int) -> None
 
 @jit
 def decode_at(m: Machine, costs: Costs, decoded: Int64s, at: Int, pc: Int, accesses: bool) -> Any:
-    """Decode the instruction at an address; return False if it is not in the image or not allowed.
+    """Decode the instruction at an address; return False if the fast loop cannot execute it.
 
     ``accesses`` allows loads and stores.
     """
@@ -252,7 +252,7 @@ def find_access_fault(region: Int, address: Int, nbytes: Int, writes: bool) -> A
 
 
 @jit
-def write_back(m: Machine, core: Int, pc: Int, clock: Int, steps: Int) -> None:
+def store_core_state(m: Machine, core: Int, pc: Int, clock: Int, steps: Int) -> None:
     """Store a core's pc, clock and instruction count in the machine."""
     m.cores[core].pc = pc
     m.cores[core].retired += steps
@@ -364,7 +364,7 @@ def run_rv32im(
             at = np.uintp(slot)
             if decoded[at] != pc + 1 and not decode_at(m, costs, decoded, slot, pc, accesses):
                 break
-        write_back(m, core, pc, clock, steps - begin)
+        store_core_state(m, core, pc, clock, steps - begin)
         if ended != NEEDS_TURN or clock > until or turns >= most_turns:
             break
         clocks[core] = clock

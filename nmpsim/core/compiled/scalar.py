@@ -41,8 +41,8 @@ from nmpsim.core.instruction_tables import (
     KIND_OF,
     OP,
     OTHER_SCALAR,
-    decides_instructions,
-    decides_kinds,
+    handles_instructions,
+    handles_kinds,
 )
 from nmpsim.core.state import CSR_COLUMN, CSRS, Machine
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, CoreCounter, is_read_only
@@ -79,7 +79,7 @@ def read_hardware_counter(m: Machine, core: Int, column: Int) -> Any:
 
 @jit
 def read_csr(m: Machine, core: Int, column: Int) -> Any:
-    """Return the value of a CSR; counters are their hardware value plus a software offset."""
+    """Return the value of a CSR; a counter is its hardware value plus a software offset."""
     if COUNTER[column] == NO_COUNTER:
         return m.cores[core].csr[column]
     whole = read_hardware_counter(m, core, column)
@@ -90,7 +90,7 @@ def read_csr(m: Machine, core: Int, column: Int) -> Any:
 
 @jit
 def write_counter(m: Machine, core: Int, column: Int, value: Int) -> None:
-    """Make one half of a 64-bit counter read as ``value`` from the next instruction on."""
+    """Set one half of a 64-bit counter, which the next instruction reads as ``value``."""
     now, offset = read_hardware_counter(m, core, column), OFFSET[column]
     whole = now + m.cores[core].csr[offset]
     if IS_HIGH[column]:
@@ -111,9 +111,9 @@ def write_csr(m: Machine, core: Int, column: Int, value: Int) -> None:
 
 
 @jit
-@decides_instructions(InstructionKind.CSR)
+@handles_instructions(InstructionKind.CSR)
 def access_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
-    """Access a CSR by ``csrr*``; return its old value, or ILLEGAL_ACCESS."""
+    """Execute the access of ``csrr*``; return the CSR's old value, or ILLEGAL_ACCESS."""
     column = COLUMN_OF_CSR[decode_csr(word)]
     if column < 0:
         return ILLEGAL_ACCESS
@@ -146,7 +146,7 @@ LAST_UNIT = int(max(Unit))
 
 
 @jit
-@decides_instructions(InstructionKind.SYNC)
+@handles_instructions(InstructionKind.SYNC)
 def synchronize(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
     """Execute ``nmp.wait``, ``barrier``, ``post``, ``pend`` or ``halt``; return its status."""
     if number == OP.nmp_wait:
@@ -179,7 +179,7 @@ def synchronize(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has
 
 
 @jit
-@decides_instructions(InstructionKind.FENCE, InstructionKind.SYSTEM)
+@handles_instructions(InstructionKind.FENCE, InstructionKind.SYSTEM)
 def execute_system(m: Machine, core: Int, number: Int, word: Int) -> Any:
     """Execute ``ecall``, ``ebreak``, ``mret``, a fence or ``wfi``; return its status."""
     if number == OP.ecall:
@@ -208,11 +208,11 @@ def execute_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
 
 
 @jit
-@decides_kinds(*OTHER_SCALAR)
+@handles_kinds(*OTHER_SCALAR)
 def execute_scalar(
     m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool
 ) -> Any:
-    """Execute a synchronization, CSR, fence or system instruction, or trap; return its status."""
+    """Execute a synchronization, CSR, fence or system instruction; return its status."""
     kind = KIND_OF[number]
     if kind == KIND.SYNC:
         return synchronize(m, costs, core, number, word, has_turn)

@@ -17,23 +17,23 @@ from nmpsim.core.compiled.cycle_accounting import (
     wait_cycles,
 )
 from nmpsim.core.compiled.units import record_wait
-from nmpsim.core.state import CoreStatus, Count, Int, Machine, WaitTarget
+from nmpsim.core.state import CoreStatus, CountColumn, Int, Machine, WaitTarget
 from nmpsim.timing import Costs
 
 RUNNING, _WAITING_UNIT, AT_BARRIER, PENDING, HALTED = map(int, CoreStatus)
 AT_A_BARRIER, AT_A_SEMAPHORE = int(WaitTarget.BARRIER), int(WaitTarget.SEMAPHORE)
-BARRIER, SEMAPHORE = int(Count.BARRIER), int(Count.SEMAPHORE)
+BARRIER, SEMAPHORE = int(CountColumn.BARRIER), int(CountColumn.SEMAPHORE)
 
 
 def set_waiting(m: Machine, core: Int, status: Int, number: Int, count: Int) -> None:
-    """Set a core to a waiting status, with the barrier or semaphore number and the count."""
+    """Set a core to a waiting status for barrier or semaphore ``number`` and a count."""
     c = m.cores[core]
     c["status"] = status
     c["wait"][0], c["wait"][1] = number, count
 
 
 def is_waiting_for(m: Machine, core: Int, status: Int, number: Int) -> Any:
-    """Return whether a core waits for this barrier or semaphore."""
+    """Return whether a core has a waiting status for barrier or semaphore ``number``."""
     return m.cores[core]["status"] == status and m.cores[core]["wait"][0] == number
 
 

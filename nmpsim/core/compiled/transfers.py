@@ -18,14 +18,14 @@ from nmpsim.memory.bounds import count_spanned_bytes
 
 @jit
 def compute_dram_extent(d: Int64s) -> Any:
-    """Return the number of DRAM bytes between the first and the last byte of a transfer."""
+    """Return the number of bytes from the first to the last DRAM byte of a transfer."""
     rows, runs, run = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
     return count_spanned_bytes(rows, d[LOAD.dram_stride_y], runs, d[LOAD.dram_stride_x], run)
 
 
 @jit
 def fill_padding(w: KernelContext, d: Int64s) -> None:
-    """Fill the padding of a load, and bytes that the copy of the load then overwrites."""
+    """Fill the padding of a load; bytes that the copy overwrites later may be filled, too."""
     run, start = d[LOAD.run_bytes], compute_scratchpad_offset(d[LOAD.spm])
     step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
     wide = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]

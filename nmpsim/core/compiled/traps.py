@@ -56,7 +56,7 @@ def to_signed(value: Int, bits: Int) -> Any:
 
 @jit
 def trap(m: Machine, core: Int, cause: Int, value: Int) -> Any:
-    """Enter the trap handler and return WENT_ON; return TRAPPED if there is no handler."""
+    """Enter the trap handler and return WENT_ON; return TRAPPED if no handler is set."""
     csr = m.cores[core].csr
     if csr[MTVEC] == 0:
         record_end(m, core, m.cores[core].pc, cause, value & WORD)

@@ -18,7 +18,16 @@ from nmpsim.core.compiled.cycle_accounting import (
     wait_for_transfer,
 )
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, INSTRUCTION_UNIT
-from nmpsim.core.state import MAX_NOTES, NEVER, CoreStatus, Count, Int, Int64s, Job, Machine
+from nmpsim.core.state import (
+    MAX_NOTES,
+    NEVER,
+    CoreStatus,
+    CountColumn,
+    Int,
+    Int64s,
+    JobColumn,
+    Machine,
+)
 from nmpsim.core.stop_conditions import MAX_STEPS
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import LOAD
@@ -45,17 +54,17 @@ from nmpsim.timing.dram import (
 )
 from nmpsim.timing.work import count_busy_cycles, count_macs
 
-LAYER, READY, SETUP, BEGIN, PC, DESCRIPTOR, KNOWN, END = map(int, Job)
-BUSY_LOAD = int(Count.BUSY_LOAD)
-BURSTS, ROW_MISSES = int(Count.BURSTS), int(Count.ROW_MISSES)
-BYTES_READ, MACS = int(Count.BYTES_READ), int(Count.MACS)
-TENSOR_INSTRUCTIONS = int(Count.TENSOR_INSTRUCTIONS)
+LAYER, READY, SETUP, BEGIN, PC, DESCRIPTOR, KNOWN, END = map(int, JobColumn)
+BUSY_LOAD = int(CountColumn.BUSY_LOAD)
+BURSTS, ROW_MISSES = int(CountColumn.BURSTS), int(CountColumn.ROW_MISSES)
+BYTES_READ, MACS = int(CountColumn.BYTES_READ), int(CountColumn.MACS)
+TENSOR_INSTRUCTIONS = int(CountColumn.TENSOR_INSTRUCTIONS)
 LOAD_UNIT, STORE_UNIT = int(Unit.LOAD), int(Unit.STORE)
 RUNNING, WAITING_UNIT = int(CoreStatus.RUNNING), int(CoreStatus.WAITING_UNIT)
 
 
 def count_loggable_steps(m: Machine) -> Any:
-    """Return the number of steps for which the logs have space; MAX_STEPS without a log."""
+    """Return the number of steps for which the logs have space; MAX_STEPS if there is no log."""
     if m.work.size == 0:
         return MAX_STEPS
     steps = (m.work.size - m.shared[0]["noted"]) // MAX_NOTES
@@ -132,7 +141,7 @@ def record_fetch(
     end: Int,
     nbytes: Int,
 ) -> None:
-    """Record a DRAM grant that reads a descriptor, a transfer of one run."""
+    """Record a DRAM grant that reads a descriptor."""
     c = m.cores[core]
     pc, descriptor = c["pc"], c["descriptor"]
     n = record_work(m, core, LOAD_UNIT, 1, pc, descriptor, layer, begin, end, end, nbytes)
@@ -143,7 +152,7 @@ def record_fetch(
 
 
 def await_job(m: Machine, costs: Costs, core: Int, unit: Int, job: Int) -> Any:
-    """Wait for a job of a unit; return the cycles waited, or -1 if its end is unknown."""
+    """Wait for a job of a unit; return the cycles waited, or -1 if its end is not yet known."""
     c = m.cores[core]
     if job < 0 or job < c["issued"][unit] - costs.queues_depth:
         return 0
@@ -220,10 +229,10 @@ def enqueue_transfer(
     c["finished"][unit, slot] = NEVER
     c["issued"][unit] = number + 1
     if c["served"][unit] == number:
-        begin_transfer(m, costs, core, unit)
+        begin_transfers(m, costs, core, unit)
 
 
-def begin_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
+def begin_transfers(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     """Begin the queue's next transfers until one needs the DRAM or none is left."""
     c = m.cores[core]
     while c["served"][unit] < c["issued"][unit]:
@@ -244,7 +253,7 @@ def begin_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
 def finish_transfer(
     m: Machine, core: Int, unit: Int, slot: Int, free_cycle: Int, done_cycle: Int
 ) -> None:
-    """Complete a transfer, and resume a core that waits for it.
+    """Complete a transfer, and resume the core if it waits for this transfer.
 
     Its queue is free from ``free_cycle`` on; its data have arrived at ``done_cycle``.
     """
@@ -271,7 +280,7 @@ def get_next_request(m: Machine, costs: Costs, queue: Int) -> Any:
 
 
 def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) -> Any:
-    """Return the queue that the DRAM serves next, and the cycle of the decision.
+    """Return the queue that the DRAM serves next and the cycle of this decision.
 
     With look-ahead, a channel decides when it is free: of the requests within the look-ahead after
     its oldest one it serves the one whose first burst is earliest.
@@ -370,7 +379,7 @@ def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     if is_served(job):
         free = convert_to_cycles(all_end, costs)
         finish_transfer(m, core, unit, slot, free, free + costs.dram_latency_cycles)
-        begin_transfer(m, costs, core, unit)
+        begin_transfers(m, costs, core, unit)
     else:
         next_row = get_next_address(job) // costs.dram_row_bytes
         c["request"][unit] = compute_next_request(

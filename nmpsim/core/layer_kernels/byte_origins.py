@@ -34,11 +34,11 @@ MAX_EXTENT = 1 << 24
 
 
 class UnprovedError(Exception):
-    """Exception for a layer that is not proved to be the operation that it claims to be."""
+    """Exception for a layer whose tiles are not proved to compute the claimed operation."""
 
 
 def require(condition: Any) -> None:
-    """Raise UnprovedError unless a condition of the proof is true."""
+    """Raise UnprovedError if a condition of the proof is false."""
     if not condition:
         raise UnprovedError
 
@@ -65,7 +65,7 @@ def make_constant_origins(value: int, element: int) -> Origins:
 
 @attrs.frozen
 class TensorView:
-    """Row-major tensor in DRAM: address, rows, columns, and bytes of a pixel."""
+    """Row-major tensor in DRAM: its address, its rows and columns, and the bytes of a pixel."""
 
     address: int
     rows: int
@@ -74,12 +74,12 @@ class TensorView:
 
     @property
     def steps(self) -> tuple[int, int]:
-        """Bytes from row to row, and from pixel to pixel."""
+        """Bytes from one row to the next, and from one pixel to the next."""
         return self.columns * self.nbytes, self.nbytes
 
     @property
     def end(self) -> int:
-        """Address after the last byte."""
+        """Address of the first byte after the tensor."""
         return self.address + self.rows * self.columns * self.nbytes
 
     def get_address(self, row: int, column: int, byte: int) -> int:
@@ -124,7 +124,7 @@ class DramOrigins:
         shape = tensor.rows, tensor.columns, tensor.nbytes
         return self._view_range(tensor.address, shape, tensor.steps)
 
-    def find_transfer(self, d: Words) -> Origins:
+    def get_transfer_origins(self, d: Words) -> Origins:
         """Return the origins of the DRAM bytes of a load or store, [rows, runs, bytes]."""
         counts = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
         return self._view_range(
@@ -151,7 +151,7 @@ class DramOrigins:
 
 
 class TileScratchpad:
-    """Scratchpad of a core while it executes a layer's tiles, with the origin of each byte."""
+    """Scratchpad of a core during a layer's tiles, with the origin of each byte."""
 
     def __init__(self, dram: DramOrigins) -> None:
         self._dram = dram
@@ -163,14 +163,14 @@ class TileScratchpad:
         return origins
 
     def write(self, address: int, steps: Sequence[int], origins: Origins) -> None:
-        """Set the origins of a region; raise UnprovedError if some of its bytes are the same."""
+        """Set the origins of a region; raise UnprovedError if elements of the region overlap."""
         (rows, columns, run), (row, column) = origins.shape, steps
         require(columns == 1 or column >= run)
         require(rows == 1 or row >= (columns - 1) * column + run)
         self.read(address, origins.shape, steps)[...] = origins
 
     def load(self, d: Words) -> None:
-        """Execute a load, which may pad."""
+        """Execute a load, including its padding."""
         left, above = d[LOAD.pad_x_before], d[LOAD.pad_y_before]
         rows, runs = d[LOAD.count_y], d[LOAD.count_x]
         shape = (
@@ -181,7 +181,7 @@ class TileScratchpad:
         steps = d[LOAD.spm_stride_y], d[LOAD.spm_stride_x]
         if 0 in shape:
             return
-        loaded = self._dram.find_transfer(d) if rows * runs else None
+        loaded = self._dram.get_transfer_origins(d) if rows * runs else None
         if loaded is None or shape != loaded.shape:
             padding = make_constant_origins(d[LOAD.fill], d[LOAD.element])
             require(shape[2] % padding.size == 0)

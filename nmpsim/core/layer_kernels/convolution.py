@@ -40,7 +40,7 @@ _SUM_BITS = {0: 32, 1: 48}
 _MAX_PRODUCT = {0: 255 * 128, 1: 65535 * 32768}
 
 
-class WindowedProduct(LayerPattern):
+class WindowedProductPattern(LayerPattern):
     """Base class of patterns that multiply windows of the input with weights."""
 
     own: ClassVar[tuple[str, ...]] = ("weights", "channels", "scales")
@@ -122,7 +122,7 @@ class WindowedProduct(LayerPattern):
         return [load, self._make_instruction(box, host, **{**words, **steps, "input": buffer})]
 
 
-class DepthwiseConvolution(WindowedProduct):
+class DepthwiseConvolutionPattern(WindowedProductPattern):
     """Pattern of a depthwise convolution."""
 
     number = OP.nmp_dwconv
@@ -146,12 +146,12 @@ class DepthwiseConvolution(WindowedProduct):
         ]
 
 
-class Convolution(WindowedProduct):
-    """Pattern of a convolution, whose tiles have some groups or a part of the input channels."""
+class ConvolutionPattern(WindowedProductPattern):
+    """Pattern of a convolution; a tile has some of its groups or of its input channels."""
 
     number = OP.nmp_conv
     words: ClassVar[Any] = CONV
-    own = (*WindowedProduct.own, "groups")
+    own = (*WindowedProductPattern.own, "groups")
     size = ("out_h", "out_w", "out_channels")
     summed = "in_channels"
 

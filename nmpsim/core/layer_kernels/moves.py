@@ -41,8 +41,8 @@ Axis = tuple[int, int, int]
 Integers = npt.NDArray[np.integer[Any]]
 
 
-class DataMovement:
-    """Pattern of a layer that copies values to its output, or fills bytes of it.
+class DataMovementPattern:
+    """Pattern of a layer that copies values to its output or fills it.
 
     It needs no claim about its inputs: the origins that it stores are the bytes that it copies.
     """
@@ -151,7 +151,7 @@ class DataMovement:
 
 
 def find_axes(source: Integers, target: Integers) -> list[Axis]:
-    """Return the nested loops that visit two arrays of offsets [places], the innermost one last.
+    """Return the loops, outermost first, that visit two equally long arrays of offsets.
 
     Raises UnprovedError if there are none with positive steps, the only ones that a footprint has.
     """

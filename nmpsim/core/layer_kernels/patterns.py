@@ -43,7 +43,7 @@ PLACE = ("event_origin", "part", "partial")
 
 
 class TensorBox(NamedTuple):
-    """Box of a tensor: first row, column and channel, and numbers of rows, columns, channels."""
+    """Box in a tensor: its first row, column and channel, and its extent in each dimension."""
 
     y: int
     x: int
@@ -53,7 +53,7 @@ class TensorBox(NamedTuple):
     channels: int
 
     def select(self, origins: Origins, element: int) -> Origins:
-        """Return the origins of the box; raise UnprovedError if the tensor lacks some of it."""
+        """Return the origins of the box; raise UnprovedError if the box exceeds the tensor."""
         require(min(self[:3]) >= 0)
         first, last = self.channel << element, (self.channel + self.channels) << element
         selected = origins[self.y : self.y + self.rows, self.x : self.x + self.columns, first:last]
@@ -62,13 +62,13 @@ class TensorBox(NamedTuple):
 
 
 class ConstantTable:
-    """Table [rows, records, bytes] in the image, of which each tile reads some records."""
+    """Constant table [rows, records, bytes] in the image, assembled from the tiles' reads."""
 
     def __init__(self, rows: int, records: int, nbytes: int) -> None:
         self._origins: Origins = np.full((rows, records, nbytes), UNWRITTEN, np.int32)
 
-    def read(self, spm: TileScratchpad, address: int, first: int, count: int) -> None:
-        """Add the records from ``first`` on that a tile reads at an address."""
+    def add_records(self, spm: TileScratchpad, address: int, first: int, count: int) -> None:
+        """Add ``count`` records that a tile reads; raise UnprovedError on a contradiction."""
         known = self._origins[:, first : first + count]
         found = spm.read(address, (1, 1, known.size), (0, 0)).reshape(known.shape)
         require(found.min() >= 0)
@@ -92,11 +92,11 @@ class WindowAxis:
     size: int
 
     def count_taps(self, count: int) -> int:
-        """Return the number of input positions, with padding, that ``count`` windows cover."""
+        """Return the number of input positions, padding included, that ``count`` windows cover."""
         return (count - 1) * self.stride + self.kernel
 
     def find_taps(self, first: int, count: int) -> tuple[int, int, int]:
-        """Return the first valid position, the padding before, and the number of valid ones."""
+        """Return the first valid input position, the padding before it, and the valid positions."""
         at, extent = first * self.stride - self.pad, self.count_taps(count)
         begin, end = max(at, 0), min(at + extent, self.size)
         return (begin, begin - at, end - begin) if begin < end else (0, extent, 0)
@@ -190,7 +190,7 @@ class LayerPattern:
         return {"event_origin": (box.y * columns + box.x) * channels + box.channel}
 
     def add_tile(self, spm: TileScratchpad, d: Words, target: int | None) -> None:
-        """Check a tile whose results are stored from the address ``target`` on."""
+        """Check a tile whose results are stored at the address ``target``."""
         if target is None:
             raise UnprovedError
         w, view = self.words, self._target
@@ -243,7 +243,7 @@ class LayerPattern:
             found = spm.read(self._get_word(d, name), expected.shape, steps)
             require((found == expected).all())
         for name, table in self._tables.items():
-            table.read(spm, self._get_word(d, name), *self._find_records(box))
+            table.add_records(spm, self._get_word(d, name), *self._find_records(box))
 
     def _find_records(self, box: TensorBox) -> tuple[int, int]:
         """Return the first record of tables that some results need, and the number of records."""
@@ -257,9 +257,9 @@ class LayerPattern:
         }
 
     def add_store(self, spm: TileScratchpad, d: Words) -> None:
-        """Check that a store writes each result to its place."""
+        """Check that a store writes each result to its address in the output."""
         origins = spm.read_store(d)
-        require((origins == self._dram.find_transfer(d) + RESULT).all())
+        require((origins == self._dram.get_transfer_origins(d) + RESULT).all())
         start = d[STORE.dram] - self._target.address
         steps = d[STORE.dram_stride_y], d[STORE.dram_stride_x], 1
         view_region(self._results.reshape(-1), start, origins.shape, steps)[...] = UNWRITTEN
@@ -304,7 +304,7 @@ class LayerPattern:
 
 
 def zip_words(names: Sequence[str], values: Sequence[int]) -> dict[str, int]:
-    """Return the values by name, without those of empty names."""
+    """Return a dictionary of values by name, without empty names."""
     return {name: value for name, value in zip(names, values, strict=True) if name}
 
 

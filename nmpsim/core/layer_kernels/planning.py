@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.core.compiled.epochs import PART_WORDS, Epochs, find_reached
+from nmpsim.core.compiled.epochs import PART_WORDS, Epochs, find_lowest_layers
 from nmpsim.core.compiled.kernel_arguments import LAYER, NUMBER, WORDS
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, OP, WORD_COUNT
 from nmpsim.core.layer_kernels.proof import (
@@ -59,7 +59,7 @@ class ThreadTask:
     """Whether it has a load, which reads at a device address."""
 
     def overlaps(self, other: ThreadTask) -> bool:
-        """Return whether two parts conflict: one writes memory that the other one accesses."""
+        """Return whether two tasks conflict: one writes memory that the other accesses."""
         pairs = (
             (self.writes, other.writes),
             (self.writes, other.reads),
@@ -81,8 +81,8 @@ def _have_overlap(one: Spans, two: Spans) -> bool:
     return False
 
 
-def make_part(instructions: Sequence[RecordedInstruction]) -> ThreadTask:
-    """Make a part from instructions and their footprints."""
+def make_thread_task(instructions: Sequence[RecordedInstruction]) -> ThreadTask:
+    """Make a task from instructions and their footprints."""
     reads: Spans = []
     writes: Spans = []
     first_write, touches = 0, np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
@@ -109,7 +109,7 @@ def _unite(spans: Spans) -> Spans:
 
 
 def make_passes(layers: Iterable[Sequence[ThreadTask]]) -> Iterator[list[ThreadTask]]:
-    """Group the parts of consecutive layers into passes without inner synchronization."""
+    """Group the tasks of consecutive layers into passes without synchronization inside."""
     before: list[ThreadTask] = []
     for layer in layers:
         join_paths = _join_passes(before, layer) if before else None
@@ -134,13 +134,13 @@ def _join_passes(
         groups.append((first, [*(one for group in met for one in group[1]), part]))
     if len(groups) < MIN_PARTS or len({(len(a), len(b)) for a, b in groups}) > 1:
         return None
-    return [make_part([one for p in (*a, *b) for one in p.instructions]) for a, b in groups]
+    return [make_thread_task([one for p in (*a, *b) for one in p.instructions]) for a, b in groups]
 
 
 def plan_layer_kernels(
     machine: Machine, epochs: Epochs, layers: Sequence[Layer]
 ) -> tuple[Epochs | None, bool]:
-    """Plan layer kernels for a recording; return its epochs and whether it reads scratchpads.
+    """Plan layer kernels for a recording; return new epochs and whether they read scratchpads.
 
     The epochs are None if no layer is proved; scratchpad bytes that the recording has written
     itself do not count as read.
@@ -184,7 +184,7 @@ def pack_plan(machine: Machine, plan: ReplayPlan) -> Epochs:
         is_whole.append(whole)
     pack_weights = np.array(parts, np.int64).reshape(-1, PART_WORDS)
     arrays = np.array(items, np.int64), pack_weights, np.array(firsts, np.int64)
-    reached = find_reached(np.array(lowest, np.int64), machine)
+    reached = find_lowest_layers(np.array(lowest, np.int64), machine)
     return Epochs(*arrays, reached, np.array(is_whole, np.bool_), plan.host)
 
 
@@ -205,4 +205,4 @@ def _parts_of(step: PlanStep, slots: int) -> list[ThreadTask]:
     for turn, task in enumerate(step.tasks):
         part = found[turn % slots]
         part += [RecordedInstruction(number, step.layer, words) for number, words in task]
-    return sorted(map(make_part, found), key=attrgetter("first_write"))
+    return sorted(map(make_thread_task, found), key=attrgetter("first_write"))

@@ -36,8 +36,8 @@ from nmpsim.core.layer_kernels.byte_origins import (
     require,
     view_region,
 )
-from nmpsim.core.layer_kernels.convolution import Convolution, DepthwiseConvolution
-from nmpsim.core.layer_kernels.moves import MOVES, DataMovement
+from nmpsim.core.layer_kernels.convolution import ConvolutionPattern, DepthwiseConvolutionPattern
+from nmpsim.core.layer_kernels.moves import MOVES, DataMovementPattern
 from nmpsim.core.layer_kernels.patterns import LayerPattern
 from nmpsim.core.layer_kernels.tasks import HostMemory, Task
 from nmpsim.core.state import Int64s, Machine
@@ -58,8 +58,8 @@ from nmpsim.memory.footprint import (
 PATTERNS: dict[int, type[LayerPattern]] = {
     form.number: form
     for form in (
-        Convolution,
-        DepthwiseConvolution,
+        ConvolutionPattern,
+        DepthwiseConvolutionPattern,
         MatrixProductPattern,
         MaxPoolPattern,
         AveragePoolPattern,
@@ -105,7 +105,7 @@ class ReplayPlan:
 
 
 def prove_layers(machine: Machine, epochs: Sequence[Epoch], layers: Sequence[Layer]) -> ReplayPlan:
-    """Find the layers of a recording that are single operations, and return a plan with them.
+    """Return a plan with layer kernels for the layers whose tiles compute one operation.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def prove_layers(machine: Machine, epochs: Sequence[Epoch], layers: Sequence[Lay
 
 
 def find_unordered_layers(epochs: Sequence[Epoch]) -> set[tuple[int, int]]:
-    """Return the first and last layers of each range that is not executed layer by layer.
+    """Return the first and last layer of each range that does not execute layer by layer.
 
     An instruction of the first one follows an instruction of the last one on the same core or in
     an earlier epoch. Instructions of different cores in one epoch have no order.
@@ -175,9 +175,9 @@ def _prove_layer(
         for one in part:
             tiles.setdefault(one.number, []).append(one.words)
     numbers = tiles.keys() - {OP.nmp_load, OP.nmp_store}
-    pattern: LayerPattern | DataMovement
+    pattern: LayerPattern | DataMovementPattern
     if numbers <= MOVES:
-        pattern = DataMovement(dram, layer, known)
+        pattern = DataMovementPattern(dram, layer, known)
     else:
         require(len(numbers) == 1 and numbers <= PATTERNS.keys())
         (number,) = numbers

@@ -31,7 +31,7 @@ MIN_COLUMNS = 64
 
 
 class HostMemory:
-    """Host memory that layer kernels read and write."""
+    """Host memory that layer kernels access, with the constants that they need."""
 
     def __init__(self, machine: Machine) -> None:
         shared = machine.shared[0]
@@ -52,7 +52,7 @@ class HostMemory:
         return encode_host_address(self._ram, address - self._ram_base)
 
     def has_bytes_after(self, end: int, nbytes: int) -> bool:
-        """Return whether a memory has ``nbytes`` more bytes after an address."""
+        """Return whether a memory has at least ``nbytes`` bytes after the address ``end``."""
         start = end - self._image_base
         if 0 < start <= self.image.size:
             return start + nbytes <= self.image.size
@@ -87,7 +87,7 @@ class HostMemory:
 
 
 def encode_host_address(memory: Bytes, start: int) -> int:
-    """Return the descriptor word for the address of a byte of an array."""
+    """Return the descriptor word for the host address of a byte of an array."""
     return int(memory.ctypes.data) + start - ORIGIN + SCRATCHPAD_BASE
 
 
@@ -100,7 +100,7 @@ def replace_words(d: Words, indices: Any, changes: Mapping[str, int]) -> list[in
 
 
 def split_evenly(count: int, parts: int, multiple: int = 1) -> Iterator[tuple[int, int]]:
-    """Split 0 to ``count`` into at most ``parts`` even shares, each a multiple of ``multiple``."""
+    """Yield at most ``parts`` even ranges of 0 to ``count``, multiples of ``multiple``."""
     units = -(-count // multiple)
     parts = max(1, min(parts, units))
     for part in range(parts):
@@ -109,7 +109,7 @@ def split_evenly(count: int, parts: int, multiple: int = 1) -> Iterator[tuple[in
 
 
 def split_area(rows: int, columns: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Split rows into bands, and columns into groups if there are few rows; yield each part."""
+    """Yield bands of rows, and groups of columns if there are few rows."""
     for group in split_evenly(columns, -(-TASKS // min(rows, TASKS)), MIN_COLUMNS):
         yield from ((band, group) for band in split_evenly(rows, TASKS))
 
@@ -121,7 +121,7 @@ LoadAxis = tuple[int, int, int, int, int]
 def make_load(
     dram: int, spm: int, run: int, rows: LoadAxis, runs: LoadAxis, element: int = 0, fill: int = 0
 ) -> Instruction:
-    """Return a load of runs of ``run`` bytes, with padding of an element type and a value."""
+    """Return a load of runs of ``run`` bytes that pads with a value of an element type."""
     words = {"dram": dram, "spm": spm, "run_bytes": run, "element": element, "fill": fill}
     for name, axis in (("y", rows), ("x", runs)):
         before, after = f"pad_{name}_before", f"pad_{name}_after"

@@ -155,7 +155,7 @@ def rescale_fixed_point(
 
 
 def rescale_wide_fixed_point(x: Int64s, scale: Scale, what: str = "x") -> FormulaSteps:
-    """Rescale sums of 48 bits, halves up (TFLite's form for int64).
+    """Rescale 48-bit sums and round halves up (TFLite's formula for int64).
 
     The factor is rounded to 16 bits and the shift is ``15 - pre + post``.
     """
@@ -176,7 +176,7 @@ def divide_round_away(values: Int64s, by: int) -> Int64s:
 
 
 def round_unsigned(values: Float32s, offset: int, element: ElementType) -> Int64s:
-    """Compute ``rne(values + f32(offset))`` with the zero point of PyTorch's unsigned tensor.
+    """Compute ``rne(values + f32(offset))`` with the zero point of PyTorch's unsigned tensors.
 
     It is greater by 128 than that of an Int8 tensor, which matters where the sum is rounded.
     """
@@ -222,12 +222,12 @@ FormulaSteps: TypeAlias = Generator[FormulaStep, None, Any]
 def make_step(
     name: str, value: Any, formula: str, exact: Any = None, **numbers: Any
 ) -> FormulaStep:
-    """Make a step; ``numbers`` are the names in ``formula``."""
+    """Return a formula step; ``numbers`` are the values of the names in ``formula``."""
     return FormulaStep(name, value, formula, numbers, exact)
 
 
 def evaluate(steps: FormulaSteps) -> Any:
-    """Run a formula and return the value of its last step."""
+    """Evaluate a formula; return the value of its last step."""
     with np.errstate(all="ignore"):
         for one in steps:
             value = one.value

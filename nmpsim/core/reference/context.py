@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_unsigned
-from nmpsim.core.state import Count, CycleCause, Machine
+from nmpsim.core.state import CountColumn, CycleCause, Machine
 from nmpsim.isa.table import DeviceInstruction, TrapCause
 from nmpsim.records import frozen
 from nmpsim.timing import Costs
@@ -22,7 +22,7 @@ class TrapError(Exception):
 
 
 class EndOfTurnError(Exception):
-    """Exception that ends a core's turn before an instruction is complete."""
+    """Exception for an instruction that must wait: the core's turn ends."""
 
 
 class EndOfRunError(Exception):
@@ -59,12 +59,12 @@ class InstructionContext:
     @property
     def rs1(self) -> int:
         """Value of the first source register, signed."""
-        return self.core.register(self.operands["rs1"])
+        return self.core.read_register(self.operands["rs1"])
 
     @property
     def rs2(self) -> int:
         """Value of the second source register, signed."""
-        return self.core.register(self.operands["rs2"])
+        return self.core.read_register(self.operands["rs2"])
 
     @property
     def unsigned_rs1(self) -> int:
@@ -92,7 +92,7 @@ class InstructionContext:
 
     def spend_cycles(self, extra: int = 0) -> None:
         """Charge the control core one cycle plus ``extra``."""
-        self.core.spend(Count.CONTROL, CycleCause.CONTROL, 1 + extra)
+        self.core.spend_cycles(CountColumn.CONTROL, CycleCause.CONTROL, 1 + extra)
 
     def retire(self) -> None:
         """Retire the instruction and advance pc to the next one."""

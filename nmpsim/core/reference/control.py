@@ -9,18 +9,18 @@ from nmpsim.core.reference.cores import find_waiting_cores
 from nmpsim.core.reference.record import record_wait
 from nmpsim.core.reference.units import UnitQueue, await_job
 from nmpsim.core.reference.words import to_unsigned
-from nmpsim.core.state import CoreStatus, Count, CycleCause, WaitTarget
+from nmpsim.core.state import CoreStatus, CountColumn, CycleCause, WaitTarget
 from nmpsim.isa.table import SEMAPHORES, TrapCause, Unit
 
 
 def jump(s: InstructionContext, target: int) -> None:
-    """Charge a taken branch or jump and set pc."""
+    """Execute a taken branch or jump: charge its cycles and set pc."""
     s.spend_cycles(s.costs.control_taken_branch_cycles)
     s.retire_to(target)
 
 
 def check_target(target: int) -> int:
-    """Return the address of a jump target; trap if it is misaligned."""
+    """Return a jump target; trap if it is misaligned."""
     address = to_unsigned(target)
     if address % 4:
         raise TrapError(TrapCause.FETCH_MISALIGNED, address)
@@ -64,7 +64,7 @@ def jalr(s: InstructionContext) -> None:
 
 
 def no_operation(s: InstructionContext) -> None:
-    """Do nothing: memory is in order, and there are no interrupts."""
+    """Execute a fence or ``wfi``: memory is in order, and there are no interrupts."""
     s.spend_cycles()
     s.retire()
 
@@ -103,10 +103,10 @@ def barrier(s: InstructionContext) -> None:
         last = next(c.number for c in arrived if c.clock == latest)
         for core in arrived:
             record_wait(core, WaitTarget.BARRIER, latest, release, last)
-            core.spend(Count.BARRIER, CycleCause.IMBALANCE, latest - core.clock)
-            core.spend(Count.BARRIER, CycleCause.BARRIER, release - latest)
+            core.spend_cycles(CountColumn.BARRIER, CycleCause.IMBALANCE, latest - core.clock)
+            core.spend_cycles(CountColumn.BARRIER, CycleCause.BARRIER, release - latest)
             core.status = CoreStatus.RUNNING
-        end_layer(s, number, release)
+        record_layer_end(s, number, release)
         s.machine.shared[0]["last_barrier"] = number
         has_work = any(core.layer >= 0 for core in arrived)
         for core in arrived:
@@ -117,8 +117,8 @@ def barrier(s: InstructionContext) -> None:
     raise EndOfTurnError
 
 
-def end_layer(s: InstructionContext, number: int, release: int) -> None:
-    """Record the release cycle of a barrier that ends a layer."""
+def record_layer_end(s: InstructionContext, number: int, release: int) -> None:
+    """Record the cycle at which a barrier that ends a layer releases the cores."""
     if number < s.machine.barriers.size:
         s.machine.barriers[number]["cycle"] = release
 
@@ -136,7 +136,9 @@ def post(s: InstructionContext) -> None:
         if int(semaphores[number]) >= core.wait_count:
             semaphores[number] -= core.wait_count
             record_wait(core, WaitTarget.SEMAPHORE, s.core.clock, release, s.core.number)
-            core.spend(Count.SEMAPHORE, CycleCause.SEMAPHORE, max(release - core.clock, 0))
+            core.spend_cycles(
+                CountColumn.SEMAPHORE, CycleCause.SEMAPHORE, max(release - core.clock, 0)
+            )
             core.status = CoreStatus.RUNNING
 
 

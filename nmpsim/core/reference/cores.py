@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.reference.words import to_signed
-from nmpsim.core.state import CSR_COLUMN, CoreStatus, Count, CycleCause, Machine
+from nmpsim.core.state import CSR_COLUMN, CoreStatus, CountColumn, CycleCause, Machine
 from nmpsim.isa.table import CsrAddress, Unit
 
 
@@ -25,7 +25,7 @@ class _Integer:
 
 
 class Core:
-    """A view of one core's state in the machine; writes take effect at once."""
+    """View of one core's state in the machine; assignments change the machine immediately."""
 
     clock = _Integer("clock")
     pc = _Integer("pc")
@@ -40,7 +40,7 @@ class Core:
         self.number = number
         self.record: Any = machine.cores[number]
 
-    def register(self, number: int) -> int:
+    def read_register(self, number: int) -> int:
         """Return the value of a register, signed."""
         return int(self.record["registers"][number])
 
@@ -49,7 +49,7 @@ class Core:
         if number != 0:
             self.record["registers"][number] = to_signed(value)
 
-    def csr(self, csr: CsrAddress) -> int:
+    def read_csr(self, csr: CsrAddress) -> int:
         """Return the stored word of a CSR."""
         return int(self.record["csr"][CSR_COLUMN[csr]])
 
@@ -58,12 +58,12 @@ class Core:
         self.record["csr"][CSR_COLUMN[csr]] = value
 
     def wait_for(self, status: CoreStatus, what: int, count: int) -> None:
-        """Let the core wait for an event, given by a status, a number and a count."""
+        """Set the core to waiting for an event: a status, a number and a count."""
         self.status = status
         self.record["wait"] = (what, count)
 
-    def waits_for(self, status: CoreStatus, what: int) -> bool:
-        """Return whether the core waits for this event."""
+    def is_waiting_for(self, status: CoreStatus, what: int) -> bool:
+        """Return whether the core waits for an event of this status and number."""
         return self.status == status and int(self.record["wait"][0]) == what
 
     @property
@@ -71,8 +71,8 @@ class Core:
         """Count of the event that the core waits for."""
         return int(self.record["wait"][1])
 
-    def spend(self, activity: Count, cause: CycleCause, cycles: int) -> int:
-        """Advance the clock, and attribute and return the cycles in which no unit worked."""
+    def spend_cycles(self, activity: CountColumn, cause: CycleCause, cycles: int) -> int:
+        """Advance the clock; attribute and return the cycles in which no unit worked."""
         idle, end, spent = cycles, self.clock + cycles, self.record["spent"]
         for unit, worked in ((Unit.MAC, CycleCause.MAC), (Unit.VECTOR, CycleCause.VECTOR)):
             # A unit's work has no gap from now on: it was all given before.
@@ -87,7 +87,7 @@ class Core:
         return idle
 
     def begin_layer(self, layer: int) -> None:
-        """Attribute the work since the last barrier, and further work, to ``layer``."""
+        """Attribute the core's work since the last barrier, and its next work, to ``layer``."""
         if self.layer >= 0 and self.layer != layer:
             self._assign_to_layer(self.layer)
         self.layer = layer
@@ -101,7 +101,7 @@ class Core:
             spent[cause] = 0
 
     def leave_layer(self, ended: int) -> None:
-        """End the layer at a barrier or halt; ``ended`` is the layer if the core has none."""
+        """End the core's layer at a barrier or halt; without a layer, it gets layer ``ended``."""
         layer = self.layer if self.layer >= 0 else ended
         self._assign_to_layer(layer)
         self.layer = -1

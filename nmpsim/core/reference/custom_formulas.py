@@ -27,8 +27,8 @@ from nmpsim.core.reference.operands import (
 from nmpsim.core.reference.profiles import FORMULAS
 from nmpsim.core.reference.profiles.formulas import (
     OPERATIONS,
-    Formulas,
-    Requantizer,
+    ProfileFormulas,
+    RequantizationParameters,
     get_operation_name,
 )
 from nmpsim.core.reference.saturation import ResultPositions, clamp
@@ -205,7 +205,7 @@ class _ProgramProfile:
         self._own = custom.table[PROFILES[number]]
         self._table, self._name = custom.table, PROFILES[number]
 
-    def make_formulas(self, standard: Formulas) -> Formulas:
+    def make_formulas(self, standard: ProfileFormulas) -> ProfileFormulas:
         """Return the standard formulas with those that the program changes."""
         pairs = [name for name in ("add", "sub", "max", "min", "mul") if self._is_changed(name)]
         rescales = [kind for kind in ("rescale", "leaky") if self._is_changed(kind)]
@@ -271,11 +271,13 @@ class _ProgramProfile:
         evaluator = _Evaluator({**values, "element": wide}, shape, stage, place)
         return (yield from evaluator.evaluate(formula))
 
-    def _scale_bias(self, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+    def _scale_bias(self, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
         values = {"bias": q.bias, **_list_scale_words(bias=q.bias_scale)}
         return (yield from self._evaluate("bias", values, q.bias.shape, q.element, place, BIAS))
 
-    def _requantize(self, sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+    def _requantize(
+        self, sums: Int64s, q: RequantizationParameters, place: ResultPositions
+    ) -> FormulaSteps:
         values = {
             **_list_scale_words(bias=q.bias_scale, out=q.out),
             "acc": sums,
@@ -301,7 +303,7 @@ class _ProgramProfile:
         )
 
 
-def find_formulas(stored: Bytes, number: int) -> Formulas:
+def find_formulas(stored: Bytes, number: int) -> ProfileFormulas:
     """Return the formulas of a profile in a program.
 
     Parameters
@@ -315,7 +317,7 @@ def find_formulas(stored: Bytes, number: int) -> Formulas:
 
 
 @cache
-def _find_custom(text: bytes, number: int) -> Formulas:
+def _find_custom(text: bytes, number: int) -> ProfileFormulas:
     custom = parse_stored_formulas(text)
     standard = FORMULAS[number]
     if PROFILES[number] not in custom.profiles:

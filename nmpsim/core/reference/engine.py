@@ -38,7 +38,7 @@ from nmpsim.core.state import (
     as_plain_arrays,
 )
 from nmpsim.core.stop_conditions import StopConditions, default_stop_conditions
-from nmpsim.core.watch import count_turns, is_stop_address, is_trace_full
+from nmpsim.core.watch import add_turns, is_stop_address, is_trace_full
 from nmpsim.core.work import count_loggable_steps
 from nmpsim.isa.codec import decode
 from nmpsim.isa.exhaustive import make_exhaustive_table
@@ -97,7 +97,7 @@ class ReferenceEngine(Engine):
 def take_turn(
     machine: Machine, costs: Costs, stop_at_layers: bool, watch: ExecutionMonitor
 ) -> Outcome | None:
-    """Execute the next event of a core or the DRAM; return an outcome if the engine must stop."""
+    """Execute the next event of a core or the DRAM; return an outcome if the run stops."""
     most_steps = min(count_loggable_steps(machine), watch.stops.steps_per_turn)
     if most_steps <= 0:
         return Outcome.PAUSED
@@ -123,18 +123,18 @@ def take_turn(
 def serve_request(
     machine: Machine, queue: UnitQueue, cycle: int, watch: ExecutionMonitor
 ) -> Outcome | None:
-    """Serve one DRAM request."""
+    """Serve one DRAM request; return an outcome if the engine must stop."""
     if cycle >= watch.stops.until_cycle:
         return Outcome.STOPPED
     serve(machine, queue)
-    count_turns(watch.stops, 1)
+    add_turns(watch.stops, 1)
     return None
 
 
 def take_core_turn(
     core: Core, costs: Costs, stop_at_layers: bool, watch: ExecutionMonitor, most_steps: int
 ) -> Outcome | None:
-    """Execute the turn of a core."""
+    """Execute a core's turn; return an outcome if the engine must stop."""
     machine, retired = core.machine, core.retired
     machine.shared[0]["last_barrier"] = -1
     try:
@@ -146,7 +146,7 @@ def take_core_turn(
     except ViolationError:
         return Outcome.VIOLATION
     has_retired = core.retired > retired
-    count_turns(watch.stops, 1)
+    add_turns(watch.stops, 1)
     is_known = 0 <= int(machine.shared[0]["last_barrier"]) < machine.barriers.size
     if stop_at_layers and is_known:
         return Outcome.LAYER_END
@@ -162,7 +162,7 @@ def find_first_running(machine: Machine) -> Core | None:
 
 
 def find_next_grant(machine: Machine, costs: Costs) -> tuple[UnitQueue | None, int]:
-    """Return the queue that the DRAM serves next and the cycle of that decision.
+    """Return the queue that the DRAM serves next, or None, and the cycle of this decision.
 
     Without look-ahead it is the earliest request; ties by core, loads before stores.
     """
@@ -185,7 +185,7 @@ def record_cycle_limit(core: Core) -> None:
 
 
 def run_core(core: Core, costs: Costs, watch: ExecutionMonitor, most_steps: int) -> None:
-    """Run a core in its turn; only its first instruction may be observable by other cores."""
+    """Run a core for a turn; only its first instruction may be observable by other cores."""
     steps = 0
     while (
         steps < most_steps and core.clock <= costs.limits_cycles and not is_trace_full(watch.stops)
@@ -194,7 +194,7 @@ def run_core(core: Core, costs: Costs, watch: ExecutionMonitor, most_steps: int)
 
 
 def execute_step(core: Core, costs: Costs, watch: ExecutionMonitor, *, has_turn: bool) -> int:
-    """Execute one instruction and return the number of steps it counts as."""
+    """Execute one instruction; return the number of steps for which it counts."""
     retired = core.retired
     try:
         execute_instruction(core, costs, has_turn, watch)
@@ -208,7 +208,7 @@ def execute_step(core: Core, costs: Costs, watch: ExecutionMonitor, *, has_turn:
     if core.retired == retired:  # a trap
         return 1
     watch.record_instruction(core)
-    return watch.steps
+    return watch.step_count
 
 
 def check_weights(core: Core, watch: ExecutionMonitor) -> None:

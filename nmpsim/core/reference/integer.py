@@ -26,7 +26,7 @@ def multiply_high(a: int, b: int) -> int:
     return (a * b) >> 32
 
 
-def quotient(a: int, b: int) -> int:
+def divide(a: int, b: int) -> int:
     """Return ``a / b`` rounded towards zero, or -1 if ``b`` is zero."""
     if b == 0:
         return -1
@@ -34,9 +34,9 @@ def quotient(a: int, b: int) -> int:
     return magnitude if (a < 0) == (b < 0) else -magnitude
 
 
-def remainder(a: int, b: int) -> int:
-    """Return the remainder of :func:`quotient`, with the sign of ``a``; ``a`` if ``b`` is zero."""
-    return a - quotient(a, b) * b
+def compute_remainder(a: int, b: int) -> int:
+    """Return the remainder of :func:`divide` with the sign of ``a``; ``a`` if ``b`` is zero."""
+    return a - divide(a, b) * b
 
 
 class ScalarOperation(NamedTuple):
@@ -62,10 +62,10 @@ OPERATIONS = {
     "mulh": ScalarOperation(multiply_high),
     "mulhsu": ScalarOperation(multiply_high, False, True),
     "mulhu": ScalarOperation(multiply_high, True, True),
-    "div": ScalarOperation(quotient),
-    "divu": ScalarOperation(quotient, True, True),
-    "rem": ScalarOperation(remainder),
-    "remu": ScalarOperation(remainder, True, True),
+    "div": ScalarOperation(divide),
+    "divu": ScalarOperation(divide, True, True),
+    "rem": ScalarOperation(compute_remainder),
+    "remu": ScalarOperation(compute_remainder, True, True),
 }
 """Mnemonic of a register instruction -> its operation."""
 for _base in ("add", "slt", "xor", "or", "and", "sll", "srl", "sra"):

@@ -35,7 +35,7 @@ from nmpsim.kernels.saturation_stages import ACCUMULATOR
 def accumulate(
     starts: Int64s, products: Int64s, element: ElementType, place: ResultPositions
 ) -> Int64s:
-    """Add ``products`` [n, k] to ``starts`` [n] one by one, saturating at every step."""
+    """Add ``products`` [n, k] to ``starts`` [n] one by one, and saturate after each addition."""
     bits = element.accumulator_bits
     limit = 1 << (bits - 1)
     running = starts[:, None] + np.cumsum(products, axis=1)
@@ -82,7 +82,7 @@ def read_channel_tables(spm: Scratchpad, d: Descriptor, channels: int) -> tuple[
 
 
 def unpack_weights(spm: Scratchpad, d: Descriptor) -> Int64s:
-    """Read a convolution's weights from their blocks, as [out][ky, kx, channel]."""
+    """Return a convolution's weights as [out][ky, kx, channel]."""
     nbytes = get_element_type(d).nbytes
     row, side = d["kernel_w"] * d["in_channels"], 4 // nbytes
     blocks, runs = -(-d["out_channels"] // 16), -(-row // side)
@@ -109,10 +109,10 @@ def read_windows(spm: Scratchpad, d: Descriptor, depth: int) -> Int64s:
     return spm.read(nbytes, addresses).reshape(d["out_h"], d["out_w"], taps, depth)
 
 
-def sum_groups(
+def compute_pixel_sums(
     d: Descriptor, starts: Int64s, weights: Int64s, window: Int64s, place: ResultPositions
 ) -> Int64s:
-    """Compute the sums of one pixel; each group of output channels has its own input channels."""
+    """Return the sums of one pixel; each group of output channels has its own input channels."""
     totals = starts.copy()
     outs, ins = d["out_channels"] // d["groups"], d["in_channels"]
     for group in range(d["groups"]):
@@ -123,7 +123,7 @@ def sum_groups(
 
 
 class PartialSums:
-    """Partial sums [rows][values] that an instruction continues or stores."""
+    """Partial sums [rows][values] that an instruction reads or writes."""
 
     def __init__(self, spm: Scratchpad, d: Descriptor, values: int) -> None:
         self._spm = spm
@@ -136,7 +136,7 @@ class PartialSums:
         return compute_addresses(start, (self._values, self._nbytes))
 
     def read(self, row: int) -> Int64s:
-        """Read the sums of a row, clamped so that additions do not overflow int64."""
+        """Return the sums of a row, clamped so that additions do not overflow int64."""
         return clamp_bits(self._spm.read(self._nbytes, self._addresses(row)), 62)
 
     def write(self, row: int, sums: Int64s) -> None:
@@ -168,7 +168,7 @@ def conv(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
         place = ResultPositions(account, compute_channel_indices(d, y, x, channels))
         if not begin_instruction:
             starts = partial.read(row)
-        totals = sum_groups(d, starts, weights, inputs[y, x], place)
+        totals = compute_pixel_sums(d, starts, weights, inputs[y, x], place)
         if ends:
             write_pixel(spm, d, y, x, evaluate(finish_sums(totals, d, q, place)))
         else:

@@ -67,7 +67,7 @@ class ElementType:
 
     @property
     def wide(self) -> int:
-        """0 for one byte, 1 for two bytes, as cost functions take it."""
+        """Return 0 for one-byte and 1 for two-byte elements, as cost functions expect."""
         return self.nbytes - 1
 
     @property
@@ -95,7 +95,7 @@ def bits_to_float32(word: Any) -> Any:
 
 @frozen
 class Scale:
-    """A real multiplier in the form of a profile: scalars, or arrays with one value a channel."""
+    """Real multiplier in the encoding of a profile: scalars, or arrays with a value per channel."""
 
     pre: Any
     mul: Any
@@ -103,12 +103,12 @@ class Scale:
 
     @property
     def factor(self) -> Any:
-        """The float32 in ``mul``, for float profiles."""
+        """Float32 value of ``mul`` for float profiles."""
         return bits_to_float32(self.mul)
 
     @property
     def addend(self) -> Any:
-        """The float32 in ``post``, for float profiles that add it."""
+        """Float32 value of ``post`` for float profiles that add it."""
         return bits_to_float32(self.post)
 
 

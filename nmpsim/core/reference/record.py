@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.state import Job, WaitTarget
+from nmpsim.core.state import JobColumn, WaitTarget
 from nmpsim.isa.table import Unit
 
 
@@ -32,7 +32,7 @@ def record_work(
     machine.shared[0]["noted"] += 1
     pc, descriptor = core.pc, core.descriptor
     if transfer is not None:
-        pc, descriptor = transfer[Job.PC], transfer[Job.DESCRIPTOR]
+        pc, descriptor = transfer[JobColumn.PC], transfer[JobColumn.DESCRIPTOR]
     entry["core"], entry["unit"], entry["layer"] = core.number, unit, layer
     entry["pc"], entry["descriptor"] = pc, descriptor
     entry["begin"], entry["end"], entry["done"], entry["bytes"] = begin, end, done, nbytes

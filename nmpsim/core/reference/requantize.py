@@ -18,7 +18,7 @@ from nmpsim.core.reference.operands import (
     get_element_type,
     get_scale,
 )
-from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer
+from nmpsim.core.reference.profiles.formulas import ProfileFormulas, RequantizationParameters
 from nmpsim.core.reference.saturation import ResultPositions, saturate
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import ACTIVATION_LEAKY
@@ -26,11 +26,11 @@ from nmpsim.kernels.saturation_stages import ACCUMULATOR, RESCALE
 
 
 def make_requantizer(
-    d: Descriptor, formulas: Formulas, bias: Int64s, bias_scale: Scale, out: Scale
-) -> Requantizer:
-    """Collect the requantization parameters of a descriptor, its channel records and its scales."""
+    d: Descriptor, formulas: ProfileFormulas, bias: Int64s, bias_scale: Scale, out: Scale
+) -> RequantizationParameters:
+    """Return the requantization parameters of a descriptor with its channel records and scales."""
     scale = bits_to_float32(d["result_scale"])
-    return Requantizer(
+    return RequantizationParameters(
         get_element_type(d),
         bias,
         bias_scale,
@@ -43,9 +43,9 @@ def make_requantizer(
 
 
 def compute_initial_sums(
-    d: Descriptor, zero_terms: Int64s, q: Requantizer, place: ResultPositions
+    d: Descriptor, zero_terms: Int64s, q: RequantizationParameters, place: ResultPositions
 ) -> FormulaSteps:
-    """Compute each channel's bias plus zero term; count saturated values once for every pixel."""
+    """Compute each channel's bias plus zero term; saturations count once for each pixel."""
     assert q.formulas.bias is not None
     bias = yield from q.formulas.bias(q, place)
     yield make_step("zero term", zero_terms, "taps * O_w * O_x - O_x * sum(w), by the compiler")
@@ -78,7 +78,7 @@ def apply_leaky(values: Int64s, d: Descriptor, place: ResultPositions) -> Formul
 
 
 def finish_sums(
-    sums: Int64s, d: Descriptor, q: Requantizer, place: ResultPositions
+    sums: Int64s, d: Descriptor, q: RequantizationParameters, place: ResultPositions
 ) -> FormulaSteps:
     """Requantize complete sums: apply the profile's formula, the activation and the clip."""
     assert q.formulas.result is not None

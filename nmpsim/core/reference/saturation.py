@@ -12,20 +12,20 @@ from nmpsim.records import frozen
 
 
 class LayerCounters:
-    """Counters of one layer: elements, and saturated values by stage, side and channel."""
+    """Counters of a layer: its elements, and saturated values by stage, side and channel."""
 
     def __init__(self, machine: Machine, layer: int) -> None:
         self._layer: Any = machine.layers[layer]
         self._channel_saturated = machine.channel_saturated
 
     def add_elements(self, count: int) -> None:
-        """Count ``count`` written results."""
+        """Increase the number of written results by ``count``."""
         self._layer["elements"] += count
 
     def count_saturated(
         self, stage: int, side: int, index: Int64s, overshoot: Int64s, times: int
     ) -> None:
-        """Count saturated values, each ``times`` times; ``index`` has their output positions."""
+        """Count saturated values at output positions ``index``, each one ``times`` times."""
         at = stage, side
         layer = self._layer
         layer["saturated"][at] += index.size * times
@@ -52,7 +52,7 @@ class ResultPositions:
 def clamp(
     values: Int64s, low: Any, high: Any, stages: tuple[int, int], place: ResultPositions
 ) -> Int64s:
-    """Clamp values to a range and count the saturated ones by ``stages`` (low side, high side)."""
+    """Clamp values to a range and count saturations by the stages of the low and high side."""
     for side, beyond, limit in ((LOW, values < low, low), (HIGH, values > high, high)):
         if beyond.any():
             overshoot = np.abs(values - limit)[beyond]
@@ -64,6 +64,6 @@ def clamp(
 
 
 def saturate(values: Int64s, bits: int, stage: int, place: ResultPositions) -> Int64s:
-    """Saturate values to signed integers of this many bits."""
+    """Saturate values to ``bits``-bit signed integers and count saturations at ``stage``."""
     limit = 1 << (bits - 1)
     return clamp(values, -limit, limit - 1, (stage, stage), place)

@@ -12,7 +12,7 @@ from nmpsim.core.reference.context import (
 )
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_signed, to_unsigned
-from nmpsim.core.state import CSR_COLUMN, Count, CycleCause, TrapField
+from nmpsim.core.state import CSR_COLUMN, CountColumn, CycleCause, TrapField
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, CoreCounter, CsrAddress, is_read_only
 from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.table import TrapCause
@@ -20,7 +20,7 @@ from nmpsim.isa.table import TrapCause
 
 def enter_trap(core: Core, trap: TrapError, has_turn: bool) -> None:
     """Continue at the handler in ``mtvec``; end the run if there is none."""
-    handler = core.csr(CsrAddress.MTVEC)
+    handler = core.read_csr(CsrAddress.MTVEC)
     if handler == 0:
         if not has_turn:
             raise EndOfTurnError
@@ -29,9 +29,9 @@ def enter_trap(core: Core, trap: TrapError, has_turn: bool) -> None:
     core.set_csr(CsrAddress.MEPC, core.pc)
     core.set_csr(CsrAddress.MCAUSE, trap.cause)
     core.set_csr(CsrAddress.MTVAL, trap.value)
-    was_enabled = core.csr(CsrAddress.MSTATUS) & MIE
+    was_enabled = core.read_csr(CsrAddress.MSTATUS) & MIE
     core.set_csr(CsrAddress.MSTATUS, MPP | (MPIE if was_enabled else 0))
-    core.spend(Count.CONTROL, CycleCause.CONTROL, 1)
+    core.spend_cycles(CountColumn.CONTROL, CycleCause.CONTROL, 1)
     core.pc = handler
 
 
@@ -57,10 +57,10 @@ def ebreak(s: InstructionContext) -> None:
 
 def mret(s: InstructionContext) -> None:
     """Return from a trap handler."""
-    was_enabled = s.core.csr(CsrAddress.MSTATUS) & MPIE
+    was_enabled = s.core.read_csr(CsrAddress.MSTATUS) & MPIE
     s.core.set_csr(CsrAddress.MSTATUS, MPP | MPIE | (MIE if was_enabled else 0))
     s.spend_cycles()
-    s.retire_to(s.core.csr(CsrAddress.MEPC))
+    s.retire_to(s.core.read_csr(CsrAddress.MEPC))
 
 
 COUNTER_VALUES: dict[CoreCounter, Callable[[Core], int]] = make_exhaustive_table(
@@ -78,8 +78,8 @@ def read_csr(core: Core, csr: CsrAddress) -> int:
     """Return the value of a CSR, unsigned."""
     row = CSR_ROWS[csr]
     if row.counter is None:
-        return core.csr(csr)
-    offset = 0 if row.offset is None else core.csr(row.offset)
+        return core.read_csr(csr)
+    offset = 0 if row.offset is None else core.read_csr(row.offset)
     whole = to_unsigned(COUNTER_VALUES[row.counter](core) + offset, 64)
     return whole >> 32 if row.is_high else to_unsigned(whole)
 
@@ -87,9 +87,9 @@ def read_csr(core: Core, csr: CsrAddress) -> int:
 def write_counter(
     core: Core, csr: CsrAddress, counter: CoreCounter, offset: CsrAddress, value: int
 ) -> None:
-    """Set one half of a counter; this instruction itself does not count."""
+    """Set one half of a counter; this instruction itself is not counted."""
     now = COUNTER_VALUES[counter](core)
-    whole = to_unsigned(now + core.csr(offset), 64)
+    whole = to_unsigned(now + core.read_csr(offset), 64)
     low, high = to_unsigned(whole), whole >> 32
     if CSR_ROWS[csr].is_high:
         high = value
@@ -104,7 +104,7 @@ def write_csr(core: Core, csr: CsrAddress, value: int) -> None:
     if row.counter is not None and row.offset is not None:
         write_counter(core, csr, row.counter, row.offset, value)
     else:
-        core.set_csr(csr, core.csr(csr) & ~row.writable | value & row.writable)
+        core.set_csr(csr, core.read_csr(csr) & ~row.writable | value & row.writable)
 
 
 def get_csr(s: InstructionContext, writes: bool) -> CsrAddress:
@@ -126,7 +126,7 @@ for _name in tuple(CSR_UPDATES):
 
 
 def access_csr(s: InstructionContext) -> None:
-    """Read a CSR into rd and update it; setting or clearing bits with x0 or 0 only reads."""
+    """Read a CSR into rd and update it; setting or clearing with x0 or 0 does not write."""
     field = s.operands["rs1"] if "rs1" in s.operands else s.operands["zimm"]
     value = s.unsigned_rs1 if "rs1" in s.operands else field
     writes = field != 0 or s.instruction.mnemonic in ("csrrw", "csrrwi")

@@ -13,8 +13,8 @@ from nmpsim.core.reference.context import EndOfTurnError, InstructionContext, Tr
 from nmpsim.core.reference.operands import Descriptor
 from nmpsim.core.reference.saturation import LayerCounters
 from nmpsim.core.reference.transfers import OperandError
-from nmpsim.core.reference.units import UnitQueue, await_slot, compute, fetch
-from nmpsim.core.state import Count, CycleCause
+from nmpsim.core.reference.units import UnitQueue, await_slot, compute, fetch_descriptor_bytes
+from nmpsim.core.state import CountColumn, CycleCause
 from nmpsim.isa.codec import decode_descriptor, get_word_indices
 from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, INSTRUCTIONS, TrapCause, Unit
@@ -41,7 +41,7 @@ TRANSFERS = make_exhaustive_table(
 
 
 def execute_transfer(s: InstructionContext) -> None:
-    """Execute a DMA instruction; it accesses DRAM when issued, so it waits for the core's turn."""
+    """Execute a DMA instruction in the core's turn, because it accesses DRAM when issued."""
     work = TRANSFERS[s.instruction.mnemonic]
     d = fetch_descriptor(s)
     layer = begin_tensor_instruction(s, d)
@@ -60,13 +60,13 @@ def execute_compute(s: InstructionContext) -> None:
     layer = begin_tensor_instruction(s, d)
     work(s, d, LayerCounters(s.machine, layer))
     kind, words = checks.KINDS[get_descriptor_name(s)], list(d.values())
-    s.machine.layers[layer]["counts"][Count.MACS] += count_macs(kind, words)
+    s.machine.layers[layer]["counts"][CountColumn.MACS] += count_macs(kind, words)
     compute(get_queue(s), layer, count_busy_cycles(kind, words, s.costs))
     finish_tensor_instruction(s, layer)
 
 
 def fetch_descriptor(s: InstructionContext) -> Descriptor:
-    """Wait for a queue slot; read the descriptor at rs1 and check it."""
+    """Wait for a queue slot; read and check the descriptor at the address in rs1."""
     address, name = s.unsigned_rs1, get_descriptor_name(s)
     found = locate(s.core, address, DESCRIPTORS[name].nbytes)
     if found is None or address % DESCRIPTOR_ALIGNMENT:
@@ -80,7 +80,7 @@ def fetch_descriptor(s: InstructionContext) -> Descriptor:
     d = decode_descriptor(name, found.memory[found.offset :][: DESCRIPTORS[name].nbytes].tobytes())
     spm_bytes = int(s.machine.shared[0]["scratchpad_bytes"])
     room = defaultdict[tuple[int, int], int](int)
-    wrong = checks.check(checks.KINDS[name], list(d.values()), spm_bytes, room)
+    wrong = checks.find_invalid_word(checks.KINDS[name], list(d.values()), spm_bytes, room)
     if wrong != checks.OK:
         raise make_operand_fault(s, wrong)
     return d
@@ -104,7 +104,7 @@ def check_scales(s: InstructionContext, d: Descriptor) -> None:
 
 
 def make_operand_fault(s: InstructionContext, word: int) -> TrapError:
-    """Return the trap that names an invalid word of the descriptor."""
+    """Return the trap for an invalid word of the descriptor."""
     return TrapError(TrapCause.OPERAND_FAULT, s.unsigned_rs1 + 4 * word)
 
 
@@ -121,22 +121,22 @@ def get_queue(s: InstructionContext) -> UnitQueue:
 
 
 def begin_tensor_instruction(s: InstructionContext, d: Descriptor) -> int:
-    """Add the cycles of the descriptor fetch, and return the index of the layer."""
+    """Add the cycles of the descriptor fetch; return the index of the layer."""
     layer = min(d["layer"], int(s.machine.layers.size) - 1)
     s.core.begin_layer(layer)
     s.core.descriptor = s.unsigned_rs1
     if is_descriptor_fetched(s):
-        there = fetch(
+        there = fetch_descriptor_bytes(
             s.core, s.costs, layer, s.unsigned_rs1, DESCRIPTORS[get_descriptor_name(s)].nbytes
         )
-        s.core.spend(Count.CONTROL, CycleCause.CONTROL, there - s.core.clock)
-    s.core.spend(Count.CONTROL, CycleCause.CONTROL, s.costs.control_descriptor_cycles)
+        s.core.spend_cycles(CountColumn.CONTROL, CycleCause.CONTROL, there - s.core.clock)
+    s.core.spend_cycles(CountColumn.CONTROL, CycleCause.CONTROL, s.costs.control_descriptor_cycles)
     return layer
 
 
 def finish_tensor_instruction(s: InstructionContext, layer: int) -> None:
     """Count the issued instruction and retire it."""
-    s.machine.layers[layer]["counts"][Count.TENSOR_INSTRUCTIONS] += 1
+    s.machine.layers[layer]["counts"][CountColumn.TENSOR_INSTRUCTIONS] += 1
     s.spend_cycles()
     s.retire()
 

@@ -13,7 +13,7 @@ from nmpsim.core.reference.operands import (
     get_element_type,
 )
 from nmpsim.core.reference.units import UnitQueue, begin_transfers
-from nmpsim.core.state import Count, Job
+from nmpsim.core.state import CountColumn, JobColumn
 from nmpsim.isa.table import Unit
 from nmpsim.memory.address_map import Region
 from nmpsim.memory.bounds import count_spanned_bytes
@@ -30,7 +30,7 @@ class OperandError(Exception):
 
 
 def load(s: InstructionContext, d: Descriptor, layer: int) -> None:
-    """Execute ``nmp.load``: fill the padding, then copy the box into the middle."""
+    """Execute ``nmp.load``: fill the padding, then copy the data between it."""
     source = locate_dram(s, d, (Region.IMAGE, Region.RAM))
     rows, runs, run = d["count_y"], d["count_x"], d["run_bytes"]
     spm, step_x, step_y = Scratchpad(s.core), d["spm_stride_x"], d["spm_stride_y"]
@@ -50,7 +50,7 @@ def load(s: InstructionContext, d: Descriptor, layer: int) -> None:
                 start = source.offset + y * d["dram_stride_y"] + x * d["dram_stride_x"]
                 target = spm.view(corner + y * step_y + x * step_x, run)
                 target[:] = source.memory[start : start + run]
-    s.machine.layers[layer]["counts"][Count.BYTES_READ] += rows * runs * run
+    s.machine.layers[layer]["counts"][CountColumn.BYTES_READ] += rows * runs * run
     filling = ceil_div(padding, s.costs.dma_fill_bytes_per_cycle)
     enqueue(s, Unit.LOAD, d, layer, s.costs.dma_startup_cycles + filling)
 
@@ -66,7 +66,7 @@ def store(s: InstructionContext, d: Descriptor, layer: int) -> None:
                 start = target.offset + y * d["dram_stride_y"] + x * d["dram_stride_x"]
                 source = spm.view(d["spm"] + y * d["spm_stride_y"] + x * d["spm_stride_x"], run)
                 target.memory[start : start + run] = source
-    s.machine.layers[layer]["counts"][Count.BYTES_WRITTEN] += rows * runs * run
+    s.machine.layers[layer]["counts"][CountColumn.BYTES_WRITTEN] += rows * runs * run
     enqueue(s, Unit.STORE, d, layer, s.costs.dma_startup_cycles)
 
 
@@ -89,7 +89,7 @@ def enqueue(s: InstructionContext, unit: Unit, d: Descriptor, layer: int, setup:
     """Append a transfer to its queue, and begin it if the queue was idle."""
     queue = UnitQueue(s.core, unit, s.costs)
     was_idle = queue.served == queue.issued
-    transfer = queue.transfer(queue.issue())
+    transfer = queue.get_transfer(queue.issue())
     start_transfer(
         transfer,
         d["dram"],
@@ -99,10 +99,10 @@ def enqueue(s: InstructionContext, unit: Unit, d: Descriptor, layer: int, setup:
         d["dram_stride_x"],
         d["dram_stride_y"],
     )
-    transfer[Job.LAYER] = layer
-    transfer[Job.READY] = s.core.clock
-    transfer[Job.SETUP] = setup
-    transfer[Job.PC] = s.core.pc
-    transfer[Job.DESCRIPTOR] = s.core.descriptor
+    transfer[JobColumn.LAYER] = layer
+    transfer[JobColumn.READY] = s.core.clock
+    transfer[JobColumn.SETUP] = setup
+    transfer[JobColumn.PC] = s.core.pc
+    transfer[JobColumn.DESCRIPTOR] = s.core.descriptor
     if was_idle:
         begin_transfers(queue)

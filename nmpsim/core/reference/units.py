@@ -9,7 +9,15 @@ import numpy as np
 from nmpsim.core.reference.context import EndOfTurnError
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.record import record_wait, record_work
-from nmpsim.core.state import NEVER, CoreStatus, Count, CycleCause, Job, Machine, WaitTarget
+from nmpsim.core.state import (
+    NEVER,
+    CoreStatus,
+    CountColumn,
+    CycleCause,
+    JobColumn,
+    Machine,
+    WaitTarget,
+)
 from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import (
@@ -35,10 +43,10 @@ from nmpsim.timing.dram import (
 WAIT = make_exhaustive_table(
     f"{__name__}.WAIT",
     {
-        Unit.LOAD: Count.WAIT_LOAD,
-        Unit.STORE: Count.WAIT_STORE,
-        Unit.MAC: Count.WAIT_MAC,
-        Unit.VECTOR: Count.WAIT_VECTOR,
+        Unit.LOAD: CountColumn.WAIT_LOAD,
+        Unit.STORE: CountColumn.WAIT_STORE,
+        Unit.MAC: CountColumn.WAIT_MAC,
+        Unit.VECTOR: CountColumn.WAIT_VECTOR,
     },
     Unit,
 )
@@ -55,10 +63,10 @@ CAUSE = make_exhaustive_table(
 BUSY = make_exhaustive_table(
     f"{__name__}.BUSY",
     {
-        Unit.LOAD: Count.BUSY_LOAD,
-        Unit.STORE: Count.BUSY_STORE,
-        Unit.MAC: Count.BUSY_MAC,
-        Unit.VECTOR: Count.BUSY_VECTOR,
+        Unit.LOAD: CountColumn.BUSY_LOAD,
+        Unit.STORE: CountColumn.BUSY_STORE,
+        Unit.MAC: CountColumn.BUSY_MAC,
+        Unit.VECTOR: CountColumn.BUSY_VECTOR,
     },
     Unit,
 )
@@ -78,7 +86,7 @@ class _QueueField:
 
 
 class UnitQueue:
-    """Queue of a core's unit, with its issued and finished jobs."""
+    """Queue of jobs of a core's unit."""
 
     issued = _QueueField("issued")
     """Number of jobs issued so far, which is the number of the next job."""
@@ -101,47 +109,47 @@ class UnitQueue:
     def _slot(self, job: int) -> tuple[Unit, int]:
         return self.unit, job % self.costs.queues_depth
 
-    def transfer(self, job: int) -> Any:
+    def get_transfer(self, job: int) -> Any:
         """Return the record of a DMA job: its cursor and the columns of Job."""
         return self.core.record["jobs"][self._slot(job)]
 
-    def next_row(self) -> int:
+    def get_next_row(self) -> int:
         """Return the DRAM row that the current transfer needs next."""
-        return get_next_address(self.transfer(self.served)) // self.costs.dram_row_bytes
+        return get_next_address(self.get_transfer(self.served)) // self.costs.dram_row_bytes
 
-    def channel(self, machine: Machine) -> Any:
-        """Return the DRAM channel of the row that the current transfer needs next."""
-        return machine.shared["dram"][0, find_channel(self.next_row(), self.costs)]
+    def get_channel(self, machine: Machine) -> Any:
+        """Return the DRAM channel that the current transfer needs next."""
+        return machine.shared["dram"][0, find_channel(self.get_next_row(), self.costs)]
 
     def compute_decision_cycle(self, machine: Machine) -> int:
         """Return the first cycle at which the channel can serve the queue's request."""
-        free = int(self.channel(machine)[FREE]) // self.costs.dram_bytes_per_cycle
+        free = int(self.get_channel(machine)[FREE]) // self.costs.dram_bytes_per_cycle
         return max(self.request, free)
 
     def compute_first_burst(self, machine: Machine) -> int:
         """Return the tick of the first burst if the DRAM serves this queue next."""
-        known = int(self.transfer(self.served)[Job.KNOWN])
+        known = int(self.get_transfer(self.served)[JobColumn.KNOWN])
         request = convert_to_ticks(self.request, self.costs)
-        channel, row = self.channel(machine), self.next_row()
+        channel, row = self.get_channel(machine), self.get_next_row()
         return compute_first_burst(channel, row, int(self.unit), known, request, self.costs)
 
-    def finished(self, job: int) -> int:
-        """Return the cycle at which a job is finished, NEVER while unknown."""
+    def get_finish_cycle(self, job: int) -> int:
+        """Return the cycle at which a job is finished, or NEVER while it is unknown."""
         if job < 0 or job < self.issued - self.costs.queues_depth:
             return 0
         return int(self.core.record["finished"][self._slot(job)])
 
-    def finish(self, job: int, free: int, finished: int) -> None:
+    def set_finish_cycles(self, job: int, free: int, finished: int) -> None:
         """Set the cycles at which the unit is free and the job's result is available."""
         self.free = free
         self.core.record["finished"][self._slot(job)] = finished
 
     def record_queueing(self, job: int) -> None:
-        """Store the queueing delay up to the completion of a transfer."""
+        """Store the queueing delay of a transfer until it completes."""
         self.core.record["queueing_at"][self._slot(job)] = self.queueing
 
-    def take_queueing(self, job: int, most: int) -> int:
-        """Attribute and return the queueing delay within ``most`` cycles of waiting for a job."""
+    def attribute_queueing(self, job: int, most: int) -> int:
+        """Attribute and return the queueing delay of a job, at most ``most`` cycles."""
         delay = int(self.core.record["queueing_at"][self._slot(job)]) - self.charged_queueing
         cycles = min(max(delay, 0), most)
         self.charged_queueing += cycles
@@ -156,12 +164,12 @@ class UnitQueue:
 
 
 def await_job(queue: UnitQueue, job: int) -> int:
-    """Stall the core until a job is finished and return the cycles waited.
+    """Stall the core until a job is finished; return the cycles waited.
 
     If its completion is not known yet, the core stops, and repeats the instruction when the DRAM
     has served the job.
     """
-    core, end = queue.core, queue.finished(job)
+    core, end = queue.core, queue.get_finish_cycle(job)
     if end == NEVER:
         core.wait_for(CoreStatus.WAITING_UNIT, queue.unit, job)
         raise EndOfTurnError
@@ -169,19 +177,19 @@ def await_job(queue: UnitQueue, job: int) -> int:
 
 
 def wait_until(queue: UnitQueue, job: int, end: int) -> int:
-    """Stall the core until a job is finished at cycle ``end`` and return the cycles waited."""
+    """Stall the core until ``end``, when a job is finished; return the cycles waited."""
     core, waited = queue.core, max(end - queue.core.clock, 0)
     record_wait(core, WaitTarget(queue.unit), end, end, job)
-    idle = core.spend(WAIT[queue.unit], CAUSE[queue.unit], waited)
+    idle = core.spend_cycles(WAIT[queue.unit], CAUSE[queue.unit], waited)
     if queue.unit in (Unit.LOAD, Unit.STORE) and waited > 0:
-        contention = queue.take_queueing(job, idle)
+        contention = queue.attribute_queueing(job, idle)
         core.record["spent"][CAUSE[queue.unit]] -= contention
         core.record["spent"][CycleCause.CONTENTION] += contention
     return waited
 
 
 def await_slot(queue: UnitQueue) -> int:
-    """Stall the core until a queue slot is free and return the cycles waited."""
+    """Stall the core until a queue slot is free; return the cycles waited."""
     return await_job(queue, queue.issued - queue.costs.queues_depth)
 
 
@@ -190,7 +198,7 @@ def compute(queue: UnitQueue, layer: int, cycles: int) -> None:
     job = queue.issue()
     begin = max(queue.core.clock, queue.free)
     end = begin + cycles
-    queue.finish(job, end, end)
+    queue.set_finish_cycles(job, end, end)
     record_work(queue.core, queue.unit, layer, begin, end, end)
     queue.core.machine.layers[layer]["counts"][BUSY[queue.unit]] += cycles
 
@@ -198,13 +206,16 @@ def compute(queue: UnitQueue, layer: int, cycles: int) -> None:
 def begin_transfers(queue: UnitQueue) -> None:
     """Begin the queue's next transfers until one needs the DRAM or none is left."""
     while queue.served < queue.issued:
-        transfer = queue.transfer(queue.served)
-        transfer[Job.BEGIN] = max(int(transfer[Job.READY]), queue.free)
-        start = int(transfer[Job.BEGIN] + transfer[Job.SETUP])
-        if int(transfer[Job.READY]) >= queue.free:
+        transfer = queue.get_transfer(queue.served)
+        transfer[JobColumn.BEGIN] = max(int(transfer[JobColumn.READY]), queue.free)
+        start = int(transfer[JobColumn.BEGIN] + transfer[JobColumn.SETUP])
+        if int(transfer[JobColumn.READY]) >= queue.free:
             queue.charged_queueing = queue.queueing  # earlier delay affects nothing later
         if not is_served(transfer):
-            transfer[Job.KNOWN], transfer[Job.END] = convert_to_ticks(start, queue.costs), 0
+            transfer[JobColumn.KNOWN], transfer[JobColumn.END] = (
+                convert_to_ticks(start, queue.costs),
+                0,
+            )
             queue.request = start
             return
         finish_transfer(queue, start, start)
@@ -214,14 +225,14 @@ def begin_transfers(queue: UnitQueue) -> None:
 def finish_transfer(queue: UnitQueue, free: int, finished: int) -> None:
     """Complete the queue's transfer and wake the core if it waits for it."""
     job, core = queue.served, queue.core
-    transfer = queue.transfer(job)
-    layer, begin = transfer[Job.LAYER], transfer[Job.BEGIN]
+    transfer = queue.get_transfer(job)
+    layer, begin = transfer[JobColumn.LAYER], transfer[JobColumn.BEGIN]
     nbytes = transfer[RUN] * transfer[COUNT_X] * transfer[COUNT_Y]
     record_work(core, queue.unit, layer, begin, free, finished, nbytes, transfer)
-    queue.finish(job, free, finished)
+    queue.set_finish_cycles(job, free, finished)
     queue.record_queueing(job)
     queue.served += 1
-    if core.waits_for(CoreStatus.WAITING_UNIT, queue.unit) and core.wait_count == job:
+    if core.is_waiting_for(CoreStatus.WAITING_UNIT, queue.unit) and core.wait_count == job:
         core.status = CoreStatus.RUNNING
         wait_until(queue, job, finished)
 
@@ -235,14 +246,14 @@ def choose_with_lookahead(
     it serves the one whose first burst is earliest; ties by age, then by core number.
     """
     first = min(asking, key=lambda queue: queue.compute_decision_cycle(machine))
-    now, number = first.compute_decision_cycle(machine), find_channel(first.next_row(), costs)
-    here = [queue for queue in asking if find_channel(queue.next_row(), costs) == number]
+    now, number = first.compute_decision_cycle(machine), find_channel(first.get_next_row(), costs)
+    here = [queue for queue in asking if find_channel(queue.get_next_row(), costs) == number]
     too_late = min(queue.request for queue in here) + costs.dram_lookahead_cycles
     known = [queue for queue in here if queue.request <= now and queue.request < too_late]
     return min(known, key=lambda queue: (queue.compute_first_burst(machine), queue.request)), now
 
 
-def fetch(core: Core, costs: Costs, layer: int, address: int, nbytes: int) -> int:
+def fetch_descriptor_bytes(core: Core, costs: Costs, layer: int, address: int, nbytes: int) -> int:
     """Read a descriptor from DRAM; return the cycle at which it is available.
 
     It is the core's turn, so all earlier requests are served.
@@ -259,9 +270,9 @@ def fetch(core: Core, costs: Costs, layer: int, address: int, nbytes: int) -> in
         ticks = count_grant_ticks(bursts * costs.dram_burst_bytes, costs)
         end_tick, is_miss = serve_grant(channel, row, 0, request, request, ticks, costs)
         free = convert_to_cycles(end_tick, costs)
-        counts[Count.BUSY_LOAD] += free - begin
-        counts[Count.BURSTS] += bursts
-        counts[Count.ROW_MISSES] += int(is_miss)
+        counts[CountColumn.BUSY_LOAD] += free - begin
+        counts[CountColumn.BURSTS] += bursts
+        counts[CountColumn.ROW_MISSES] += int(is_miss)
         nbytes_read = bursts * costs.dram_burst_bytes
         record_work(core, Unit.LOAD, layer, begin, free, free, nbytes_read, cursor=before)
         there = max(there, free + costs.dram_latency_cycles)
@@ -270,26 +281,26 @@ def fetch(core: Core, costs: Costs, layer: int, address: int, nbytes: int) -> in
 
 def serve(machine: Machine, queue: UnitQueue) -> None:
     """Serve one DRAM grant of a queue, the bursts of its transfer in one row."""
-    costs, transfer = queue.costs, queue.transfer(queue.served)
-    row = queue.next_row()
-    channel = queue.channel(machine)
+    costs, transfer = queue.costs, queue.get_transfer(queue.served)
+    row = queue.get_next_row()
+    channel = queue.get_channel(machine)
     before = transfer[:CURSOR_WORDS].copy()
     bursts = take_grant(transfer, costs)
     nbytes = bursts * costs.dram_burst_bytes
     request = convert_to_ticks(queue.request, costs)
-    known, begin_tick = int(transfer[Job.KNOWN]), max(request, int(channel[FREE]))
+    known, begin_tick = int(transfer[JobColumn.KNOWN]), max(request, int(channel[FREE]))
     end_tick, is_miss = serve_grant(
         channel, row, int(queue.unit), known, request, count_grant_ticks(nbytes, costs), costs
     )
     start, end = convert_to_cycles(begin_tick, costs), convert_to_cycles(end_tick, costs)
     queue.queueing += begin_tick // costs.dram_bytes_per_cycle - queue.request
-    counts = machine.layers[int(transfer[Job.LAYER])]["counts"]
+    counts = machine.layers[int(transfer[JobColumn.LAYER])]["counts"]
     counts[BUSY[queue.unit]] += end - start
-    counts[Count.BURSTS] += bursts
-    counts[Count.ROW_MISSES] += int(is_miss)
-    layer = transfer[Job.LAYER]
+    counts[CountColumn.BURSTS] += bursts
+    counts[CountColumn.ROW_MISSES] += int(is_miss)
+    layer = transfer[JobColumn.LAYER]
     record_work(queue.core, queue.unit, layer, start, end, end, nbytes, transfer, before)
-    earlier_end = int(transfer[Job.END])
+    earlier_end = int(transfer[JobColumn.END])
     all_end = max(earlier_end, end_tick)
     if is_served(transfer):
         free = convert_to_cycles(all_end, costs)
@@ -297,6 +308,6 @@ def serve(machine: Machine, queue: UnitQueue) -> None:
         begin_transfers(queue)
     else:
         queue.request = compute_next_request(
-            row, queue.next_row(), begin_tick, end_tick, earlier_end, costs
+            row, queue.get_next_row(), begin_tick, end_tick, earlier_end, costs
         )
-        transfer[Job.KNOWN], transfer[Job.END] = begin_tick, all_end
+        transfer[JobColumn.KNOWN], transfer[JobColumn.END] = begin_tick, all_end

@@ -16,7 +16,7 @@ from nmpsim.core.reference.operands import (
     compute_addresses,
     get_element_type,
 )
-from nmpsim.core.reference.profiles.formulas import Formulas
+from nmpsim.core.reference.profiles.formulas import ProfileFormulas
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions, clamp, saturate
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import ACTIVATION_LEAKY, DIVIDE_BY_VALID_TAPS, RHS_INT32
@@ -24,7 +24,7 @@ from nmpsim.kernels.saturation_stages import ACTIVATION, RESCALE
 
 
 def read_valid_taps(d: Descriptor, spm: Scratchpad, y: int, x: int) -> Int64s:
-    """Read the input below an output pixel of a pool, without padding: [taps, channels]."""
+    """Read the input window of a pool's output pixel without padding: [taps, channels]."""
     nbytes = get_element_type(d).nbytes
     top, left = y * d["stride_h"] - d["pad_top"], x * d["stride_w"] - d["pad_left"]
     rows = [r for r in range(top, top + d["kernel_h"]) if 0 <= r < d["in_h"]]
@@ -58,7 +58,7 @@ def maxpool(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
 
 
 def compute_average(
-    taps: Int64s, d: Descriptor, formulas: Formulas, place: ResultPositions
+    taps: Int64s, d: Descriptor, formulas: ProfileFormulas, place: ResultPositions
 ) -> FormulaSteps:
     """Compute the average of a window's taps [taps, channels]: sum, profile formula, clip."""
     count, offset = len(taps), d["in_offset"]
@@ -71,7 +71,7 @@ def compute_average(
 
 
 def avgpool(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
-    """Execute ``nmp.avgpool``: the scaled sum over valid taps, divided by their number if asked."""
+    """Execute ``nmp.avgpool``: scale the sum of valid taps, and divide it if required."""
     spm = Scratchpad(s.core)
     formulas = find_formulas(spm.program_formulas, d["profile"])
     for y, x in iterate_pixels(d):
@@ -82,7 +82,7 @@ def avgpool(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
 
 
 def combine_pair(
-    left: Int64s, right: Int64s, d: Descriptor, formulas: Formulas, place: ResultPositions
+    left: Int64s, right: Int64s, d: Descriptor, formulas: ProfileFormulas, place: ResultPositions
 ) -> FormulaSteps:
     """Combine two stored operands: subtract zero points, apply the profile's formula, clip."""
     formula = "{stored} - {offset}"
@@ -119,7 +119,7 @@ def eltwise(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
 
 
 def rescale_values(
-    x: Int64s, d: Descriptor, formulas: Formulas, place: ResultPositions
+    x: Int64s, d: Descriptor, formulas: ProfileFormulas, place: ResultPositions
 ) -> FormulaSteps:
     """Rescale stored values: activation, zero point, formula of the profile, clip."""
     low, high, offset = d["in_low"], d["in_high"], d["in_offset"]

@@ -27,31 +27,33 @@ class ExecutionMonitor:
         self._costs = costs
 
     def begin_instruction(self, core: Core, decoded: DecodedInstruction, word: int) -> None:
-        """Store the instruction that a core begins to execute."""
+        """Set the current instruction of a core before its execution."""
         self._decoded, self._word = decoded, word
         has_words, is_traced = decoded.instruction.descriptor is not None, len(self.stops.trace) > 0
         if is_traced:
             self.stops.noted[StopState.PC] = core.pc
         if has_words or is_traced:
-            self._source = to_unsigned(core.register(RS1.decode(word)))  # a load may overwrite it
+            self._source = to_unsigned(
+                core.read_register(RS1.decode(word))
+            )  # a load may overwrite it
         wants_words = has_words and (self.stops.strict or len(self.stops.words))
         self._words = read_descriptor_words(core, decoded, self._source) if wants_words else []
 
     def find_nonzero_padding(self, core: Core) -> int:
-        """Return the address of a nonzero weight beyond the tensor after a convolution, or -1."""
+        """Return the address of a nonzero padding byte of a convolution's weights, or -1."""
         decoded = self._decoded
         if not self.stops.strict or decoded is None or decoded.instruction.mnemonic != "nmp.conv":
             return -1
         return find_nonzero_padding(self._words, core.machine.scratchpad[core.number])
 
     @property
-    def steps(self) -> int:
-        """Number of steps that the core's last instruction counts as."""
+    def step_count(self) -> int:
+        """Number of steps for which the core's last instruction counts."""
         is_tensor = self._decoded is not None and self._decoded.instruction.unit is not None
         return TENSOR_STEPS if is_tensor else 1
 
     def should_stop_after(self, core: Core) -> bool:
-        """Return whether the core's last instruction was one to stop after."""
+        """Return whether the engine must stop after the core's last instruction."""
         decoded = self._decoded
         return decoded is not None and bool(
             should_stop_after(self.stops, core.number, NUMBERS[decoded.instruction.mnemonic])
@@ -68,7 +70,7 @@ class ExecutionMonitor:
             core.number,
             NUMBERS[self._decoded.instruction.mnemonic],
             self._word,
-            (self._source, to_unsigned(core.register(RS2.decode(self._word)))),
+            (self._source, to_unsigned(core.read_register(RS2.decode(self._word)))),
             to_unsigned(self._source + self._decoded.operands.get("imm", 0)),
             self._words,
         )

@@ -23,14 +23,16 @@ from nmpsim.debugger.commands.command import (
     format_table,
     make_result,
 )
-from nmpsim.debugger.commands.context import Context
+from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.commands.expecting import FUNCTIONS, make_functions
 from nmpsim.debugger.expressions import evaluate
 from nmpsim.debugger.inspect import find_address, find_tensor, ravel_index, read_values
 
 
-def add_breakpoint(context: Context, text: Text, *, if_: Text | None = None) -> CommandResult:
-    """Add a breakpoint for a place or an event."""
+def add_breakpoint(
+    context: CommandContext, text: Text, *, if_: Text | None = None
+) -> CommandResult:
+    """Add a breakpoint for a location or an event."""
     condition = parse_condition(
         text,
         lambda word: context.find_layer(word).index,
@@ -43,7 +45,7 @@ def add_breakpoint(context: Context, text: Text, *, if_: Text | None = None) -> 
 
 
 def add_watchpoint(
-    context: Context,
+    context: CommandContext,
     tensor_or_address: str,
     numbers: tuple[int, ...] = (),
     *,
@@ -76,7 +78,7 @@ def add_watchpoint(
 
 
 def _add(
-    context: Context, condition: Condition, text: str, predicate: str | None, *notes: str
+    context: CommandContext, condition: Condition, text: str, predicate: str | None, *notes: str
 ) -> CommandResult:
     """Add a breakpoint that stops the run only where an expression is true, if there is one."""
     holds = None
@@ -98,7 +100,7 @@ def _describe(one: Breakpoint) -> dict[str, Any]:
     return fields | {"enabled": one.is_enabled}
 
 
-def list_breakpoints(context: Context) -> CommandResult:
+def list_breakpoints(context: CommandContext) -> CommandResult:
     """List all breakpoints and watchpoints."""
     found = list(map(_describe, context.debugger.breakpoints))
     enabled = ("enabled", lambda one: "yes" if one["enabled"] else "no")
@@ -108,7 +110,7 @@ def list_breakpoints(context: Context) -> CommandResult:
     return make_result(*lines, breakpoints=found)
 
 
-def delete_breakpoints(context: Context, numbers: tuple[int, ...] = ()) -> CommandResult:
+def delete_breakpoints(context: CommandContext, numbers: tuple[int, ...] = ()) -> CommandResult:
     """Delete the breakpoints with the given numbers, or all."""
     deleted = [one.number for one in _select(context, numbers)]
     for number in deleted:
@@ -116,17 +118,17 @@ def delete_breakpoints(context: Context, numbers: tuple[int, ...] = ()) -> Comma
     return make_result(f"{format_count(len(deleted), 'breakpoint')} deleted", deleted=deleted)
 
 
-def enable_breakpoints(context: Context, numbers: tuple[int, ...] = ()) -> CommandResult:
+def enable_breakpoints(context: CommandContext, numbers: tuple[int, ...] = ()) -> CommandResult:
     """Enable the breakpoints with the given numbers, or all."""
     return _switch(context, numbers, True)
 
 
-def disable_breakpoints(context: Context, numbers: tuple[int, ...] = ()) -> CommandResult:
+def disable_breakpoints(context: CommandContext, numbers: tuple[int, ...] = ()) -> CommandResult:
     """Disable the breakpoints with the given numbers, or all."""
     return _switch(context, numbers, False)
 
 
-def _switch(context: Context, numbers: tuple[int, ...], is_enabled: bool) -> CommandResult:
+def _switch(context: CommandContext, numbers: tuple[int, ...], is_enabled: bool) -> CommandResult:
     chosen = _select(context, numbers)
     for one in chosen:
         one.is_enabled = is_enabled
@@ -134,7 +136,7 @@ def _switch(context: Context, numbers: tuple[int, ...], is_enabled: bool) -> Com
     return make_result(text, numbers=[one.number for one in chosen], enabled=is_enabled)
 
 
-def _select(context: Context, numbers: tuple[int, ...]) -> list[Breakpoint]:
+def _select(context: CommandContext, numbers: tuple[int, ...]) -> list[Breakpoint]:
     """Return the breakpoints with the given numbers in order; all breakpoints without a number."""
     chosen = sorted(set(numbers)) or [one.number for one in context.debugger.breakpoints]
     return list(map(context.debugger.get_breakpoint, chosen))

@@ -17,14 +17,14 @@ from nmpsim.debugger.commands.command import (
     make_result,
 )
 from nmpsim.debugger.commands.comparing import list_difference_columns
-from nmpsim.debugger.commands.context import Context
+from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.edits import build_patch
 from nmpsim.debugger.inspect import find_address, find_tensor
 from nmpsim.diagnostics import fail
 
 
 def change_layer(
-    context: Context,
+    context: CommandContext,
     layer: Layer,
     word: str,
     values: tuple[str, ...],
@@ -50,7 +50,9 @@ def change_layer(
     return _make_change_result(context, text, count)
 
 
-def _change_scale(context: Context, layer: Layer, scale: float, is_alone: bool) -> CommandResult:
+def _change_scale(
+    context: CommandContext, layer: Layer, scale: float, is_alone: bool
+) -> CommandResult:
     """Change the output scale with everything that depends on it, or only the layer's rescale."""
     text = f"{layer.display_name}: output scale {scale:g} in"
     if is_alone:
@@ -74,14 +76,18 @@ def _change_scale(context: Context, layer: Layer, scale: float, is_alone: bool) 
     return _make_change_result(context, f"{text} {format_count(count, 'place')}", count, *notes)
 
 
-def _make_change_result(context: Context, text: str, count: int, *notes: str) -> CommandResult:
+def _make_change_result(
+    context: CommandContext, text: str, count: int, *notes: str
+) -> CommandResult:
     """Return the result of a change in ``count`` places."""
     at = context.debugger.position
     end = f"  the run is at position {at}; `effect` shows what follows from it"
     return make_result(text, *notes, end, text=text, places=count, position=at, notes=notes)
 
 
-def set_element(context: Context, tensor_or_address: str, values: tuple[str, ...]) -> CommandResult:
+def set_element(
+    context: CommandContext, tensor_or_address: str, values: tuple[str, ...]
+) -> CommandResult:
     """Change an element of a tensor, or bytes of the program's memory.
 
     ``values`` are coordinates and the new value, or the new value and the number of bytes.
@@ -104,7 +110,7 @@ def set_element(context: Context, tensor_or_address: str, values: tuple[str, ...
     return make_result(text, tensor=tensor.name, at=where, value=value)
 
 
-def _set_bytes(context: Context, what: str, values: tuple[str, ...]) -> CommandResult:
+def _set_bytes(context: CommandContext, what: str, values: tuple[str, ...]) -> CommandResult:
     name, _, offset = what.partition("+")
     address = find_address(context.debugger, name)
     address += convert_word(context, int, offset or "0", "offset")
@@ -117,7 +123,7 @@ def _set_bytes(context: Context, what: str, values: tuple[str, ...]) -> CommandR
     return _make_change_result(context, f"{what} ({address:#x}) = {value}", 1)
 
 
-def show_effects(context: Context) -> CommandResult:
+def show_effects(context: CommandContext) -> CommandResult:
     """Run to the end and compare each layer with the run without changes."""
     stopped, found = context.changes.measure_effects()
     changed = [one.name for one in found if one.difference and not one.difference.equal]
@@ -149,7 +155,7 @@ def show_effects(context: Context) -> CommandResult:
     )
 
 
-def export_patch(context: Context, path: Path) -> CommandResult:
+def export_patch(context: CommandContext, path: Path) -> CommandResult:
     """Write the changes to a patch file."""
     changes = build_patch(context.debugger.bundle, context.debugger.edits)
     save_patch(path, changes)
@@ -158,7 +164,7 @@ def export_patch(context: Context, path: Path) -> CommandResult:
     return make_result(line, changes=len(changes))
 
 
-def apply_patch_file(context: Context, path: Path) -> CommandResult:
+def apply_patch_file(context: CommandContext, path: Path) -> CommandResult:
     """Apply the changes of a patch file."""
     changes, bundle = load_patch(path), context.debugger.bundle
     apply_patch(bytes(bundle.file), changes, bundle.path)  # refuses another bundle's
@@ -167,7 +173,7 @@ def apply_patch_file(context: Context, path: Path) -> CommandResult:
     return _make_change_result(context, text, len(changes))
 
 
-def revert_changes(context: Context) -> CommandResult:
+def revert_changes(context: CommandContext) -> CommandResult:
     """Undo all changes."""
     undone = len(context.debugger.edits)
     context.debugger.apply_edits(())

@@ -13,7 +13,7 @@ from typing import Any, Literal, NewType, get_args, get_origin, get_type_hints
 import attrs
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.debugger.commands.context import Context
+from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.inspect import find_address
 from nmpsim.diagnostics import fail
 from nmpsim.report.fields import get_value
@@ -132,7 +132,7 @@ class DebuggerCommand:
     """Completions besides those that the usage names."""
     details: str = ""
 
-    def execute(self, context: Context, words: Sequence[str]) -> CommandResult:
+    def execute(self, context: CommandContext, words: Sequence[str]) -> CommandResult:
         """Run the command with its arguments; raise UserError (DEBUG001) for invalid arguments."""
         result: CommandResult = call_with_words(context, self.run, words, self.usage)
         return result
@@ -155,7 +155,7 @@ Address = NewType("Address", int)
 Text = NewType("Text", str)
 """All remaining words as one text; for an option, all words after its name."""
 
-_CONVERTERS: Mapping[Any, Callable[[Context, str], Any]] = {
+_CONVERTERS: Mapping[Any, Callable[[CommandContext, str], Any]] = {
     int: lambda _, word: int(word, 0),
     float: lambda _, word: float(word),
     str: lambda _, word: word,
@@ -166,7 +166,7 @@ _CONVERTERS: Mapping[Any, Callable[[Context, str], Any]] = {
 
 
 class UsageError(Exception):
-    """Invalid arguments of a command: a message, and the invalid words if there are any."""
+    """Error for invalid arguments of a command, with a message and the invalid words."""
 
 
 def split_line(line: str) -> list[str]:
@@ -185,7 +185,7 @@ def split_line(line: str) -> list[str]:
         ) from None
 
 
-def convert_word(context: Context, kind: Any, word: str, name: str) -> Any:
+def convert_word(context: CommandContext, kind: Any, word: str, name: str) -> Any:
     """Convert a word to the type of a parameter; raise UsageError for an invalid number."""
     try:
         return _CONVERTERS[kind](context, word)
@@ -195,7 +195,7 @@ def convert_word(context: Context, kind: Any, word: str, name: str) -> Any:
 
 
 def call_with_words(
-    context: Context, function: Callable[..., Any], words: Sequence[str], usage: str
+    context: CommandContext, function: Callable[..., Any], words: Sequence[str], usage: str
 ) -> Any:
     """Call a function of a context and of arguments that are given as words; return its result.
 
@@ -209,7 +209,7 @@ def call_with_words(
 
 
 def bind_arguments(
-    context: Context, function: Callable[..., Any], words: Sequence[str]
+    context: CommandContext, function: Callable[..., Any], words: Sequence[str]
 ) -> dict[str, Any]:
     """Convert words to the keyword arguments of a function of a context.
 
@@ -233,7 +233,7 @@ def bind_arguments(
     return given
 
 
-def _take_option(context: Context, left: list[str], kind: Any, name: str) -> Any:
+def _take_option(context: CommandContext, left: list[str], kind: Any, name: str) -> Any:
     """Remove an option from the words and return its value, or None if it is not there."""
     choices = get_args(kind) if get_origin(kind) is Literal else (name,)
     word = next((word for word in choices if word in left), None)
@@ -250,7 +250,7 @@ def _take_option(context: Context, left: list[str], kind: Any, name: str) -> Any
     return " ".join(rest) if kind is Text else convert_word(context, kind, rest[0], name)
 
 
-def _take_next(context: Context, left: list[str], kind: Any, name: str) -> Any:
+def _take_next(context: CommandContext, left: list[str], kind: Any, name: str) -> Any:
     """Remove the words of a parameter and return its value, or None if there are none."""
     if get_origin(kind) is Literal:
         return _take_choice(left, get_args(kind))

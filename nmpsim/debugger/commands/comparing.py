@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from nmpsim.analysis.difference import Difference
+from nmpsim.analysis.difference import OutputDifference
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.commands.command import (
     Column,
@@ -17,7 +17,7 @@ from nmpsim.debugger.commands.command import (
     format_table,
     make_result,
 )
-from nmpsim.debugger.commands.context import Context
+from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.commands.moving import make_stop_result
 from nmpsim.debugger.divergence import (
     find_error_causes,
@@ -30,7 +30,7 @@ from nmpsim.debugger.reference import LayerComparison, ReferenceOutputs, isolate
 from nmpsim.report.fields import get_value
 
 
-def load_reference(context: Context, path: Path) -> CommandResult:
+def load_reference(context: CommandContext, path: Path) -> CommandResult:
     """Load expected layer outputs from a file as the reference."""
     known, total = len(context.load_reference(path).layer_indices), len(context.debugger.layers)
     text = f"reference {path}: {known} of {format_count(total, 'layer')}"
@@ -38,7 +38,7 @@ def load_reference(context: Context, path: Path) -> CommandResult:
 
 
 def compare_layers(
-    context: Context,
+    context: CommandContext,
     layer: Layer | None = None,
     *,
     isolated: Literal["isolated", "alone"] | None = None,
@@ -69,7 +69,7 @@ def compare_layers(
 
 
 def _format_comparisons(
-    context: Context, found: Sequence[LayerComparison], is_isolated: bool = True
+    context: CommandContext, found: Sequence[LayerComparison], is_isolated: bool = True
 ) -> tuple[str, ...]:
     columns: list[Column] = ["index", ("layer", lambda one: context.get_display_name(one.name))]
     columns += list_difference_columns("accumulated")
@@ -78,12 +78,12 @@ def _format_comparisons(
 
 
 def list_difference_columns(path: str) -> list[Column]:
-    """Return the table columns for a ``Difference`` at an attribute path of records.
+    """Return table columns for records with a `Difference` at the attribute path ``path``.
 
     Where a record has no difference, its ``problem`` is the result.
     """
 
-    def show(read: Callable[[Difference], object]) -> Callable[[Any], object]:
+    def show(read: Callable[[OutputDifference], object]) -> Callable[[Any], object]:
         return lambda record: "" if (found := get_value(record, path)) is None else read(found)
 
     return [
@@ -97,7 +97,7 @@ def list_difference_columns(path: str) -> list[Column]:
     ]
 
 
-def _format_result(found: Difference) -> str:
+def _format_result(found: OutputDifference) -> str:
     return "equal" if found.equal else "DIFFERS"
 
 
@@ -116,7 +116,7 @@ DIFFERENCE_FIELDS = ("equal", "differing", "elements", "worst_ulp", "sqnr_db", "
 def _describe(one: LayerComparison) -> dict[str, Any]:
     """Return the JSON data of a comparison."""
 
-    def describe(found: Difference | None) -> dict[str, Any] | None:
+    def describe(found: OutputDifference | None) -> dict[str, Any] | None:
         if found is None:
             return None
         fields = {name: getattr(found, name) for name in DIFFERENCE_FIELDS}
@@ -126,7 +126,7 @@ def _describe(one: LayerComparison) -> dict[str, Any]:
     return fields | {"accumulated": describe(one.accumulated), "isolated": describe(one.isolated)}
 
 
-def find_divergence(context: Context, limit: int = 0) -> CommandResult:
+def find_divergence(context: CommandContext, limit: int = 0) -> CommandResult:
     """Go to the first layer that differs from the reference and list likely causes.
 
     With a float reference, go to the layer where the error jumps.
@@ -156,7 +156,7 @@ def find_divergence(context: Context, limit: int = 0) -> CommandResult:
     return make_result(*lines, record=nothing, hints=[hint for one in found for hint in one.next])
 
 
-def _find_jump(context: Context, reference: ReferenceOutputs) -> CommandResult:
+def _find_jump(context: CommandContext, reference: ReferenceOutputs) -> CommandResult:
     """Go to the end of the layer with the largest isolated error."""
     debugger = context.debugger
     stopped = debugger.run_through_layer(debugger.get_layer_order()[-1])
@@ -187,7 +187,7 @@ def _find_jump(context: Context, reference: ReferenceOutputs) -> CommandResult:
 
 
 def _explain_divergence(
-    context: Context, reference: ReferenceOutputs, one: LayerComparison, limit: int
+    context: CommandContext, reference: ReferenceOutputs, one: LayerComparison, limit: int
 ) -> CommandResult:
     """Return the layer, what is wrong with it, and commands to continue with."""
     name = context.get_display_name(one.name)

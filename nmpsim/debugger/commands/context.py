@@ -26,8 +26,8 @@ from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.printer import format_instruction
 
 
-class Context:
-    """State that all commands share: the debugger, the changes and the reference."""
+class CommandContext:
+    """State that all commands share: the debugger, its edits and the reference."""
 
     def __init__(self, debugger: Debugger, open_arrays: ArrayOpener) -> None:
         self.debugger = debugger
@@ -132,8 +132,8 @@ class Context:
         tensor = Tensor(name, type_.elem, type_.shape, 0, scale, offset)
         return tensor, self.get_module().constants[name]
 
-    def explain_layer(self, layer: Layer) -> LayerFacts | None:
-        """Return the LIR facts of a layer, or None if the LIR lacks the layer.
+    def get_layer_facts(self, layer: Layer) -> LayerFacts | None:
+        """Return the LIR facts of a layer, or None if the LIR does not contain it.
 
         Raises UserError (BUN005) if the bundle contains no LIR.
         """

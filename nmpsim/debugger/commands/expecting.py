@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from inspect import signature
 
-from nmpsim.analysis.difference import Difference
+from nmpsim.analysis.difference import OutputDifference
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.commands.command import (
     CommandResult,
@@ -14,7 +14,7 @@ from nmpsim.debugger.commands.command import (
     call_with_words,
     make_result,
 )
-from nmpsim.debugger.commands.context import Context
+from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.expressions import Function, Number, evaluate
 from nmpsim.debugger.inspect import (
     find_tensor,
@@ -26,26 +26,26 @@ from nmpsim.debugger.inspect import (
 from nmpsim.diagnostics import fail
 
 
-def _count_cycles(context: Context, layer: Layer | None = None) -> Number:
+def _count_cycles(context: CommandContext, layer: Layer | None = None) -> Number:
     debugger = context.debugger
     if layer is None:
         return debugger.report().cycles
     return list_layer_states(debugger)[layer.index].cycles
 
 
-def _count_saturated(context: Context, layer: Layer | None = None) -> Number:
+def _count_saturated(context: CommandContext, layer: Layer | None = None) -> Number:
     states = list_layer_states(context.debugger)
     return sum(state.saturated for state in states if layer is None or state.index == layer.index)
 
 
-def _read_element(context: Context, tensor: str, index: tuple[int, ...] = ()) -> Number:
+def _read_element(context: CommandContext, tensor: str, index: tuple[int, ...] = ()) -> Number:
     found = find_tensor(context.debugger, tensor)
     at = ravel_index(index, found.shape, f"tensor {found.name}")
     number: Number = read_values(context.debugger, found).reshape(-1)[at].item()
     return number
 
 
-def _read_register(context: Context, core: int, name: str) -> Number:
+def _read_register(context: CommandContext, core: int, name: str) -> Number:
     found = read_registers(context.debugger, core)
     if name not in found:
         message, expected = f"core {core} has no register {name!r}", ", ".join(found)
@@ -53,19 +53,19 @@ def _read_register(context: Context, core: int, name: str) -> Number:
     return found[name]
 
 
-def _count_hits(context: Context, number: int) -> Number:
+def _count_hits(context: CommandContext, number: int) -> Number:
     return context.debugger.get_breakpoint(number).hits
 
 
-def _count_differing(context: Context, layer: Layer | None = None) -> Number:
+def _count_differing(context: CommandContext, layer: Layer | None = None) -> Number:
     return sum(one.differing for one in _list_differences(context, layer))
 
 
-def _find_worst_ulp(context: Context, layer: Layer | None = None) -> Number:
+def _find_worst_ulp(context: CommandContext, layer: Layer | None = None) -> Number:
     return max((one.worst_ulp for one in _list_differences(context, layer)), default=0)
 
 
-def _list_differences(context: Context, layer: Layer | None) -> list[Difference]:
+def _list_differences(context: CommandContext, layer: Layer | None) -> list[OutputDifference]:
     context.get_reference()  # refuses without one
     chosen = context.debugger.get_layer_order() if layer is None else [layer.index]
     found = [context.compare_layer(index).accumulated for index in chosen]
@@ -90,7 +90,7 @@ FUNCTIONS: Mapping[str, Callable[..., Number]] = {
 words are converted; in the order of the help."""
 
 
-def make_functions(context: Context) -> Mapping[str, Function]:
+def make_functions(context: CommandContext) -> Mapping[str, Function]:
     """Return the functions that expressions may call, keyed by name."""
 
     def bind(name: str, function: Callable[..., Number]) -> Function:
@@ -101,13 +101,13 @@ def make_functions(context: Context) -> Mapping[str, Function]:
     return {name: bind(name, function) for name, function in FUNCTIONS.items()}
 
 
-def evaluate_expression(context: Context, text: Text) -> CommandResult:
+def evaluate_expression(context: CommandContext, text: Text) -> CommandResult:
     """Evaluate an expression and show its value."""
     value = evaluate(text, make_functions(context))
     return make_result(f"{text} = {value}", expression=text, value=value)
 
 
-def check_expectation(context: Context, text: Text) -> CommandResult:
+def check_expectation(context: CommandContext, text: Text) -> CommandResult:
     """Check that an expression is true; the session fails if it is not."""
     value = evaluate(text, make_functions(context))
     line = f"expectation holds: {text}" if value else f"EXPECTATION FAILED: {text}"

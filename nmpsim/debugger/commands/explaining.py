@@ -25,7 +25,7 @@ from nmpsim.debugger.commands.command import (
     format_table,
     make_result,
 )
-from nmpsim.debugger.commands.context import Context
+from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.explanation import Explanation, explain_element, find_readers
 from nmpsim.isa.profiles import LOW_BITS, ScaleKind, ScaleWords, compute_real_factor
 
@@ -34,7 +34,7 @@ MAX_TERMS = 40
 
 
 def explain_value(
-    context: Context, layer: Layer, at: tuple[int, ...] = (), *, all_: bool = False
+    context: CommandContext, layer: Layer, at: tuple[int, ...] = (), *, all_: bool = False
 ) -> CommandResult:
     """Show how an element of a layer's output was computed."""
     _check_coordinates(layer, at)
@@ -74,7 +74,7 @@ def _shown(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.9g}"
 
 
-def _format_terms(context: Context, found: Explanation, is_all: bool) -> list[str]:
+def _format_terms(context: CommandContext, found: Explanation, is_all: bool) -> list[str]:
     shown = found.terms if is_all else found.terms[:MAX_TERMS]
     columns: list[Column] = [
         ("window", lambda one: list(one.term.at)),
@@ -92,7 +92,7 @@ def _format_terms(context: Context, found: Explanation, is_all: bool) -> list[st
     return lines
 
 
-def _format_events(context: Context, found: Explanation) -> tuple[str, ...]:
+def _format_events(context: CommandContext, found: Explanation) -> tuple[str, ...]:
     columns: list[Column] = [
         ("", "what"),
         ("", lambda one: f"core {one.core}"),
@@ -105,7 +105,7 @@ def _format_events(context: Context, found: Explanation) -> tuple[str, ...]:
     return format_table(found.events, columns)[1:]
 
 
-def show_readers(context: Context, layer: Layer, at: tuple[int, ...] = ()) -> CommandResult:
+def show_readers(context: CommandContext, layer: Layer, at: tuple[int, ...] = ()) -> CommandResult:
     """Show which instructions and host operations read an element."""
     _check_coordinates(layer, at)
     found = find_readers(context.debugger, layer, at)
@@ -120,7 +120,7 @@ def show_readers(context: Context, layer: Layer, at: tuple[int, ...] = ()) -> Co
     return make_result(*format_table(found, columns, "nothing has read it yet"), readers=found)
 
 
-def show_hazards(context: Context) -> CommandResult:
+def show_hazards(context: CommandContext) -> CommandResult:
     """Show the hazards up to the current position."""
     found = context.debugger.find_hazards()
     lines = [f"position {one.position}: {one.description}" for one in found] or [
@@ -148,16 +148,16 @@ MAX_CHANNELS = 8
 
 
 def show_integers(
-    context: Context, layer: Layer | None = None, *, all_: bool = False
+    context: CommandContext, layer: Layer | None = None, *, all_: bool = False
 ) -> CommandResult:
-    """Compare the rescale integers in descriptors with those that the scales in the LIR require."""
+    """Compare the rescale integers in descriptors with the integers that the LIR requires."""
     debugger = context.debugger
     on_device = [one for one in debugger.layers if one.placement == "device"]
     found = [
         stage
         for one in (on_device if layer is None else [layer])
         for stage in audit_integers(
-            debugger, context.explain_layer(one), one, context.changes.trace_layer(one)
+            debugger, context.get_layer_facts(one), one, context.changes.trace_layer(one)
         )
     ]
     columns: list[Column] = [
@@ -243,7 +243,7 @@ def format_factor(integers: ScaleWords, kind: ScaleKind) -> str:
     return f"x * {float(np.uint32(mul & 0xFFFF_FFFF).view(np.float32)):.9g}{added}"
 
 
-def show_constants(context: Context, path: Path) -> CommandResult:
+def show_constants(context: CommandContext, path: Path) -> CommandResult:
     """Compare the program's weights and biases with the arrays of a file."""
     arrays = context.open_arrays(path)
     found = list(audit_constants(context.get_module(), arrays.keys, arrays.read))

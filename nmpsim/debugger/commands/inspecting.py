@@ -16,7 +16,7 @@ from nmpsim.debugger.commands.command import (
     format_table,
     make_result,
 )
-from nmpsim.debugger.commands.context import Context
+from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.commands.moving import format_location, format_next_instruction
 from nmpsim.debugger.inspect import (
     count_saturation,
@@ -39,7 +39,7 @@ MAX_CHANNELS = 6
 """Maximum number of channels of a saturation that are listed."""
 
 
-def show_location(context: Context) -> CommandResult:
+def show_location(context: CommandContext) -> CommandResult:
     """Show the current layer, cycle, position and next instruction."""
     at, trap = context.debugger.get_location(), context.debugger.trap
     message = None if trap is None else trap.message
@@ -53,7 +53,7 @@ def show_location(context: Context) -> CommandResult:
     )
 
 
-def list_layers(context: Context) -> CommandResult:
+def list_layers(context: CommandContext) -> CommandResult:
     """List the state, cycles and saturation of all layers."""
     found = list_layer_states(context.debugger)
     columns = ("index", ("name", "display_name"), "operation", "line", "placement", "state",
@@ -70,13 +70,13 @@ class OperandType:
     text: str
 
 
-def show_layer(context: Context, layer: Layer | None = None) -> CommandResult:
+def show_layer(context: CommandContext, layer: Layer | None = None) -> CommandResult:
     """Show the types, cycles, transfers and critical path of a layer."""
     chosen = layer or context.get_current_layer()
     run = context.debugger.report()
     report, state = run.layers[chosen.index], list_layer_states(context.debugger, run)[chosen.index]
     output, use = chosen.output, report.use
-    lir = context.explain_layer(chosen) if context.debugger.bundle.debug else None
+    lir = context.get_layer_facts(chosen) if context.debugger.bundle.debug else None
     operands = [
         OperandType(one.role, one.name, format_type(one)) for one in (lir.operands if lir else ())
     ]
@@ -130,7 +130,7 @@ def _format_cycles(cycles: dict[str, int]) -> str:
 
 
 def show_tensor(
-    context: Context, name: str = "", at: tuple[int, ...] = (), *, memory: bool = False
+    context: CommandContext, name: str = "", at: tuple[int, ...] = (), *, memory: bool = False
 ) -> CommandResult:
     """Show the values of a tensor, or one element."""
     name = name or context.get_current_layer().name
@@ -152,12 +152,12 @@ def show_tensor(
     )
 
 
-def _read_tensor(context: Context, name: str, in_memory: bool) -> tuple[Tensor, Array]:
+def _read_tensor(context: CommandContext, name: str, in_memory: bool) -> tuple[Tensor, Array]:
     """Return a tensor as its layer wrote it, or as memory is now."""
     debugger = context.debugger
     found = find_tensor(debugger, name)
     for one in debugger.layers:
-        if one.output == found and not in_memory and debugger.is_done(one.index):
+        if one.output == found and not in_memory and debugger.is_layer_done(one.index):
             return found, debugger.layer_outputs[one.index]
     return found, read_values(debugger, found)
 
@@ -191,7 +191,7 @@ def _format_rows(values: Array) -> list[str]:
     return lines
 
 
-def show_saturation(context: Context, layer: Layer | None = None) -> CommandResult:
+def show_saturation(context: CommandContext, layer: Layer | None = None) -> CommandResult:
     """Show the saturated and clipped values of one layer or all layers."""
     debugger, found = context.debugger, []
     for chosen in debugger.layers if layer is None else (layer,):
@@ -208,7 +208,7 @@ def show_saturation(context: Context, layer: Layer | None = None) -> CommandResu
     return make_result(*lines, saturation=found)
 
 
-def list_cores(context: Context) -> CommandResult:
+def list_cores(context: CommandContext) -> CommandResult:
     """List the status, cycle and next instruction of all cores."""
     found = list_core_states(context.debugger)
     pc = ("pc", lambda one: f"{one.pc:#x}")
@@ -217,7 +217,7 @@ def list_cores(context: Context) -> CommandResult:
     return make_result(*format_table(found, columns), cores=found)
 
 
-def show_registers(context: Context, core: int | None = None) -> CommandResult:
+def show_registers(context: CommandContext, core: int | None = None) -> CommandResult:
     """Show the registers of a core."""
     core = _select_core(context, core)
     found = read_registers(context.debugger, core)
@@ -227,7 +227,7 @@ def show_registers(context: Context, core: int | None = None) -> CommandResult:
 
 
 def show_memory(
-    context: Context, address: Address, count: int = 64, *, core: int | None = None
+    context: CommandContext, address: Address, count: int = 64, *, core: int | None = None
 ) -> CommandResult:
     """Show bytes of memory as a core sees them."""
     core = _select_core(context, core)
@@ -236,13 +236,13 @@ def show_memory(
     return make_result(*lines, address=address, core=core, bytes=data)
 
 
-def _select_core(context: Context, core: int | None) -> int:
+def _select_core(context: CommandContext, core: int | None) -> int:
     """Return a core, or the core that executes next if it is None."""
     return context.debugger.find_next_core() or 0 if core is None else core
 
 
 def show_code(
-    context: Context, address: Address | None = None, *, core: int | None = None
+    context: CommandContext, address: Address | None = None, *, core: int | None = None
 ) -> CommandResult:
     """Show the instructions around an address or around a core's next instruction."""
     core = _select_core(context, core)
@@ -257,7 +257,7 @@ def show_code(
     return make_result(*lines, core=core, code=found)
 
 
-def show_source(context: Context, layer: Layer | None = None) -> CommandResult:
+def show_source(context: CommandContext, layer: Layer | None = None) -> CommandResult:
     """Show the LIR text around a layer."""
     chosen = layer or context.get_current_layer()
     numbers = context.find_instruction_numbers(chosen)

@@ -11,13 +11,13 @@ from nmpsim.debugger.commands.command import (
     convert_word,
     make_result,
 )
-from nmpsim.debugger.commands.context import Context
+from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.debugger import StepUnit
 from nmpsim.debugger.position import RunLocation, StopResult
 
 
 def make_stop_result(stopped: StopResult, *notes: str) -> CommandResult:
-    """Make a command's result that says why and where a run has stopped."""
+    """Return a command's result with the reason and the location of a stop."""
     lines = [f"breakpoint {hit.breakpoint}: {hit.text}" for hit in stopped.hits]
     if stopped.message:
         lines.append(f"trap: {stopped.message}" if stopped.reason == "trap" else stopped.message)
@@ -59,7 +59,7 @@ def format_next_instruction(location: RunLocation) -> list[str]:
 
 
 def step_forward(
-    context: Context,
+    context: CommandContext,
     unit: StepUnit = "layer",
     count: int = 1,
     *,
@@ -77,34 +77,34 @@ def step_forward(
 
 
 def step_back(
-    context: Context, unit: StepUnit = "layer", count: int = 1, *, core: int | None = None
+    context: CommandContext, unit: StepUnit = "layer", count: int = 1, *, core: int | None = None
 ) -> CommandResult:
     """Step backwards by layers, tiles, tensor instructions or instructions."""
     return _step(context, unit, count, core, back=True)
 
 
 def _step(
-    context: Context, unit: StepUnit, count: int, core: int | None, back: bool = False
+    context: CommandContext, unit: StepUnit, count: int, core: int | None, back: bool = False
 ) -> CommandResult:
     if count < 1:
         raise UsageError("the number of steps is less than 1", str(count))
     return make_stop_result(context.debugger.step(unit, count, core=core, back=back))
 
 
-def continue_run(context: Context) -> CommandResult:
+def continue_run(context: CommandContext) -> CommandResult:
     """Run to the next breakpoint, or to the end."""
     hint = "  the run was over: `restart` begins again, `reverse` and `back` go back"
     notes = (hint,) if context.debugger.is_over else ()
     return make_stop_result(context.debugger.run(), *notes)
 
 
-def reverse_run(context: Context) -> CommandResult:
+def reverse_run(context: CommandContext) -> CommandResult:
     """Run back to the previous breakpoint, or to the start."""
     return make_stop_result(context.debugger.run(back=True))
 
 
 def run_until(
-    context: Context,
+    context: CommandContext,
     kind: Literal["cycle", "layer", "position", "end"] = "layer",
     target: str | None = None,
 ) -> CommandResult:
@@ -124,8 +124,8 @@ def run_until(
     )
 
 
-def restart_run(context: Context) -> CommandResult:
-    """Go back to the start of the run; edits and breakpoints stay."""
+def restart_run(context: CommandContext) -> CommandResult:
+    """Go back to the start of the run; keep edits and breakpoints."""
     return make_stop_result(context.debugger.restart())
 
 

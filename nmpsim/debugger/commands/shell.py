@@ -15,7 +15,7 @@ from nmpsim.debugger.commands import (
     moving,
 )
 from nmpsim.debugger.commands.command import CommandResult, DebuggerCommand, make_result, split_line
-from nmpsim.debugger.commands.context import Context
+from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.core_dump import CoreDump, write_core_file
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import get_tensors
@@ -23,7 +23,7 @@ from nmpsim.debugger.reference import ArrayOpener
 from nmpsim.diagnostics import did_you_mean, fail
 
 
-class Shell(Context):
+class Shell(CommandContext):
     """Interpreter of command lines, with completion and history."""
 
     def __init__(self, debugger: Debugger, open_arrays: ArrayOpener) -> None:
@@ -69,7 +69,7 @@ class Shell(Context):
         return [] if kind.startswith("<") else [kind]
 
 
-def show_help(context: Context, command: str = "") -> CommandResult:
+def show_help(context: CommandContext, command: str = "") -> CommandResult:
     """Show the help of one command or of all commands."""
     if command:
         one = find_command(command)
@@ -88,7 +88,7 @@ def show_help(context: Context, command: str = "") -> CommandResult:
     return make_result(*lines, commands={one.name: one.summary for one in COMMANDS})
 
 
-def write_core(context: Context, path: Path) -> CommandResult:
+def write_core(context: CommandContext, path: Path) -> CommandResult:
     """Write a core file that reopens the run at the current position."""
     execution = context.debugger
     core = CoreDump(
@@ -99,7 +99,7 @@ def write_core(context: Context, path: Path) -> CommandResult:
     return make_result(f"{path}: `nmpsim debug {path}` opens it", position=execution.position)
 
 
-def quit_session(context: Context) -> CommandResult:
+def quit_session(context: CommandContext) -> CommandResult:
     """End the session."""
     return CommandResult(ends=True)
 
@@ -130,7 +130,7 @@ _BY_NAME = {name: command for command in COMMANDS for name in (command.name, *co
 
 
 def find_command(word: str) -> DebuggerCommand:
-    """Return the command with a name, alias or unique prefix; raise DEBUG001 if none fits."""
+    """Return the command with a name, alias or unique prefix; raise DEBUG001 if there is none."""
     if word in _BY_NAME:
         return _BY_NAME[word]
     begun = [command for command in COMMANDS if command.name.startswith(word)]

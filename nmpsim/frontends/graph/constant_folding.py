@@ -12,10 +12,10 @@ import numpy as np
 
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import list_alternatives
-from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.lowering import GraphLowering
 from nmpsim.frontends.graph.nodes import ONNX_DTYPES, Array, Graph, Node
 from nmpsim.frontends.graph.operation import bind_attributes
-from nmpsim.frontends.graph.problems import Problems
+from nmpsim.frontends.graph.problems import UnsupportedOperators
 from nmpsim.frontends.imported_model import UnsupportedError, require
 
 IS_CONSTANT = "a constant"
@@ -143,9 +143,9 @@ FOLDED_OPERATORS = frozenset(("Constant", "Shape", "Size", *_FOLDS))
 
 
 def extract_constants(
-    graph: Graph, mappings: dict[int, OperatorMapping], problems: Problems
+    graph: Graph, mappings: dict[int, OperatorMapping], problems: UnsupportedOperators
 ) -> Graph:
-    """Return a graph without the nodes that only define or rename a constant.
+    """Return a graph without nodes that only define or rename a constant.
 
     Parameters
     ----------
@@ -177,8 +177,8 @@ def _constant(node: Node) -> Array:
     raise UnsupportedError(found, f"the attribute {list_alternatives(_CONSTANT_TYPES)}")
 
 
-def fold_node(lowering: Lowering, node: Node) -> Array | None:
-    """Return the result of a node with constant inputs, or None for other nodes.
+def fold_node(lowering: GraphLowering, node: Node) -> Array | None:
+    """Return the result of a node whose inputs are all constant, or None for other nodes.
 
     Raises
     ------

@@ -8,7 +8,7 @@ import numpy as np
 
 from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.constant_folding import IS_CONSTANT
-from nmpsim.frontends.graph.lowering import PLAIN, Lowering
+from nmpsim.frontends.graph.lowering import PLAIN, GraphLowering
 from nmpsim.frontends.graph.nodes import (
     ONNX_DTYPES,
     Array,
@@ -23,7 +23,7 @@ from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import BuilderTensor
 
 
-def get_value_kind(lowering: Lowering, name: str, value: BuilderTensor) -> Kind:
+def get_value_kind(lowering: GraphLowering, name: str, value: BuilderTensor) -> Kind:
     """Return the quantization of a tensor, or its element type if it is not quantized."""
     quant, dtype = value.type.quant, np.dtype(value.type.dtype).name
     if quant is None:
@@ -38,12 +38,12 @@ def get_value_kind(lowering: Lowering, name: str, value: BuilderTensor) -> Kind:
 def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     """Lower QuantizeLinear with one scale, or with one scale per index of an axis."""
     result = read_quantization(op.node, op.lowering.constants, op.name, default="uint8")
-    value = op.read()
+    value = op.read_operand()
     dtypes = ("int8", "uint8", "int16", "uint16")
     require(result.dtype in dtypes, f"a result of {result.dtype}", list_alternatives(dtypes))
     if result.scales.size == 1:
         return op.emit("quantize", value, kind=result)
-    value = op.read(0, PLAIN)
+    value = op.read_operand(0, PLAIN)
     scales, zeros = _parameter_constants(op, result, axis)
     rounded = op.emit("elementround", op.emit("elementdiv", value, scales))
     moved = op.emit("elementadd", rounded, zeros)
@@ -61,7 +61,7 @@ def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
         lowering.define_constant(op.name, floats)
         return IS_CONSTANT
     if given.scales.size == 1:
-        value = op.read_any_type(0, PLAIN if lowering.is_output(op.name) else None, given)
+        value = op.read_unchecked(0, PLAIN if lowering.is_output(op.name) else None, given)
         require(value.type.quant, f"{name} of type {value.type.elem}", "a quantized tensor")
         return emit_dequantize(op, value)
     quantization = lowering.get_quantization(name)
@@ -71,7 +71,7 @@ def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
             "one scale",
         )
     factors, offsets = _parameter_constants(op, given, axis)
-    value = op.read_any_type(0, PLAIN, make_unit_quantization(name, quantization.dtype))
+    value = op.read_unchecked(0, PLAIN, make_unit_quantization(name, quantization.dtype))
     centered = op.emit("elementsub", emit_dequantize(op, value), offsets)
     return op.emit("elementmul", centered, factors)
 
@@ -130,7 +130,7 @@ def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
         return op.add_filled_constant((1,), value)
 
     count = math.prod(shape)
-    x = op.view(op.read(0, PLAIN), (count,))
+    x = op.view(op.read_operand(0, PLAIN), (count,))
     low, high = (
         op.emit(
             f"element{name}",
@@ -143,11 +143,11 @@ def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
     is_empty = op.emit("elementcmpeq", span, number(0), kind="bool")
     steps = op.emit("elementdiv", span, number(255))
     scale = op.emit("elementselect", is_empty, number(1), steps, kind=FLOAT, name=scale_name)
-    op.define(scale_name, op.view(scale, ()))
+    op.define_result(scale_name, op.view(scale, ()))
     zero = op.emit("elementsub", number(0), op.emit("elementdiv", low, scale))
     zero = op.emit("elementround", zero)
     stored_zero = op.emit("quantize", zero, kind=kinds[1], name=zero_name)
-    op.define(zero_name, op.view(stored_zero, ()))
+    op.define_result(zero_name, op.view(stored_zero, ()))
     steps = op.emit("elementdiv", x, broadcast_scalar(op, scale, (count,)))
     rounded = op.emit("elementround", steps)
     moved = op.emit("elementadd", rounded, broadcast_scalar(op, zero, (count,)))
@@ -158,7 +158,7 @@ def broadcast_scalar(op: OperatorContext, value: BuilderTensor, shape: Shape) ->
     """Return a float value of one element, broadcast to a shape."""
     count = math.prod(shape)
     wide = op.allocate(FLOAT, (count,))
-    op.touch(wide)
+    op.emit_touch(wide)
     words = {"Offsets": (0,), "Count": count, "Axis": 0}
     operands = (wide, op.view(value, (1,)))
     op.lowering.add_instruction("inserttensor", op.layer, operands, **words)
@@ -176,12 +176,12 @@ def lower_cast_like(op: OperatorContext) -> LoweringResult:
     if lowering.is_constant(like):
         dtype = str(lowering.get_constant(like).dtype)
     else:
-        kind = get_value_kind(lowering, like, op.read_any_type(1))
+        kind = get_value_kind(lowering, like, op.read_unchecked(1))
         dtype = kind if isinstance(kind, str) else kind.dtype
     if lowering.is_constant(name):
         lowering.define_constant(op.name, lowering.get_constant(name).astype(dtype))
         return IS_CONSTANT
-    is_same = get_value_kind(lowering, name, op.read_any_type()) == dtype
+    is_same = get_value_kind(lowering, name, op.read_unchecked()) == dtype
     return op.define_view(op.get_shape()) if is_same else _cast(op, dtype)
 
 
@@ -189,7 +189,7 @@ def _cast(op: OperatorContext, dtype: str, to: int | None = None) -> LoweringRes
     name = op.names[0]
     quantization = op.lowering.get_quantization(name)
     wanted = make_unit_quantization(name, quantization.dtype) if quantization else None
-    value = op.read_any_type(0, None, wanted)
+    value = op.read_unchecked(0, None, wanted)
     if value.type.quant is not None:
         value = emit_dequantize(op, value)
         if dtype == FLOAT:

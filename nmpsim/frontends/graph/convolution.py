@@ -23,7 +23,7 @@ from nmpsim.lir.nodes import TensorType
 def lower_convolution(op: OperatorContext) -> LoweringResult:
     """Lower Conv of floats or integers with constant filters [O, I / groups, ...]."""
     window, groups, filters = read_convolution(op, _get_weights(op))
-    image = as_image(op, op.read(0, CHANNELS_LAST))
+    image = as_image(op, op.read_operand(0, CHANNELS_LAST))
     if op.sources:
         is_by_channel = op.bias_dtype == "int32" or op.sources[1].scales.size > 1
         return restore_rank(
@@ -58,7 +58,7 @@ def read_padded_window(op: OperatorContext, kernel: Shape, **attributes: Any) ->
 
 
 def restore_rank(op: OperatorContext, image: BuilderTensor) -> BuilderTensor:
-    """Return an image without its row dimension if the node reads a sequence [N, C, L]."""
+    """Return an image, or a sequence [N, C, L] without the row dimension added before."""
     return image if len(op.get_shape()) == 4 else op.view(image, (image.shape[0], *image.shape[2:]))
 
 
@@ -125,7 +125,7 @@ def lower_transposed_convolution(op: OperatorContext, *, group: int = 1) -> Lowe
     """
     filters = _get_weights(op)
     window, outs = _transposed_window(op, filters.shape[2:]), filters.shape[1] * group
-    image = as_image(op, op.read(0, CHANNELS_LAST))
+    image = as_image(op, op.read_operand(0, CHANNELS_LAST))
     if op.sources:
         by_group = filters.reshape(group, -1, filters.shape[1], *window.kernel)
         flipped = np.moveaxis(by_group, 1, -1)[

@@ -85,11 +85,11 @@ LOGIC_OPCODES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 def lower_unary(op: OperatorContext) -> LoweringResult:
     """Lower an elementwise function of one tensor, such as Exp."""
-    return op.emit_result(UNARY_OPCODES[op.kind], op.read())
+    return op.emit_result(UNARY_OPCODES[op.kind], op.read_operand())
 
 
 def lower_variadic(op: OperatorContext) -> LoweringResult:
-    """Lower Add, Max and other operators that combine tensors from left to right."""
+    """Lower Add, Max, Mean and other operators of any number of tensors."""
     operands = op.read_broadcast()
     check_element_types(operands, ("float",))
     total = operands[0]
@@ -125,13 +125,13 @@ def lower_expand(op: OperatorContext, shape: Integers) -> LoweringResult:
     wide = tuple(np.broadcast_shapes(own, tuple(shape)))
     require(math.prod(wide) > 0, f"a result of shape {list(wide)}", "dimensions of 1 or more")
     op.layout = op.lowering.choose_layout(op.names[0]) if len(wide) == len(own) else PLAIN
-    return op.emit("copy", op.broadcast(0, wide))
+    return op.emit("copy", op.read_broadcast_to(0, wide))
 
 
 def lower_leaky_relu(op: OperatorContext, *, alpha: float = 0.01) -> LoweringResult:
     """Lower LeakyRelu: ``x`` if positive, otherwise ``alpha * x``."""
     require(math.isfinite(alpha), f"alpha {alpha}", "a finite number")
-    return op.emit_result("leakyrelu", op.read(), Alpha=alpha)
+    return op.emit_result("leakyrelu", op.read_operand(), Alpha=alpha)
 
 
 def lower_clip(
@@ -139,7 +139,7 @@ def lower_clip(
 ) -> LoweringResult:
     """Lower Clip with constant limits."""
     low, high = (float(np.clip(limit, -_MAX_FLOAT, _MAX_FLOAT)) for limit in (min, max))
-    return op.emit_result("clip", op.read(), Min=low, Max=high)
+    return op.emit_result("clip", op.read_operand(), Min=low, Max=high)
 
 
 def lower_exponential_unit(op: OperatorContext) -> LoweringResult:
@@ -147,7 +147,7 @@ def lower_exponential_unit(op: OperatorContext) -> LoweringResult:
 
     ``gamma * (max(x, 0) + alpha * (exp(min(x, 0)) - 1))``; the exponent of Celu is over alpha.
     """
-    value, given = op.read(), op.node.attributes
+    value, given = op.read_operand(), op.node.attributes
     numbers = {key: float(given.get(key, d)) for key, d in EXPONENTIAL_UNITS[op.kind].items()}
     alpha, gamma = numbers["alpha"], numbers.get("gamma", 1.0)
     require(alpha != 0, "alpha 0", "alpha other than 0")
@@ -166,8 +166,8 @@ def lower_exponential_unit(op: OperatorContext) -> LoweringResult:
 def lower_hard_sigmoid(
     op: OperatorContext, *, alpha: float = 0.2, beta: float = 0.5
 ) -> LoweringResult:
-    """Lower HardSigmoid, ``clip(alpha * x + beta, 0, 1)``, or HardSwish, ``x * HardSigmoid(x)``."""
-    is_swish, value = op.kind == "HardSwish", op.read()
+    """Lower HardSigmoid ``clip(alpha * x + beta, 0, 1)`` or HardSwish ``x * HardSigmoid(x)``."""
+    is_swish, value = op.kind == "HardSwish", op.read_operand()
     alpha, beta = (1 / 6, 0.5) if is_swish else (alpha, beta)
     scaled = op.emit_result("elementmul", value, op.add_filled_constant(value.shape, alpha))
     moved = op.emit_result("elementadd", scaled, op.add_filled_constant(value.shape, beta))
@@ -181,7 +181,7 @@ def lower_prelu(op: OperatorContext) -> LoweringResult:
     if lowering.opset < 7 and len(op.get_shape(1)) == 1:  # one for each channel
         slopes = f"{op.name}_slopes"
         lowering.define_constant(slopes, op.get_constant(1).reshape(-1, *(1,) * (len(shape) - 2)))
-    value = op.read()
+    value = op.read_operand()
     wide = lowering.broadcast(slopes, op.layout, shape, None)
     check_element_types([wide], ("float",), slopes)
     above = op.emit_result("relu", value)
@@ -203,7 +203,7 @@ def lower_batch_normalization(
     parts = {"scale": scale, "bias": bias, "mean": mean, "variance": variance}
     for name, part in parts.items():
         require(part.dtype == np.float32, f"{name} of type {part.dtype}", "float32")
-    value = op.read(0, CHANNELS_LAST)
+    value = op.read_operand(0, CHANNELS_LAST)
     if AS_CONVOLUTION in op.node.attributes and 3 <= len(value.shape) <= 4:
         wide_scale, wide_bias, wide_mean, wide_variance = (
             part.astype(np.float64) for part in parts.values()
@@ -238,7 +238,7 @@ def lower_response_normalization(
     shape = op.get_shape()
     require(len(shape) == 4, f"an input of shape {list(shape)}", "4 dimensions")
     require(size > 0 and size % 2, f"size {size}", "a positive odd size")
-    value = op.read(0, CHANNELS_LAST)
+    value = op.read_operand(0, CHANNELS_LAST)
     return op.emit_result(
         "localresponsenormalization",
         value,

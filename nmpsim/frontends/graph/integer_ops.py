@@ -37,13 +37,13 @@ def lower_integer_binary(op: OperatorContext) -> LoweringResult:
     """Lower Add, Mul or Sub of two quantized tensors with broadcasting."""
     operands = op.read_broadcast()
     words = {} if op.kind == "Sub" else get_unsigned_attribute(op)
-    return op.apply_limits(op.emit_result(_OPCODES[op.kind], *operands, **words))
+    return op.emit_fused_clip(op.emit_result(_OPCODES[op.kind], *operands, **words))
 
 
 def lower_integer_clip(op: OperatorContext) -> LoweringResult:
     """Lower Relu or Clip of a quantized tensor and rescale the result."""
     op.limits = op.limits or (0.0, None)
-    return op.apply_limits(op.read())
+    return op.emit_fused_clip(op.read_operand())
 
 
 # --- functions of one value ------------------------------------------------------------------
@@ -156,7 +156,7 @@ def emit_lookup_table(op: OperatorContext, function: Callable[[Floats], Any]) ->
     """Emit a look-up table of 256 entries for a function followed by the fused clip."""
     low, high = op.limits or (-np.inf, None)
     high = np.inf if high is None else high
-    return _look_up(op, op.read(), op.sources[0], lambda x: np.clip(function(x), low, high))
+    return _look_up(op, op.read_operand(), op.sources[0], lambda x: np.clip(function(x), low, high))
 
 
 def _look_up(
@@ -203,7 +203,7 @@ def lower_requantization(op: OperatorContext) -> LoweringResult:
     floats = (np.arange(low, high + 1) - own.zero_point).astype(np.float32) * np.float32(own.scale)
     steps = np.rint(floats * (np.float32(1) / np.float32(result.scale)))
     offset = result.zero_point - UNSIGNED_OFFSETS.get(result.dtype, 0)
-    return op.emit_table(op.read(), steps + offset)
+    return op.emit_table(op.read_operand(), steps + offset)
 
 
 def lower_integer_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
@@ -212,7 +212,7 @@ def lower_integer_concatenation(op: OperatorContext, *, axis: int = 0) -> Loweri
     type, parts = op.lowering.make_tensor_type(op.result, (1,)), []
     layout = op.lowering.choose_layout(*op.names)
     for index, source in enumerate(op.sources):
-        value = op.read(index, layout)
+        value = op.read_operand(index, layout)
         if value.type.quant != type.quant:
             if type.elem == "i16":  # ONNX Runtime computes it in float32
                 value = op.emit_result("rescalequantized", value)

@@ -62,8 +62,8 @@ def move_channels_second(dims: Sequence[int]) -> Shape:
     return (dims[0], dims[-1], *dims[1:-1])
 
 
-class Lowering:
-    """State of the lowering of a graph: the values of tensors in their layouts, and constants."""
+class GraphLowering:
+    """State of the lowering of a graph: constants, and the value and layout of each tensor."""
 
     def __init__(
         self, graph: Graph, steps: Sequence[Node], builder: ModuleBuilder, place: Place
@@ -76,7 +76,7 @@ class Lowering:
         self.folded_elements = 0
         """Number of elements that constant folding has computed."""
         outputs = dict.fromkeys(graph.outputs)
-        self.output_names = {name: builder.unique_name(name) for name in outputs}
+        self.output_names = {name: builder.make_unique(name) for name in outputs}
         """Model output -> its name in the program."""
         self.float_labels: set[str] = set()
         """Labels of steps lowered to floats because they have no integer form."""
@@ -138,11 +138,11 @@ class Lowering:
         return CHANNELS_LAST if is_last else PLAIN
 
     def to_nchw(self, dims: Sequence[int]) -> Shape:
-        """Reorder one number per dimension from the order of the file to [N, C, ...]."""
+        """Reorder one number per dimension from the file's order to [N, C, ...]."""
         return move_channels_second(dims) if self.graph.channels_last else tuple(dims)
 
     def define_placeholder(self, name: str) -> bool:
-        """Define a placeholder for the result of a failed node.
+        """Define a placeholder for a failed node's result; return False if its type is unknown.
 
         Returns False if the tensor has no declared type, or one that LIR does not have.
         """
@@ -154,7 +154,7 @@ class Lowering:
                 type = self.make_tensor_type(declaration.kind, declaration.shape)
             except UnsupportedError:
                 return False
-            self.define(name, self.builder.allocate(f"{name}_res", type), PLAIN, is_own=True)
+            self.define_tensor(name, self.builder.allocate(f"{name}_res", type), PLAIN, is_own=True)
         return True
 
     def get_value(
@@ -219,7 +219,7 @@ class Lowering:
         stored.flags.writeable = False  # so that the module keeps it without a copy
         return stored
 
-    def bind_input(self, name: str, dtype: str, shape: Shape) -> str:
+    def add_input(self, name: str, dtype: str, shape: Shape) -> str:
         """Add an input of the program, and return its name in the program."""
         kind: Kind = dtype
         if quantization := self.get_quantization(name):
@@ -236,7 +236,7 @@ class Lowering:
 
     # --- results -----------------------------------------------------------------------------
 
-    def define(self, name: str, value: BuilderTensor, layout: Layout, is_own: bool) -> None:
+    def define_tensor(self, name: str, value: BuilderTensor, layout: Layout, is_own: bool) -> None:
         """Set the value that stores a tensor of the graph.
 
         If the tensor is an output of the program and the node has allocated the buffer itself
@@ -267,13 +267,13 @@ class Lowering:
         self.constants[name] = values
 
     def transpose_outputs(self, names: Sequence[str]) -> None:
-        """Transpose those of the named tensors that are model outputs to the layout of the file."""
+        """Transpose the model outputs among the named tensors to the layout of the file."""
         for name in names:
             if name in self.output_names and name in self._stored:
                 self.get_value(name, PLAIN)
 
     def check_output(self, name: str) -> None:
-        """Raise UnsupportedError if a model output is not computed, and copy a constant output."""
+        """Raise UnsupportedError if a model output is not computed; copy it if it is a constant."""
         if name in self.constants and name not in self._stored:
             value = self.get_value(name)
             output = self.builder.add_output(self.output_names[name], value.type)
@@ -323,7 +323,7 @@ class Lowering:
     def add_channel_constants(
         self, name: str, scales: Array, zeros: Array
     ) -> tuple[BuilderTensor, BuilderTensor]:
-        """Add the scales and the zero points of channels as two constants and return them."""
+        """Add the scales and zero points of channels as two constants; return both."""
         zero_type = TensorType("index32", zeros.shape)
         return (
             self.add_float_constant(f"{name}_scales", scales),

@@ -66,7 +66,7 @@ def lower_matmul(
     """
     require(math.isfinite(alpha * beta), f"alpha {alpha}, beta {beta}", "a finite product of both")
     if _is_matrix(op):
-        left, weights = _turned(op, op.read(0, PLAIN), transa), get_float_weights(op, 1)
+        left, weights = _turned(op, op.read_operand(0, PLAIN), transa), get_float_weights(op, 1)
         weights = weights.T if transb else weights
         weights = weights if alpha == 1 else weights * np.float32(alpha)
         outs = weights.shape[1]
@@ -79,7 +79,9 @@ def lower_matmul(
             return result
     else:
         batch = _batch_shape(op.get_shape(0), op.get_shape(1))
-        sides = [op.broadcast(index, (*batch, *op.get_shape(index)[-2:])) for index in range(2)]
+        sides = [
+            op.read_broadcast_to(index, (*batch, *op.get_shape(index)[-2:])) for index in range(2)
+        ]
         check_element_types(sides, ("float",))
         left, right = (_turned(op, *pair) for pair in zip(sides, (transa, transb), strict=True))
         result = _scale(op, _multiply_batches(op, left, right), alpha)
@@ -87,7 +89,7 @@ def lower_matmul(
             return result
     if not op.node.get_input(2):
         return op.emit_result("copy", result)
-    added = op.broadcast(2, result.shape)
+    added = op.read_broadcast_to(2, result.shape)
     check_element_types([added], ("float",), op.names[2])
     return op.emit_result("elementadd", result, _scale(op, added, beta))
 
@@ -145,7 +147,7 @@ def _scale(op: OperatorContext, value: BuilderTensor, factor: float) -> BuilderT
 def lower_integer_matmul(
     op: OperatorContext, *, alpha: float = 1.0, transa: bool = False, transb: bool = False
 ) -> LoweringResult:
-    """Lower MatMul or Gemm of integers to a fully connected layer or matrix products.
+    """Lower MatMul or Gemm of integers to a fully connected layer or to matrix products.
 
     alpha is part of the left operand's scale, as in ONNX Runtime.
     """
@@ -155,14 +157,14 @@ def lower_integer_matmul(
     if factor != 1:
         op.sources = (attrs.evolve(left, scales=factor * left.scales), right)
     if _is_matrix(op) or op.kind == "Gemm":
-        value, weights = _turned(op, op.read(0, PLAIN), transa), get_signed_weights(op)
+        value, weights = _turned(op, op.read_operand(0, PLAIN), transa), get_signed_weights(op)
         rows = op.view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
         connected = emit_integer_fully_connected(op, rows, weights.T if transb else weights)
         return op.view(connected, (*value.shape[:-1], connected.shape[1]))
     expected = "a constant operand, or only the product of two activations"
     require(not op.bias, f"bias {op.bias} of a product of two activations", expected)
     require(not op.limits, f"a product of two activations with a clip to {op.limits}", expected)
-    return emit_integer_matmul(op, op.read(0, PLAIN), op.read(1, PLAIN))
+    return emit_integer_matmul(op, op.read_operand(0, PLAIN), op.read_operand(1, PLAIN))
 
 
 def emit_integer_matmul(
@@ -212,7 +214,7 @@ def emit_integer_fully_connected(
     constant = lowering.builder.add_constant(own.name, weights, type)
     bias = add_bias(op, outs, bias_scale)
     shape = (rows.shape[0], outs)
-    return op.apply_limits(op.emit_result(opcode, rows, constant, bias, *vectors, shape=shape))
+    return op.emit_fused_clip(op.emit_result(opcode, rows, constant, bias, *vectors, shape=shape))
 
 
 # --- sums that stay integers -----------------------------------------------------------------
@@ -305,7 +307,7 @@ def _centered(op: OperatorContext, index: int, zero_index: int, layout: Layout) 
     zeros = _zero_points(op, zero_index if is_known else -1)
     require(zeros.size == 1, f"{zeros.size} zero points of {name}", "one zero point")
     wanted = attrs.evolve(make_unit_quantization(name, kind.dtype), zero_points=zeros)
-    value = emit_dequantize(op, op.read_any_type(index, layout, wanted))
+    value = emit_dequantize(op, op.read_unchecked(index, layout, wanted))
     if is_known:
         return value
     zero_shape = lowering.get_shape(zero)

@@ -36,8 +36,8 @@ _CONVOLUTIONS = ("Conv", "CONV_2D", "DEPTHWISE_CONV_2D")
 
 
 def emit_gather(op: OperatorContext, indices: Indices) -> BuilderTensor:
-    """Emit a gather of constant indices for each axis in the dimension order of the file."""
-    value, rank = op.read_any_type(), len(op.get_shape())
+    """Emit a gather of constant indices along each axis, in the file's dimension order."""
+    value, rank = op.read_unchecked(), len(op.get_shape())
     return emit_stored_gather(
         op, value, {op.find_stored_axis(axis, rank): at for axis, at in indices.items()}
     )
@@ -46,7 +46,7 @@ def emit_gather(op: OperatorContext, indices: Indices) -> BuilderTensor:
 def emit_stored_gather(
     op: OperatorContext, value: BuilderTensor, indices: Indices
 ) -> BuilderTensor:
-    """Emit a gather of constant indices for each axis of the stored layout."""
+    """Emit a gather of constant indices along each axis, in the stored dimension order."""
     for axis, index in indices.items():
         shape = (*value.shape[:axis], *index.shape, *value.shape[axis + 1 :])
         type = op.lowering.make_tensor_type(str(index.dtype), index.shape)
@@ -129,7 +129,7 @@ def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> Low
         f"a permutation of 0 to {rank - 1}",
     )
     shape = tuple(own[axis] for axis in order)
-    value = op.read_any_type()
+    value = op.read_unchecked()
     if rank > 2:
         is_second = order == move_channels_second(range(rank))
         if is_second and op.layout == PLAIN and not op.lowering.graph.channels_last:
@@ -141,7 +141,7 @@ def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> Low
             return op.define_alias(value)
     if not is_data_movement(order, own):
         return op.define_view(shape)
-    return op.emit("transpose", op.read_any_type(0, PLAIN), shape=shape, Shuffle=order)
+    return op.emit("transpose", op.read_unchecked(0, PLAIN), shape=shape, Shuffle=order)
 
 
 def lower_slice(
@@ -190,7 +190,7 @@ def lower_split(
             shape = (*own[:axis], size, *own[axis + 1 :])
             part = _extract(op, offsets, shape, result)
             declared = op.lowering.graph.declarations.get(result)
-            op.define(result, op.view(part, declared.shape) if declared else part)
+            op.define_result(result, op.view(part, declared.shape) if declared else part)
         begin += size
     return ""
 
@@ -198,7 +198,7 @@ def lower_split(
 def _extract(
     op: OperatorContext, offsets: Integers, shape: Integers, name: str = ""
 ) -> BuilderTensor:
-    value = op.read_any_type()
+    value = op.read_unchecked()
     first = op.to_layout(offsets)
     return op.emit("extracttensor", value, shape=op.to_layout(shape), name=name, Offsets=first)
 
@@ -214,7 +214,7 @@ def lower_gather(op: OperatorContext, indices: Array, *, axis: int = 0) -> Lower
         return emit_gather(op, {axis: places})
     offsets = tuple(int(places) * (d == axis) for d in range(len(own)))
     shape = (*own[:axis], 1, *own[axis + 1 :])
-    part = op.emit("extracttensor", op.read_any_type(0, PLAIN), shape=shape, Offsets=offsets)
+    part = op.emit("extracttensor", op.read_unchecked(0, PLAIN), shape=shape, Offsets=offsets)
     return op.view(part, (*own[:axis], *own[axis + 1 :]))
 
 
@@ -232,7 +232,7 @@ def lower_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult
     """Lower Concat of tensors with equal element types and scales."""
     indices = [index for index, name in enumerate(op.names) if name]
     layout = op.lowering.choose_layout(*(op.names[index] for index in indices))
-    parts = [op.read_any_type(index, layout) for index in indices]
+    parts = [op.read_unchecked(index, layout) for index in indices]
     for part in parts[1:]:
         require(
             part.type.elem == parts[0].type.elem,
@@ -283,7 +283,7 @@ def emit_pad(
             op,
             {a: _padded_indices(d, s, mode) for a, (d, *s) in enumerate(sides) if any(s)},
         )
-    source = op.read_any_type()
+    source = op.read_unchecked()
     kind = get_value_kind(lowering, op.names[0], source)
     real = float(value)
     if isinstance(kind, QuantizedTensor):
@@ -333,7 +333,7 @@ def lower_space_to_depth(
         channels, rows, columns = channels * area, rows // blocksize, columns // blocksize
     pixels = (images, channels // area, rows, blocksize, columns, blocksize)
     order = (0, 1, 3, 5, 2, 4) if mode == "CRD" else (0, 3, 5, 1, 2, 4)
-    source = op.read_any_type(0, PLAIN)
+    source = op.read_unchecked(0, PLAIN)
     if into_channels:
         blocks = op.transpose(op.view(source, pixels), order)
         return op.view(blocks, (images, channels, rows, columns))

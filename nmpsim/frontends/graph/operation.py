@@ -15,8 +15,8 @@ from nmpsim.frontends.graph.lowering import (
     CHANNELS_LAST,
     PLAIN,
     VIEW_ONLY,
+    GraphLowering,
     Layout,
-    Lowering,
     move_channels_last,
 )
 from nmpsim.frontends.graph.nodes import (
@@ -49,7 +49,7 @@ def _get_parameters(function: Callable[..., Any]) -> tuple[tuple[str, Parameter]
 
 
 def bind_attributes(function: Callable[..., Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keyword arguments for a function from the attributes of a node.
+    """Return keyword arguments for a function from a node's attributes.
 
     Attributes that are not in the signature are ignored. Where the default is a number or a truth
     value, the attribute is converted to its type.
@@ -91,14 +91,14 @@ def normalize_axis(axis: int, shape: Shape) -> int:
 
 
 class OperatorContext:
-    """Operands, attributes and emitted instructions of the node that is being lowered.
+    """State of the lowering of one node: its operands, attributes and instructions.
 
     An operator function reads operands, emits instructions, and returns the value of the last one.
     Each instruction writes a new buffer; if the result is an output of the program, the last buffer
     becomes that output.
     """
 
-    def __init__(self, lowering: Lowering, node: Node) -> None:
+    def __init__(self, lowering: GraphLowering, node: Node) -> None:
         self.lowering = lowering
         self.node = node
         self.kind = node.kind
@@ -176,34 +176,34 @@ class OperatorContext:
         """Return the shape of the first operand as [N, C, ...]."""
         return self.lowering.to_nchw(self.get_shape())
 
-    def read(self, index: int = 0, layout: Layout | None = None) -> BuilderTensor:
-        """Return an operand in a layout; raise UnsupportedError for an unexpected element type."""
+    def read_operand(self, index: int = 0, layout: Layout | None = None) -> BuilderTensor:
+        """Return an operand in a layout; raise UnsupportedError for a wrong element type."""
         if self.sources:
-            return self.read_any_type(index, layout, self.sources[index])
-        value = self.read_any_type(index, layout)
+            return self.read_unchecked(index, layout, self.sources[index])
+        value = self.read_unchecked(index, layout)
         check_element_types([value], ("float",), self.names[index])
         return value
 
-    def read_any_type(
+    def read_unchecked(
         self,
         index: int = 0,
         layout: Layout | None = None,
         quantization: QuantizedTensor | None = None,
     ) -> BuilderTensor:
-        """Return an operand of any element type, by default in the layout it is stored in."""
+        """Return an operand of any element type, by default in its stored layout."""
         name = self.names[index]
         self.layout = self.lowering.choose_layout(name) if layout is None else layout
         return self.lowering.get_value(name, self.layout, quantization)
 
     def read_broadcast(self) -> list[BuilderTensor]:
-        """Return all operands broadcast to one shape, in one layout."""
+        """Return all operands in one layout, broadcast to one shape."""
         shapes = [self.lowering.get_shape(name) for name in self.names]
         shape = tuple(np.broadcast_shapes(*shapes))
         self.layout = self.lowering.choose_layout(*self.names)
-        return [self.broadcast(index, shape) for index in range(len(self.names))]
+        return [self.read_broadcast_to(index, shape) for index in range(len(self.names))]
 
-    def broadcast(self, index: int, shape: Shape) -> BuilderTensor:
-        """Return an operand broadcast to a shape, in the layout of the result."""
+    def read_broadcast_to(self, index: int, shape: Shape) -> BuilderTensor:
+        """Return an operand in the layout of the result, broadcast to a shape."""
         quantization = self.sources[index] if self.sources else None
         return self.lowering.broadcast(self.names[index], self.layout, shape, quantization)
 
@@ -256,7 +256,7 @@ class OperatorContext:
         self._own.add(value.name)
         return value
 
-    def touch(self, value: BuilderTensor) -> None:
+    def emit_touch(self, value: BuilderTensor) -> None:
         """Emit the instruction ``touch``, which marks a buffer as partly written."""
         self.lowering.builder.add_instruction("touch", f"{self.name}_touch", (value,))
 
@@ -273,7 +273,7 @@ class OperatorContext:
         )
         size = sum(part.shape[axis] for part in parts)
         whole = self.allocate(kind, (*own[:axis], size, *own[axis + 1 :]))
-        self.touch(whole)
+        self.emit_touch(whole)
         begin = 0
         for part in parts:
             self.insert(whole, part, tuple(begin * (d == axis) for d in range(len(own))))
@@ -305,8 +305,8 @@ class OperatorContext:
         constant = self.lowering.builder.add_constant(f"{self.name}_table", table, type)
         return self.emit_result("intlookuptable", value, constant)
 
-    def apply_limits(self, value: BuilderTensor) -> BuilderTensor:
-        """Emit the fused ReLU or clip and return its result; return ``value`` without one."""
+    def emit_fused_clip(self, value: BuilderTensor) -> BuilderTensor:
+        """Emit the fused ReLU or clip and return its result; return ``value`` if there is none."""
         if self.limits is None:
             return value
         self.layer = self.lowering.get_layer_name(self.name)
@@ -340,19 +340,19 @@ class OperatorContext:
 
     # --- results -----------------------------------------------------------------------------
 
-    def define(self, name: str, value: BuilderTensor) -> None:
-        """Set the value that stores a result of the node."""
-        self.lowering.define(name, value, self.layout, value.storage in self._own)
+    def define_result(self, name: str, value: BuilderTensor) -> None:
+        """Set the value of one of the node's results."""
+        self.lowering.define_tensor(name, value, self.layout, value.storage in self._own)
 
     def define_view(self, shape: Shape) -> str:
-        """Define the result as the first operand with another shape; no element is moved."""
+        """Define the result as a view of the first operand with another shape."""
         is_same = self.get_shape() == shape
-        value = self.read_any_type(0, None if is_same else PLAIN)
+        value = self.read_unchecked(0, None if is_same else PLAIN)
         return self.define_alias(value if is_same else self.view(value, shape))
 
     def define_alias(self, value: BuilderTensor) -> str:
         """Define the result as an existing value; copy it only if the result is a model output."""
-        self.lowering.define(self.name, value, self.layout, is_own=False)
+        self.lowering.define_tensor(self.name, value, self.layout, is_own=False)
         return "" if self.lowering.is_output(self.name) else VIEW_ONLY
 
     def to_layout(self, dims: Sequence[int]) -> Shape:
@@ -360,7 +360,7 @@ class OperatorContext:
         return move_channels_last(dims) if self.layout == CHANNELS_LAST else tuple(dims)
 
     def find_stored_axis(self, axis: int, rank: int) -> int:
-        """Convert an axis in the file's dimension order to the axis in the result's layout."""
+        """Convert an axis from the file's dimension order to the result's layout."""
         return self.to_layout(range(rank)).index(axis % rank)
 
 

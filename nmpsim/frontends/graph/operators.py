@@ -19,7 +19,7 @@ from nmpsim.frontends.graph.operation import OperatorFunction
 
 @attrs.frozen
 class IntegerOperator:
-    """Lowering of an operator on quantized tensors, and when a QDQ group becomes one."""
+    """Lowering of an operator on quantized tensors, and its condition for fusing QDQ nodes."""
 
     lower: OperatorFunction
     inputs: int = 1
@@ -74,8 +74,8 @@ OPERATORS: dict[str, OperatorFunction] = {
     **dict.fromkeys(float_ops.UNARY_OPCODES, float_ops.lower_unary),
     **dict.fromkeys(float_ops.VARIADIC_OPCODES, float_ops.lower_variadic),
     **dict.fromkeys(float_ops.LOGIC_OPCODES, float_ops.lower_logic),
-    "ArgMax": pooling.lower_arg_extreme,
-    "ArgMin": pooling.lower_arg_extreme,
+    "ArgMax": pooling.lower_arg_max,
+    "ArgMin": pooling.lower_arg_max,
     "AveragePool": pooling.lower_pool,
     "BatchNormalization": float_ops.lower_batch_normalization,
     "Cast": conversions.lower_cast,

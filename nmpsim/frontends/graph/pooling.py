@@ -30,7 +30,7 @@ def lower_pool(
     """Lower AveragePool, MaxPool and their global forms."""
     is_max, is_integer = op.kind.endswith("MaxPool"), bool(op.sources)
     layout = PLAIN if is_integer and channels_last else CHANNELS_LAST
-    value = op.read_any_type(0, layout) if is_max else op.read(0, layout)
+    value = op.read_unchecked(0, layout) if is_max else op.read_operand(0, layout)
     images, *sizes, channels = value.shape
     attributes = op.node.attributes
     if op.kind.startswith("Global"):
@@ -60,7 +60,7 @@ def lower_pool(
         if is_integer and not is_padded and window.kernel[-len(sizes) :] == tuple(sizes):
             words = {"CountIncludePads": 1, "Global": 1}
     result = emit_pool(op, "maxpool" if is_max else "avgpool", image, window, **words)
-    return op.apply_limits(op.view(result, (images, *window.out[-len(sizes) :], channels)))
+    return op.emit_fused_clip(op.view(result, (images, *window.out[-len(sizes) :], channels)))
 
 
 def emit_pool(
@@ -134,11 +134,11 @@ def lower_reduction(
     )
     if opcode == "avgpool" and len(shape) == 4 and reduced == [2, 3]:
         # The device has it for each channel, where channels come last.
-        image = op.read(0, CHANNELS_LAST)
+        image = op.read_operand(0, CHANNELS_LAST)
         op.layout, window = CHANNELS_LAST if keepdims else PLAIN, Window((shape[2], shape[3]))
         mean = emit_pool(op, opcode, image, window, CountIncludePads=1)
         return op.view(mean, op.to_layout(left))
-    value, order = op.read(0, PLAIN), (*kept, *reduced)
+    value, order = op.read_operand(0, PLAIN), (*kept, *reduced)
     if is_data_movement(order, shape):
         value = op.transpose(value, order)
     outer, inner = (math.prod(shape[axis] for axis in part) for part in (kept, reduced))
@@ -150,17 +150,17 @@ def lower_reduction(
     return op.view(op.emit_result(opcode, rows, shape=(outer,), **along), left)
 
 
-def lower_arg_extreme(
+def lower_arg_max(
     op: OperatorContext, *, axis: int = 0, keepdims: bool = True, select_last_index: bool = False
 ) -> LoweringResult:
-    """Lower ArgMax or ArgMin, which return the first index of equal values."""
+    """Lower ArgMax or ArgMin; of equal values the first index is returned."""
     shape = op.get_shape()
     axis = normalize_axis(axis, shape)
     require(not select_last_index, "select_last_index 1", "select_last_index 0")
     reduced = (*shape[:axis], *(1,) * keepdims, *shape[axis + 1 :])
     return op.emit(
         op.kind.lower(),
-        op.read_any_type(0, PLAIN),
+        op.read_unchecked(0, PLAIN),
         shape=reduced,
         kind="int64",
         Axis=axis,
@@ -171,13 +171,13 @@ def lower_arg_extreme(
 def lower_softmax(
     op: OperatorContext, *, axis: int | None = None, opset: int | None = None
 ) -> LoweringResult:
-    """Lower Softmax or LogSoftmax along an axis, or along it and all later axes before opset 13."""
+    """Lower Softmax or LogSoftmax along an axis; before opset 13, along all later axes, too."""
     require(op.limits is None, f"a fused clip to {op.limits}", "a softmax without a clip")
     shape, opcode = op.get_shape(), "logsoftmax" if op.kind == "LogSoftmax" else "softmax"
     is_old = int(op.lowering.opset if opset is None else opset) < 13
     default = 1 if is_old else -1
     axis = normalize_axis(default if axis is None else int(axis), shape)
-    value = op.read(0, PLAIN)
+    value = op.read_operand(0, PLAIN)
     if is_old or math.prod(shape[axis + 1 :]) == 1:
         rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))
         return op.view(op.emit_result(opcode, op.view(value, rows)), shape)

@@ -27,8 +27,8 @@ class LoweringError(UserError):
     """Tensors whose values would have to be known; empty if no values would help."""
 
 
-class Problems:
-    """Collection of operators that cannot be compiled, with a reason for each."""
+class UnsupportedOperators:
+    """Operators that cannot be compiled, each with a reason."""
 
     def __init__(
         self, place: Place, hint: Callable[[str], str | None], noun: str = "operator"
@@ -41,7 +41,7 @@ class Problems:
         self._is_certain = False
 
     def add(self, index: int, label: str, error: Exception) -> None:
-        """Add an operator that cannot be compiled; ignore further problems of the operator."""
+        """Add an operator that cannot be compiled; only its first reason is kept."""
         found, expected = str(error), getattr(error, "expected", None)
         if not isinstance(error, UnsupportedError):
             found = f"{type(error).__name__}: {error}"

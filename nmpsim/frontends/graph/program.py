@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.frontends.graph.constant_folding import IS_CONSTANT, fold_node
-from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.lowering import GraphLowering
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Node
 from nmpsim.frontends.graph.operation import OperatorContext, OperatorFunction, call_operator
 from nmpsim.frontends.graph.operators import INTEGER_OPERATORS, OPERATORS
-from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, Problems
+from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, UnsupportedOperators
 from nmpsim.frontends.imported_model import ImportedModel, UnsupportedError
-from nmpsim.lir.nodes import Span
+from nmpsim.lir.nodes import SourcePosition
 from nmpsim.lir.parser import MAX_ERRORS
 
 Operators = Mapping[str, OperatorFunction]
@@ -21,9 +21,9 @@ Operators = Mapping[str, OperatorFunction]
 
 def lower_graph(
     nodes: Sequence[Node],
-    lowering: Lowering,
+    lowering: GraphLowering,
     mappings: dict[int, OperatorMapping],
-    problems: Problems,
+    problems: UnsupportedOperators,
     numerics: str,
     max_problems: int = MAX_ERRORS,
     operators: Operators = OPERATORS,
@@ -82,7 +82,7 @@ def lower_graph(
     )
 
 
-def _bind_inputs(lowering: Lowering) -> set[str]:
+def _bind_inputs(lowering: GraphLowering) -> set[str]:
     """Add the inputs of the program; return the names of those that are unsigned."""
     unsigned = set()
     for one in lowering.graph.inputs:
@@ -93,7 +93,7 @@ def _bind_inputs(lowering: Lowering) -> set[str]:
             expected = "a shape of constant dimensions"
             raise fail("MODEL002", message, place=place, expected=expected, hint=hint)
         try:
-            name = lowering.bind_input(one.name, one.dtype, one.shape)
+            name = lowering.add_input(one.name, one.dtype, one.shape)
         except UnsupportedError as error:
             raise fail(
                 "MODEL002", message, place=place, found=str(error), expected=error.expected
@@ -105,10 +105,10 @@ def _bind_inputs(lowering: Lowering) -> set[str]:
 
 def _lower_nodes(
     steps: Iterable[Node],
-    lowering: Lowering,
+    lowering: GraphLowering,
     labels: dict[int, str],
     mappings: dict[int, OperatorMapping],
-    problems: Problems,
+    problems: UnsupportedOperators,
     operators: Operators,
 ) -> None:
     """Lower every node.
@@ -121,7 +121,7 @@ def _lower_nodes(
         if failed.intersection(step.operands):
             failed.update(step.results)
             continue
-        lowering.builder.span = Span(0, 0, labels[index])
+        lowering.builder.span = SourcePosition(0, 0, labels[index])
         before = len(lowering.builder.layers)
         try:
             reason = _lower_node(lowering, step, operators)
@@ -136,7 +136,7 @@ def _lower_nodes(
         mappings[index] = OperatorMapping(labels[index], layers, "" if layers else reason)
 
 
-def _lower_node(lowering: Lowering, step: Node, operators: Operators) -> str:
+def _lower_node(lowering: GraphLowering, step: Node, operators: Operators) -> str:
     """Lower a node; return why it has no layers, if it has none."""
     if step.integers:
         try:
@@ -159,10 +159,10 @@ def _lower_node(lowering: Lowering, step: Node, operators: Operators) -> str:
     return _apply(operators[step.op], lowering, step)
 
 
-def _apply(function: OperatorFunction, lowering: Lowering, step: Node) -> str:
+def _apply(function: OperatorFunction, lowering: GraphLowering, step: Node) -> str:
     op = OperatorContext(lowering, step)
     result = call_operator(function, op)
     if isinstance(result, str):
         return result
-    op.define(op.name, result)
+    op.define_result(op.name, result)
     return ""

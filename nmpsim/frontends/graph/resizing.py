@@ -48,7 +48,7 @@ def lower_resize(
         expected = "scales of 1 or more, or opset 11"
         require(min(factors) >= 1, f"scales {list(factors)}", expected)
     if mode == "nearest" and _is_repetition(own, sizes, transformation, nearest_mode):
-        value, shape = op.read_any_type(0, CHANNELS_LAST), op.to_layout(sizes)
+        value, shape = op.read_unchecked(0, CHANNELS_LAST), op.to_layout(sizes)
         pairs = zip(shape, value.shape, strict=True)
         factors = tuple(float(new) / float(old) for new, old in pairs)
         return op.emit("resizenearest", value, shape=shape, Scale=factors)
@@ -65,7 +65,7 @@ def lower_resize(
         rounded = {a: _ROUNDING[nearest_mode](x).astype(np.int64) for a, x in coordinates.items()}
         return emit_gather(op, {axis: np.clip(x, 0, own[axis] - 1) for axis, x in rounded.items()})
     require(mode in ("linear", "cubic"), f"mode {mode}", "nearest, linear or cubic")
-    value, excludes_outside = op.read(0, PLAIN), exclude_outside and mode == "cubic"
+    value, excludes_outside = op.read_operand(0, PLAIN), exclude_outside and mode == "cubic"
     for axis, x in coordinates.items():
         weights = _tap_weights(x, own[axis], mode, cubic_coeff_a, excludes_outside)
         swapped = op.swap_with_last(value, axis)
@@ -225,7 +225,7 @@ def lower_integer_resize(
     require(mode == "linear", f"mode {mode}", "linear")
     found = f"factors {list(factors)}, which need the weight {weights.max()}"
     require(weights.max() <= _MAX_WEIGHT, found, f"weights of at most {_MAX_WEIGHT}")
-    value = op.read(0, CHANNELS_LAST)
+    value = op.read_operand(0, CHANNELS_LAST)
     for axis, factor in enumerate(factors, 1):
         if factor > 1:
             value = _repeat_edges(op, value, axis, is_centered)

@@ -16,10 +16,10 @@ from nmpsim.frontends.graph.integer_regions import (
     find_integer_regions,
     infer_quantization,
 )
-from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.lowering import GraphLowering
 from nmpsim.frontends.graph.nodes import Graph, Node
 from nmpsim.frontends.graph.operators import OPERATORS
-from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, Problems
+from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, UnsupportedOperators
 from nmpsim.frontends.graph.program import lower_graph
 from nmpsim.frontends.imported_model import ImportedModel, ImportOptions
 from nmpsim.frontends.module_builder import ModuleBuilder
@@ -66,7 +66,7 @@ def lower_onnx_graph(
     builder: ModuleBuilder,
     place: Place,
     options: ImportOptions,
-    problems: Problems | None = None,
+    problems: UnsupportedOperators | None = None,
 ) -> ImportedModel:
     """Lower an ONNX graph to LIR.
 
@@ -94,7 +94,7 @@ def lower_onnx_graph(
     if problems is None:
         shapes = "".join(f" --input-shape {one}" for one in graph.open_inputs)
         hint = f"open dimensions were taken as 1; `nmpsim compile` takes{shapes}"
-        problems = Problems(place, lambda found: hint if shapes else None)
+        problems = UnsupportedOperators(place, lambda found: hint if shapes else None)
     graph = extract_constants(graph, mappings, problems)
     try:
         if options.for_quantization:
@@ -106,7 +106,7 @@ def lower_onnx_graph(
     mappings |= regions.mappings
     steps = tuple(_with_integer_operations(regions.steps, graph, problems))
     graph = attrs.evolve(graph, quantization=infer_quantization(graph, steps))
-    lowering = Lowering(graph, steps, builder, place)
+    lowering = GraphLowering(graph, steps, builder, place)
     imported = lower_graph(steps, lowering, mappings, problems, NUMERICS)
     islands = [label for label in regions.islands if label not in lowering.float_labels]
     warnings = (*graph.warnings, *([_island_warning(islands)] if islands else ()))
@@ -133,7 +133,7 @@ def _island_warning(labels: Sequence[str]) -> str:
 
 
 def _with_integer_operations(
-    steps: Iterable[Node], graph: Graph, problems: Problems
+    steps: Iterable[Node], graph: Graph, problems: UnsupportedOperators
 ) -> Iterable[Node]:
     """Yield the nodes, QLinear operators as integer operations."""
     for step in steps:

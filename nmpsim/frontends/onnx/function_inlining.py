@@ -17,7 +17,7 @@ OperatorId = tuple[str, str]
 
 
 def inline_functions(model: Any, supported: Collection[str]) -> Any:
-    """Replace unsupported operators of a model by the nodes of the functions that define them.
+    """Replace unsupported operators by the nodes of the functions that define them.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ _MapReader: TypeAlias = Callable[[Node, Arrays], tuple[str, _AffineMap] | None]
 
 
 def fold_into_weights(graph: Graph) -> tuple[Graph, dict[int, OperatorMapping]]:
-    """Fold batch norms and channelwise factors and sums into the weights before them."""
+    """Fold batch normalizations and channelwise factors and sums into the preceding weights."""
     folding = _Folding(graph)
     for node in graph.nodes:
         folding.take(node)

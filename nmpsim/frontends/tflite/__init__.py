@@ -11,8 +11,8 @@ import attrs
 from nmpsim.bundle.limits import CHANNELS
 from nmpsim.bundle.metadata import Normalization
 from nmpsim.diagnostics import Place
-from nmpsim.frontends.graph.lowering import Lowering
-from nmpsim.frontends.graph.problems import Problems
+from nmpsim.frontends.graph.lowering import GraphLowering
+from nmpsim.frontends.graph.problems import UnsupportedOperators
 from nmpsim.frontends.graph.program import lower_graph
 from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, make_onnx_option_error
 from nmpsim.frontends.module_builder import ModuleBuilder
@@ -44,7 +44,10 @@ def import_tflite(path: Path, options: ImportOptions) -> ImportedModel:
     model = read_model(path)
     graph, names = build_graph(model)
     builder = ModuleBuilder(make_legal_name(path.stem), str(path))
-    lowering, problems = Lowering(graph, graph.nodes, builder, place), Problems(place, _hint)
+    lowering, problems = (
+        GraphLowering(graph, graph.nodes, builder, place),
+        UnsupportedOperators(place, _hint),
+    )
     is_float = not any(tensor.is_quantized for tensor in model.tensors)
     max_problems = 1 if is_float else MAX_ERRORS
     operators = dict.fromkeys(OPERATORS, lower_operator)

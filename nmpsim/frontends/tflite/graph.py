@@ -37,7 +37,7 @@ def build_graph(model: TFLiteModel) -> tuple[Graph, dict[int, str]]:
     names: dict[int, str] = {}
     for tensor in (*model.inputs, *model.outputs, *ordered):
         if tensor.index not in names:
-            names[tensor.index] = unique.unique_name(tensor.name)
+            names[tensor.index] = unique.make_unique(tensor.name)
     kinds = {names[one.index]: (_kind(one, names[one.index]), one.shape) for one in model.tensors}
     graph = Graph(
         tuple(_node(operator, names) for operator in model.operators),

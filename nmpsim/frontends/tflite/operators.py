@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from nmpsim.diagnostics import list_alternatives
-from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.lowering import GraphLowering
 from nmpsim.frontends.graph.movement import lower_view
 from nmpsim.frontends.graph.nodes import Kind, Limits
 from nmpsim.frontends.graph.operation import (
@@ -31,7 +31,7 @@ _FUSED_ACTIVATIONS: tuple[Limits | None, ...] = (
 
 @attrs.frozen
 class OperatorRow:
-    """Lowering of a TFLite operator and the requirements of its tensors."""
+    """Row of the operator table: a TFLite operator's lowering, and requirements of its tensors."""
 
     lower: OperatorFunction
     inputs: tuple[int, ...] = (0,)
@@ -56,8 +56,8 @@ _CONVOLUTION = OperatorRow(weighted.lower_convolution, (0, 1))
 
 OPERATORS: Mapping[str, OperatorRow] = {
     "ADD": _BINARY,
-    "ARG_MAX": OperatorRow(reductions.lower_arg_extreme),
-    "ARG_MIN": OperatorRow(reductions.lower_arg_extreme),
+    "ARG_MAX": OperatorRow(reductions.lower_arg_max),
+    "ARG_MIN": OperatorRow(reductions.lower_arg_max),
     "AVERAGE_POOL_2D": _POOL,
     "BATCH_MATMUL": OperatorRow(weighted.lower_batch_matmul, (0, 1)),
     "CONCATENATION": OperatorRow(
@@ -136,7 +136,7 @@ def lower_operator(op: OperatorContext) -> LoweringResult:
     return row.lower(op, **bind_attributes(row.lower, op.node.attributes))
 
 
-def _check_kind(lowering: Lowering, name: str, is_quantized: bool = False) -> Kind:
+def _check_kind(lowering: GraphLowering, name: str, is_quantized: bool = False) -> Kind:
     """Return the kind of a tensor; raise UnsupportedError if it is not supported."""
     require(name, "an omitted input", "all inputs that the operator requires")
     kind = lowering.graph.declarations[name].kind

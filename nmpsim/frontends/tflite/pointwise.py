@@ -42,7 +42,7 @@ def lower_binary(op: OperatorContext, *, pot_scale_int16: bool = False) -> Lower
     """Lower ADD, SUB, MUL, MAXIMUM or MINIMUM with broadcasting."""
     if pot_scale_int16 and all(source.dtype == "int16" for source in op.sources):
         _shift_finer_operand(op)
-    return op.apply_limits(op.emit_result(_BINARY_OPCODES[op.kind], *op.read_broadcast()))
+    return op.emit_fused_clip(op.emit_result(_BINARY_OPCODES[op.kind], *op.read_broadcast()))
 
 
 def _shift_finer_operand(op: OperatorContext) -> None:
@@ -73,8 +73,8 @@ def _shift_finer_operand(op: OperatorContext) -> None:
         if shift > 0:
             values = divide_by_power_of_two(_INT16_VALUES, shift)
             names[index], sources[index] = f"{op.name}_shifted", op.quantized_result
-            shifted = op.emit_table(op.read(index), values)
-            op.lowering.define(names[index], shifted, op.layout, is_own=True)
+            shifted = op.emit_table(op.read_operand(index), values)
+            op.lowering.define_tensor(names[index], shifted, op.layout, is_own=True)
     op.names, op.sources = tuple(names), tuple(sources)
 
 
@@ -83,18 +83,18 @@ def lower_clip(op: OperatorContext) -> LoweringResult:
 
     The factor is a float32 quotient (``ReluPrepare``, activations.cc), as of a leaky ReLU.
     """
-    value = op.read()
+    value = op.read_operand()
     if value.type != op.lowering.make_tensor_type(op.result, value.shape):
         value = _rescale(op, value, 1.0)
     op.limits = ACTIVATIONS[op.kind]
-    return op.apply_limits(value)
+    return op.emit_fused_clip(value)
 
 
 def lower_leaky_relu(op: OperatorContext, *, alpha: float) -> LoweringResult:
-    """Lower LEAKY_RELU, to a table if the device does not have its factor."""
+    """Lower LEAKY_RELU; use a table if the device does not support the slope."""
     require(math.isfinite(alpha), f"alpha {alpha:g}", "a finite number")
     if alpha > 0:
-        return _rescale(op, op.read(), alpha)
+        return _rescale(op, op.read_operand(), alpha)
     return _look_up(op, lambda x, own, out: rescale_leaky_relu(x, own, out, alpha))
 
 
@@ -116,7 +116,7 @@ def lower_table(op: OperatorContext) -> LoweringResult:
     found = f"an input scale of {source.scale:g}"
     require(source.scale * 3 * 4096 <= 32767, found, "at most 2.66")
     require(op.kind in INT16_FUNCTIONS, f"input {source.name} of int16", "int8 or uint8")
-    return op.emit_table(op.read(), INT16_FUNCTIONS[op.kind](_INT16_VALUES, source.scale))
+    return op.emit_table(op.read_operand(), INT16_FUNCTIONS[op.kind](_INT16_VALUES, source.scale))
 
 
 def _look_up(op: OperatorContext, function: TableFunction) -> BuilderTensor:
@@ -125,7 +125,9 @@ def _look_up(op: OperatorContext, function: TableFunction) -> BuilderTensor:
     low, high = INTEGER_RANGES[source.dtype]
     values = np.arange(low, high + 1) - source.zero_point
     offset = result.zero_point - (low + high + 1) // 2
-    return op.emit_table(op.read(), function(values, source.scales[0], result.scales[0]) + offset)
+    return op.emit_table(
+        op.read_operand(), function(values, source.scales[0], result.scales[0]) + offset
+    )
 
 
 def lower_prelu(op: OperatorContext) -> LoweringResult:
@@ -140,7 +142,7 @@ def lower_prelu(op: OperatorContext) -> LoweringResult:
     require(slopes.dtype == slope_dtype, found, f"slopes of {slope_dtype}")
     found = f"a result of {op.quantized_result.dtype} from an input of {source.dtype}"
     require(source.dtype == op.quantized_result.dtype, found, f"a result of {source.dtype}")
-    value = op.read()
+    value = op.read_operand()
     if source.dtype == "int16":
         above = _look_up(op, lambda x, own, out: rescale_leaky_relu(x, own, out, 0.0))
         wide = attrs.evolve(slopes, name=f"{op.name}_slopes", dtype="int16")
@@ -151,13 +153,13 @@ def lower_prelu(op: OperatorContext) -> LoweringResult:
         above = _rescale(op, op.emit("relu", value), 1.0)
     lowest = source.scale * (INTEGER_RANGES[source.dtype][0] - source.zero_point)
     below = op.emit("clip", value, Min=min(2 * lowest, 0.0), Max=0.0)
-    product = op.emit_result("elementmul", below, op.broadcast(1, value.shape))
+    product = op.emit_result("elementmul", below, op.read_broadcast_to(1, value.shape))
     return op.emit_result("elementadd", above, product)
 
 
 def lower_conversion(op: OperatorContext) -> LoweringResult:
     """Lower QUANTIZE of floats or quantized tensors, or DEQUANTIZE."""
-    value = op.read_any_type()
+    value = op.read_unchecked()
     is_float, elem = value.type.quant is None, value.type.elem
     require(
         not is_float or elem == "float",
@@ -173,7 +175,7 @@ def lower_resize(
     op: OperatorContext, *, align_corners: bool = False, half_pixel_centers: bool = False
 ) -> LoweringResult:
     """Lower RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR."""
-    value, shape = op.read(), op.declared_shape
+    value, shape = op.read_operand(), op.declared_shape
     scale = tuple(float(new) / float(old) for new, old in zip(shape, value.shape, strict=True))
     words: dict[str, Any] = {"AlignCorners": align_corners, "HalfPixelCenters": half_pixel_centers}
     opcode = "resizenearest"
@@ -186,7 +188,7 @@ def lower_resize(
 def lower_softmax(op: OperatorContext, *, beta: float) -> LoweringResult:
     """Lower SOFTMAX along the last dimension."""
     require(0 < beta < math.inf, f"beta {beta:g}", "a positive finite number")
-    value = op.read()
+    value = op.read_operand()
     rows = op.view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
     words: dict[str, Any] = {} if beta == 1 else {"Beta": beta}
     return op.view(op.emit_result("softmax", rows, **words), value.shape)

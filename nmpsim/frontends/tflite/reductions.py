@@ -21,14 +21,14 @@ def lower_pool(
     op: OperatorContext, *, kernel_shape: Any, strides: Any, auto_pad: str
 ) -> LoweringResult:
     """Lower AVERAGE_POOL_2D, which does not count padding, or MAX_POOL_2D."""
-    value = op.read()
+    value = op.read_operand()
     window = read_window(
         value.shape[1:-1], kernel_shape=kernel_shape, strides=strides, auto_pad=auto_pad
     )
     if op.kind == "MAX_POOL_2D":
-        return op.apply_limits(emit_pool(op, "maxpool", value, window))
+        return op.emit_fused_clip(emit_pool(op, "maxpool", value, window))
     words = {"CountIncludePads": 0, **get_unsigned_attribute(op)}
-    return op.apply_limits(emit_pool(op, "avgpool", value, window, **words))
+    return op.emit_fused_clip(emit_pool(op, "avgpool", value, window, **words))
 
 
 def lower_reduction(op: OperatorContext) -> LoweringResult:
@@ -57,9 +57,9 @@ def lower_sum(op: OperatorContext) -> LoweringResult:
     return op.view(emit_integer_convolution(op, rows, filters, window, channels), op.declared_shape)
 
 
-def lower_arg_extreme(op: OperatorContext) -> LoweringResult:
+def lower_arg_max(op: OperatorContext) -> LoweringResult:
     """Lower ARG_MAX or ARG_MIN."""
-    value, (axis,) = op.read(), op.get_integers(1)
+    value, (axis,) = op.read_operand(), op.get_integers(1)
     axis = normalize_axis(axis, value.shape)
     opcode, shape = op.kind.lower().replace("_", ""), op.declared_shape
     return op.emit_result(opcode, value, shape=shape, Axis=axis, KeepDims=0)
@@ -67,7 +67,7 @@ def lower_arg_extreme(op: OperatorContext) -> LoweringResult:
 
 def _read_rows(op: OperatorContext) -> BuilderTensor:
     """Return the input as an image [outer, rows, 1, inner] whose rows are reduced."""
-    value, rank, given = op.read(), len(op.get_shape()), op.get_integers(1)
+    value, rank, given = op.read_operand(), len(op.get_shape()), op.get_integers(1)
     reduced = sorted({axis % rank for axis in given if -rank <= axis < rank})
     require(reduced, f"axes {given}", f"at least one axis from {-rank} to {rank - 1}")
     first, last = reduced[0], reduced[-1] + 1

@@ -41,18 +41,18 @@ def lower_convolution(
     window = read_padded_window(
         op, filters.shape[1:3], strides=strides, dilations=dilations, auto_pad=auto_pad
     )
-    return emit_integer_convolution(op, op.read(), filters, window, groups)
+    return emit_integer_convolution(op, op.read_operand(), filters, window, groups)
 
 
 def lower_transposed_convolution(
     op: OperatorContext, *, strides: Any, auto_pad: str
 ) -> LoweringResult:
-    """Lower TRANSPOSE_CONV, whose padding is that of the inverse convolution."""
+    """Lower TRANSPOSE_CONV; its padding is the padding of the inverse convolution."""
     filters, (_, rows, columns, _) = _read_weights(op, 0), op.declared_shape
     kernel, out = filters.shape[1:3], (rows, columns)
     window = read_window(out, kernel, strides=strides, auto_pad=auto_pad)
     window = attrs.evolve(window, out=out)
-    return emit_transposed_convolution(op, op.read(), filters[:, ::-1, ::-1], window, 1)
+    return emit_transposed_convolution(op, op.read_operand(), filters[:, ::-1, ::-1], window, 1)
 
 
 def lower_fully_connected(op: OperatorContext, *, weights_format: int) -> LoweringResult:
@@ -60,7 +60,7 @@ def lower_fully_connected(op: OperatorContext, *, weights_format: int) -> Loweri
     weights = _read_weights(op, 0)
     require(weights_format == 0, f"weights_format {weights_format}", "0 (DEFAULT)")
     ins = weights.shape[1]
-    rows = op.view(op.read(), (math.prod(op.get_shape()) // ins, ins))
+    rows = op.view(op.read_operand(), (math.prod(op.get_shape()) // ins, ins))
     return op.view(emit_integer_fully_connected(op, rows, weights.T), op.declared_shape)
 
 
@@ -72,7 +72,9 @@ def lower_batch_matmul(
     found = f"operands of {left.dtype} and {right.dtype}"
     require(left.dtype == right.dtype, found, "equal types")
     operands = [
-        op.swap_with_last(op.read(index), len(op.get_shape(index)) - 2) if flag else op.read(index)
+        op.swap_with_last(op.read_operand(index), len(op.get_shape(index)) - 2)
+        if flag
+        else op.read_operand(index)
         for index, flag in enumerate((adj_x, adj_y))
     ]
     if left.dtype == "int16":

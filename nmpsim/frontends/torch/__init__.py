@@ -16,11 +16,11 @@ from nmpsim.frontends.graph.integer_regions import (
     find_integer_regions,
     infer_quantization,
 )
-from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.lowering import GraphLowering
 from nmpsim.frontends.graph.movement import lower_identity
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext
 from nmpsim.frontends.graph.operators import OPERATORS as GRAPH_OPERATORS
-from nmpsim.frontends.graph.problems import Problems
+from nmpsim.frontends.graph.problems import UnsupportedOperators
 from nmpsim.frontends.graph.program import lower_graph
 from nmpsim.frontends.imported_model import (
     ImportedModel,
@@ -66,7 +66,9 @@ def lower_recording(recording: ModelRecording) -> ImportedModel:
     """
     is_float = is_float_model(recording)
     place = Place(PLACE if is_float else recording.name)
-    problems = Problems(place, lambda found: None, "operator" if is_float else "operation")
+    problems = UnsupportedOperators(
+        place, lambda found: None, "operator" if is_float else "operation"
+    )
     is_pt2e = any(call.operation.startswith(PT2E_PREFIX) for call in recording.calls)
     builder = TorchGraphBuilder(recording, is_float or is_pt2e)
     if not builder.is_float:
@@ -93,7 +95,7 @@ def lower_recording(recording: ModelRecording) -> ImportedModel:
                 for name in (own[one.index, one.op],)
             },
         )
-    lowering = Lowering(graph, steps, module_builder, place)
+    lowering = GraphLowering(graph, steps, module_builder, place)
     return lower_graph(steps, lowering, mappings, problems, numerics, operators=operators)
 
 

@@ -27,7 +27,7 @@ def _write_operator(builder: TorchGraphBuilder, op: str, *operands: str | float)
     names = [
         one if isinstance(one, str) else add_number(builder, "number", one) for one in operands
     ]
-    return builder.add_node(op, names, builder.unique_name(op.lower()))
+    return builder.add_node(op, names, builder.make_unique(op.lower()))
 
 
 def _formula(write: Callable[..., str]) -> Translation:

@@ -38,7 +38,7 @@ def _name_tensors(builder: TorchGraphBuilder, *arguments: str) -> list[str]:
 
 def _name_temporary(builder: TorchGraphBuilder, suffix: str) -> str:
     """Return a new name for a tensor between two nodes."""
-    return builder.unique_name(f"{builder.call.name}.{suffix}".strip("."))
+    return builder.make_unique(f"{builder.call.name}.{suffix}".strip("."))
 
 
 @attrs.frozen

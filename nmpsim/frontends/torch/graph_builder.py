@@ -23,7 +23,7 @@ from nmpsim.frontends.graph.nodes import (
     TensorDeclaration,
 )
 from nmpsim.frontends.graph.operation import bind_attributes
-from nmpsim.frontends.graph.problems import Problems
+from nmpsim.frontends.graph.problems import UnsupportedOperators
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import UniqueNames
 from nmpsim.frontends.torch.recording import (
@@ -62,17 +62,17 @@ class TorchGraphBuilder(UniqueNames):
         self._declarations: dict[str, TensorDeclaration] = {}
         self._layers: dict[str, str] = {}
         """Tensor name -> layer name of the instructions that compute it, if different."""
-        self._names = {tensor.number: self.unique_name(name) for name, tensor in recording.inputs}
-        self._output_names = tuple(self.unique_name(name) for name, _ in recording.outputs)
+        self._names = {tensor.number: self.make_unique(name) for name, tensor in recording.inputs}
+        self._output_names = tuple(self.make_unique(name) for name, _ in recording.outputs)
         self._outputs: dict[int, str] = {}
         """Tensor number -> name of the model output."""
         for (_, tensor), name in zip(recording.outputs, self._output_names, strict=True):
             self._outputs.setdefault(tensor.number, name)
 
     def add_call(
-        self, call: RecordedCall, operations: Mapping[str, Any], problems: Problems
+        self, call: RecordedCall, operations: Mapping[str, Any], problems: UnsupportedOperators
     ) -> None:
-        """Add the nodes of an operation.
+        """Translate an operation to nodes; return whether it has any.
 
         For an operation that is not supported, a problem is recorded and a node is added that
         stands for it, so that operations that read its results are checked too.
@@ -89,7 +89,7 @@ class TorchGraphBuilder(UniqueNames):
         self.call, before = call, len(self.steps)
         self.arguments = {name: one for name, one in call.arguments.items() if one is not None}
         for result in call.results:
-            own = self.unique_name(call.name or call.operation.rpartition(".")[2])
+            own = self.make_unique(call.name or call.operation.rpartition(".")[2])
             name = self._names[result.number] = self._outputs.get(result.number, own)
             if name != own:
                 self._layers[name] = own
@@ -170,9 +170,9 @@ class TorchGraphBuilder(UniqueNames):
         return source
 
     def get_output_names(self) -> Iterator[str]:
-        """Yield the graph names of the current operation's results, a new name if it has none."""
+        """Yield the graph names of the current operation's results; new results get new names."""
         if not self.call.results:
-            yield self.unique_name("nothing")
+            yield self.make_unique("nothing")
         yield from map(self.get_name, self.call.results)
 
     def get_first_output(self) -> str:
@@ -181,7 +181,7 @@ class TorchGraphBuilder(UniqueNames):
 
     def add_constant(self, name: str, values: Array, kind: Kind = "") -> str:
         """Add a constant under a unique name and return the name."""
-        name = self.unique_name(name)
+        name = self.make_unique(name)
         self.constants[name] = values
         return self._declare(name, kind, values.shape) if kind else name
 

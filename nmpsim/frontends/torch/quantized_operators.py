@@ -79,7 +79,7 @@ def _lower_convolution(
     op.bias, op.bias_dtype = bias, "float32"
     filters = np.moveaxis(get_signed_weights(op), 1, -1)
     window = _read_window(op, filters.shape[1:3], weights.stride, weights.padding, weights.dilation)
-    image, is_by_channel = op.read(0, CHANNELS_LAST), weights.is_per_channel
+    image, is_by_channel = op.read_operand(0, CHANNELS_LAST), weights.is_per_channel
     result = emit_integer_convolution(op, image, filters, window, weights.groups, is_by_channel)
     _set_numerics(op, ENGINE_PROFILES[weights.engine])
     return result
@@ -94,7 +94,7 @@ def _lower_linear(op: OperatorContext, *, weights: QuantizedWeights, bias: str) 
         f"{ins} features in the last dimension, as the weights have",
     )
     _name_unclipped(op)
-    rows = op.view(op.read(0, PLAIN), (math.prod(shape[:-1]), ins))
+    rows = op.view(op.read_operand(0, PLAIN), (math.prod(shape[:-1]), ins))
     matrix, is_by_channel = get_signed_weights(op).T, weights.is_per_channel
     result = emit_integer_fully_connected(op, rows, matrix, is_by_channel)
     return op.view(result, op.declared_shape)
@@ -109,7 +109,7 @@ def _lower_pair(op: OperatorContext) -> LoweringResult:
     )
     _name_unclipped(op)
     opcode = "elementadd" if "add" in op.kind else "elementmul"
-    return op.apply_limits(op.emit_result(opcode, *op.read_broadcast()))
+    return op.emit_fused_clip(op.emit_result(opcode, *op.read_broadcast()))
 
 
 def _name_unclipped(op: OperatorContext) -> None:
@@ -128,25 +128,25 @@ def _set_numerics(op: OperatorContext, profile: str) -> None:
 
 
 def _lower_quantize(op: OperatorContext) -> LoweringResult:
-    return op.emit_result("quantize", op.read())
+    return op.emit_result("quantize", op.read_operand())
 
 
 def _lower_dequantize(op: OperatorContext) -> LoweringResult:
-    return op.emit_result("dequantize", op.read(0, PLAIN))
+    return op.emit_result("dequantize", op.read_operand(0, PLAIN))
 
 
 def _lower_elementwise(op: OperatorContext, *, tables: Sequence[Array]) -> LoweringResult:
     """Lower a function of each value to a clip, if its table is one, or to the table."""
     if op.kind == "aten.relu" and not op.sources:
         # FX leaves it in float32 where it knows no fused form.
-        return op.emit_result("relu", op.read())
+        return op.emit_result("relu", op.read_operand())
     require(op.sources, f"{op.names[0]} of type float32", "quint8")
     require(
         len(tables) == 1,
         f"{op.kind} of a tensor with channels last, whose pixels qnnpack confuses",
         "a contiguous tensor",
     )
-    (source,), (table,), value = op.sources, tables, op.read()
+    (source,), (table,), value = op.sources, tables, op.read_operand()
     clipped = np.clip(np.arange(256), int(table[0]), int(table[-1]))
     if not (np.array_equal(table, clipped) and source.has_equal_parameters(op.quantized_result)):
         return _look_up(op, value, table)
@@ -233,7 +233,7 @@ def _lower_concatenation(
     axis, layout, values = normalize_axis(dim, shape), op.lowering.choose_layout(*op.names), []
     in_blocks = axis == 1 and all(part.channels_last for part in parts)
     for index, part in enumerate(parts):
-        value, size = op.read(index, layout), part.shape[axis]
+        value, size = op.read_operand(index, layout), part.shape[axis]
         single, block = tables[2 * index : 2 * index + 2] or (None, None)
         joined = size - size % CHANNEL_BLOCK if in_blocks else 0
         if single is None or block is None or np.array_equal(single, block):
@@ -300,7 +300,7 @@ def _lower_max_pool(
 ) -> LoweringResult:
     require(make_pair(dilation or 1) == (1, 1), f"dilation {dilation}", "dilation 1")
     window = _read_window(op, kernel_size, stride, padding)
-    return emit_pool(op, "maxpool", op.read(0, CHANNELS_LAST), window)
+    return emit_pool(op, "maxpool", op.read_operand(0, CHANNELS_LAST), window)
 
 
 def _lower_average_pool(
@@ -353,7 +353,7 @@ def _emit_average(
     parts = [(0, late, _LATE_PROFILE), (late, channels - late, early_profile)]
     if is_qnnpack:
         parts = [(0, channels, own)]
-    image, means = op.read(0, CHANNELS_LAST), []
+    image, means = op.read_operand(0, CHANNELS_LAST), []
     for first, count, profile in parts:
         if count:
             part = op.extract(image, 3, first, count)

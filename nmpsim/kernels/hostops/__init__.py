@@ -14,10 +14,10 @@ from typing import Any
 from nmpsim.kernels.hostops.overshoots import StageOvershoot, record_overshoots
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
-    ClippedValues,
     HostResult,
     HostTensor,
     HostValueError,
+    SaturatedValues,
     UnsupportedHostOp,
     get_integer_limits,
 )
@@ -36,7 +36,7 @@ def find_implementation(path: str) -> Callable[..., Any]:
 
 __all__ = [
     "Attributes",
-    "ClippedValues",
+    "SaturatedValues",
     "HostResult",
     "HostTensor",
     "HostValueError",

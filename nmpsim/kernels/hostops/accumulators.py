@@ -25,8 +25,8 @@ _BLOCK_ELEMENTS = 1 << 15
 
 
 @frozen(eq=False)
-class Rescale:
-    """Scales of sums, bias and result of a layer, for all channels or for each channel."""
+class LayerRescale:
+    """Scales of sums, bias and result of a layer; one for all channels or one for each."""
 
     product: FloatArray
     bias: FloatArray
@@ -35,7 +35,7 @@ class Rescale:
     @classmethod
     def from_tensors(
         cls, dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor
-    ) -> Rescale:
+    ) -> LayerRescale:
         """Return the scales of a layer from tensors with one scale each."""
         return cls(np.asarray(src.scale32 * weights.scale32), np.asarray(bias.scale32), dest)
 

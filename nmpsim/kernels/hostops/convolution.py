@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.kernels.hostops.accumulators import Rescale, add_product
+from nmpsim.kernels.hostops.accumulators import LayerRescale, add_product
 from nmpsim.kernels.hostops.activations import clip_result
 from nmpsim.kernels.hostops.functions import clip, leaky_relu, relu, sigmoid, tanh
 from nmpsim.kernels.hostops.rounding import (
@@ -91,7 +91,7 @@ def convolution(
     if src.is_float32:
         sums = _sum_products(src.values, weights.values, dest, attributes)
         return apply_fused_activation(sums + bias.values, attributes)
-    scales = Rescale.from_tensors(dest, src, weights, bias)
+    scales = LayerRescale.from_tensors(dest, src, weights, bias)
     return _quantized(src, weights.subtract_offset(), bias.subtract_offset(), scales, attributes)
 
 
@@ -113,12 +113,12 @@ def channelwise_convolution(
     centered = weights.values.astype(np.int64) - offsets.astype(np.int64)[:, None, None, None]
     centered_bias = bias.values.astype(np.int64) - bias_offsets.astype(np.int64)
     product = src.scale32 * scales.astype(np.float32)
-    factors = Rescale(product, bias_scales.astype(np.float32), dest)
+    factors = LayerRescale(product, bias_scales.astype(np.float32), dest)
     return _quantized(src, centered, centered_bias, factors, attributes)
 
 
 def _quantized(
-    src: HostTensor, weights: IntArray, bias: IntArray, scales: Rescale, attributes: Attributes
+    src: HostTensor, weights: IntArray, bias: IntArray, scales: LayerRescale, attributes: Attributes
 ) -> AnyArray:
     """Return the result of exact sums; they are formed in float64."""
     dest = scales.dest
@@ -161,7 +161,7 @@ def convolution_3d(
     if src.is_float:
         return _sum_products(src.values, weights.values, dest, attributes) + bias.values
     sums = _sum_products(src.subtract_offset(), weights.subtract_offset(), dest, attributes)
-    scales = Rescale.from_tensors(dest, src, weights, bias)
+    scales = LayerRescale.from_tensors(dest, src, weights, bias)
     return scales.apply_floats(sums, bias.subtract_offset(), offset_after_rounding=False)
 
 

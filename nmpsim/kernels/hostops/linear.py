@@ -6,7 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.kernels.hostops.accumulators import Rescale, add_product, multiply_exact, multiply_real
+from nmpsim.kernels.hostops.accumulators import (
+    LayerRescale,
+    add_product,
+    multiply_exact,
+    multiply_real,
+)
 from nmpsim.kernels.hostops.elementwise import add_by_floats, add_by_integers
 from nmpsim.kernels.hostops.rounding import rescale, round_half_away, to_float32
 from nmpsim.kernels.hostops.tensors import (
@@ -25,7 +30,7 @@ def fully_connected(
     if src.is_float:
         return multiply_real(rows, weights.values) + bias.values
     sums = multiply_exact(rows, weights.subtract_offset())
-    scales = Rescale.from_tensors(dest, src, weights, bias)
+    scales = LayerRescale.from_tensors(dest, src, weights, bias)
     return scales.apply(sums, bias.subtract_offset(), offset_after_rounding=True)
 
 
@@ -46,7 +51,7 @@ def rowwise_fully_connected(
     centered = weights.values.astype(np.int64) - offsets.values.astype(np.int64)[:, None]
     product = src.scale32 * scales.values.astype(np.float32)
     sums = multiply_exact(src.subtract_offset().reshape(src.shape[0], -1), centered.T)
-    factors = Rescale(product, np.asarray(bias.scale32), dest)
+    factors = LayerRescale(product, np.asarray(bias.scale32), dest)
     return factors.apply(sums, bias.subtract_offset(), offset_after_rounding=True)
 
 

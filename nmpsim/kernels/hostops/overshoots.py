@@ -29,7 +29,7 @@ _RECORD: ContextVar[list[StageOvershoot] | None] = ContextVar("overshoots", defa
 
 @contextmanager
 def record_overshoots() -> Iterator[list[StageOvershoot]]:
-    """Collect, in a ``with`` block, how far each call of :func:`clamp` exceeds its limits."""
+    """Record, in a ``with`` block, how far values exceed the limits of :func:`clamp`."""
     record: list[StageOvershoot] = []
     token = _RECORD.set(record)
     try:

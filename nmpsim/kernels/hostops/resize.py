@@ -80,7 +80,7 @@ _POSITION_BITS = 10
 
 @frozen
 class ResizeCoordinates:
-    """Conversion of coordinates of a resized image to coordinates of the input, as in TFLite."""
+    """Conversion of output coordinates to input coordinates of a resize, as in TFLite."""
 
     align_corners: bool
     half_pixel: bool

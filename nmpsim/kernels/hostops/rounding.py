@@ -14,11 +14,11 @@ from nmpsim.kernels.hostops.overshoots import clamp
 from nmpsim.kernels.hostops.tensors import (
     NONE_CLIPPED,
     AnyArray,
-    ClippedValues,
     FloatArray,
     HostResult,
     HostTensor,
     IntArray,
+    SaturatedValues,
     get_integer_limits,
 )
 from nmpsim.kernels.scale import apply_integer_scales, make_integer_scale
@@ -154,7 +154,7 @@ GridValues: TypeAlias = tuple[FloatArray, int]
 
 
 def quantize_to_floats(x: FloatArray, grid: HostTensor) -> GridValues:
-    """Quantize real numbers to whole floats, without saturation; NaN is preserved."""
+    """Quantize real numbers to whole floats, without saturation; NaN stays NaN."""
     placed = x / grid.scale32
     placed += np.float32(grid.offset)
     return np.rint(placed), 0
@@ -182,21 +182,21 @@ def quantize_blocks(
     if not found:
         return HostResult({0: narrow}, {0: NONE_CLIPPED})
     places, exact = (np.concatenate(column) for column in zip(*found, strict=True))
-    return HostResult({0: narrow}, {0: ClippedValues(places, exact)})
+    return HostResult({0: narrow}, {0: SaturatedValues(places, exact)})
 
 
-def _store(whole: FloatArray, least: Any, more: int, stored: AnyArray) -> ClippedValues:
+def _store(whole: FloatArray, least: Any, more: int, stored: AnyArray) -> SaturatedValues:
     """Store whole numbers, the smallest of which is ``least``, plus ``more``, saturated."""
     low, high = get_integer_limits(stored.dtype)
     if stored.dtype.itemsize > 2:
         exact = to_int64(whole) + np.int64(more)
         stored[...] = np.clip(exact, low, high)
-        return ClippedValues.find(exact, low, high)
+        return SaturatedValues.find(exact, low, high)
     # within the range all of it is exact in float32, too
     changed, bottom, top = NONE_CLIPPED, low - more, high - more
     if least < bottom or np.maximum.reduce(whole) > top:
         places = np.flatnonzero((whole < bottom) | (whole > top))
-        changed = ClippedValues(places, to_int64(whole[places]) + np.int64(more))
+        changed = SaturatedValues(places, to_int64(whole[places]) + np.int64(more))
         whole = np.minimum(np.maximum(whole, bottom), top)
     stored[...] = whole + np.float32(more) if more else whole
     return changed
@@ -210,7 +210,7 @@ def quantize_value(value: float, grid: HostTensor, dtype: npt.DTypeLike | None =
 
 
 def requantize(source: HostTensor, grid: HostTensor) -> IntArray:
-    """Dequantize a tensor and quantize it with the scale and offset of ``grid``, unsaturated."""
+    """Dequantize a tensor and quantize it to ``grid``, without saturation."""
     return quantize_reals(source.dequantize(), grid)
 
 

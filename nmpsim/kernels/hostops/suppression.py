@@ -34,7 +34,7 @@ def non_max_suppression(
     scores: HostTensor,
     attributes: Attributes,
 ) -> Outputs:
-    """Select boxes by score, and drop boxes that overlap a selected box too much, as ONNX.
+    """Select boxes by score; discard boxes that overlap a selected box (ONNX's formula).
 
     Each row of Indices [M, 3] is a batch, class and box, class by class from the best score on;
     of equal scores the lower index comes first (Glow leaves that to its C++ library). The rest of

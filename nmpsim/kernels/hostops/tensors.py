@@ -97,8 +97,8 @@ class HostTensor:
 
 
 @frozen(eq=False)
-class ClippedValues:
-    """Positions and exact values of results that were saturated."""
+class SaturatedValues:
+    """Positions of saturated results, and their exact values."""
 
     indices: IntArray
     """[n] row-major indices, ascending."""
@@ -106,22 +106,22 @@ class ClippedValues:
     """[n] values before they were limited."""
 
     @classmethod
-    def find(cls, values: IntArray, low: int, high: int) -> ClippedValues:
+    def find(cls, values: IntArray, low: int, high: int) -> SaturatedValues:
         """Return the values outside the range from ``low`` to ``high``."""
         flat = values.reshape(-1)
         indices = np.flatnonzero((flat < low) | (flat > high))
         return cls(indices, flat[indices])
 
 
-NONE_CLIPPED = ClippedValues(np.zeros(0, np.int64), np.zeros(0, np.int64))
+NONE_CLIPPED = SaturatedValues(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @frozen(eq=False)
 class HostResult:
-    """Results of a host operation by operand index, with the saturated values."""
+    """Results of a host operation by operand index, with the exact values that saturated."""
 
     outputs: Mapping[int, AnyArray]
-    clipped: Mapping[int, ClippedValues] = attrs.field(factory=dict)
+    clipped: Mapping[int, SaturatedValues] = attrs.field(factory=dict)
     """For operations that saturate: the changed values, so that the caller can count them."""
     overshoots: Sequence[StageOvershoot] = ()
     """Overshoots of the stages before the result."""
@@ -157,18 +157,18 @@ Outputs: TypeAlias = Mapping[int, AnyArray]
 """Results by operand index."""
 
 
-def cast(values: AnyArray, dest: HostTensor) -> AnyArray:
+def cast_like(values: AnyArray, dest: HostTensor) -> AnyArray:
     """Return a copy of values with the dtype and shape of a tensor."""
     return np.array(values, dtype=dest.dtype, order="C").reshape(dest.shape)
 
 
-def store(values: AnyArray, dest: HostTensor) -> HostResult:
-    """Make a result of operand 0 from values, cast to its dtype and shape."""
-    return HostResult({0: cast(values, dest)})
+def make_cast_result(values: AnyArray, dest: HostTensor) -> HostResult:
+    """Return a result for operand 0: values cast to its dtype and shape."""
+    return HostResult({0: cast_like(values, dest)})
 
 
-def saturate(values: IntArray, dest: HostTensor) -> HostResult:
-    """Make a result of operand 0 from int64 values, saturated to its integer type."""
+def make_saturated_result(values: IntArray, dest: HostTensor) -> HostResult:
+    """Return a result for operand 0: int64 values saturated to its integer type."""
     wide = np.asarray(values)
     if wide.shape != dest.shape:
         wide = np.broadcast_to(wide, dest.shape)
@@ -178,7 +178,7 @@ def saturate(values: IntArray, dest: HostTensor) -> HostResult:
     if least == low and most == high:
         return HostResult({0: wide.astype(dest.dtype, order="C")}, {0: NONE_CLIPPED})
     narrow = np.asarray(np.clip(wide, low, high)).astype(dest.dtype, order="C")
-    return HostResult({0: narrow}, {0: ClippedValues.find(wide, low, high)})
+    return HostResult({0: narrow}, {0: SaturatedValues.find(wide, low, high)})
 
 
 def make_result(
@@ -192,10 +192,10 @@ def make_result(
     if isinstance(values, HostResult):
         return values
     if isinstance(values, Mapping):
-        return HostResult({index: cast(one, operands[index]) for index, one in values.items()})
+        return HostResult({index: cast_like(one, operands[index]) for index, one in values.items()})
     dest = operands[0]
     is_wide = values.dtype == np.int64 and dest.dtype.kind == "i" and dest.dtype.itemsize < 8
-    return saturate(values, dest) if is_wide else store(values, dest)
+    return make_saturated_result(values, dest) if is_wide else make_cast_result(values, dest)
 
 
 def wrap_array_function(function: Callable[..., AnyArray]) -> Implementation:
@@ -213,7 +213,7 @@ def wrap_array_function(function: Callable[..., AnyArray]) -> Implementation:
     @wraps(function)
     def run(dest: HostTensor, *sources: HostTensor, attributes: Attributes) -> HostResult:
         options = {name: attributes[attribute] for name, attribute in names.items()}
-        return store(function(*(source.values for source in sources), **options), dest)
+        return make_cast_result(function(*(source.values for source in sources), **options), dest)
 
     return run
 

@@ -55,7 +55,7 @@ def _commands(lines: Sequence[str]) -> Iterable[Text]:
         yield Text(line, "" if line.startswith(" ") else "bold")
 
 
-def list_help_parts(everywhere: Iterable[BindingType]) -> list[Part]:
+def list_help_sections(everywhere: Iterable[BindingType]) -> list[Part]:
     """Return the titles and key bindings of the help: everywhere, in each pane, in the prompt."""
     own = [(f"In {name}", kind.__dict__.get("BINDINGS", ())) for name, kind in PANES]
     return [

@@ -64,8 +64,8 @@ class LayersPane(LinePane):
     _is_reversed = False
     _filter = _verdict = ""
 
-    def prepare(self, view: ScreenState) -> None:
-        """Update the rows and the title, and move the cursor to the selected layer."""
+    def load_view(self, view: ScreenState) -> None:
+        """Update the rows and the title; move the cursor to the selected layer."""
         self._total = sum(state.cycles for state in view.layers)
         reference = view.shell.reference
         if reference is not self._known[0]:
@@ -73,7 +73,7 @@ class LayersPane(LinePane):
         limited_by = view.report.limited_by
         self.border_title = f"{self.title}, {limited_by}" if limited_by else self.title
         self._arrange()
-        self.follow(view.layer, self._line_of(view.layer))
+        self.follow_subject(view.layer, self._line_of(view.layer))
 
     @property
     def sort_columns(self) -> tuple[str, ...]:
@@ -152,8 +152,8 @@ class LayersPane(LinePane):
         """Return the number of layers shown."""
         return len(self._rows)
 
-    def get_label_width(self, index: int, width: int) -> int | None:
-        """Return the width of the line without its bar, which the cursor does not highlight."""
+    def get_highlight_width(self, index: int, width: int) -> int | None:
+        """Return the number of columns before the bar, which are highlighted."""
         return None if self._known[0] else max(width - BAR_COLUMNS, 1)
 
     def make_heading(self, width: int) -> list[Text]:

@@ -40,7 +40,7 @@ class MemoryPane(LinePane):
     _letters: Mapping[int, str] = {}
     """Cell of the scratchpad -> letter of the operand stored there."""
 
-    def prepare(self, view: ScreenState) -> None:
+    def load_view(self, view: ScreenState) -> None:
         """Read the scratchpad of the selected core."""
         machine = view.debugger.machine
         nbytes = int(machine.shared[0].scratchpad_bytes)
@@ -86,13 +86,13 @@ class MemoryPane(LinePane):
             return self._lines[index].copy()
         return self._row(index - len(self._lines))
 
-    def get_label_width(self, index: int, width: int) -> int | None:
-        """Return the width of a scratchpad row's address, the only columns to highlight."""
+    def get_highlight_width(self, index: int, width: int) -> int | None:
+        """Return the width of a scratchpad row's address, which is highlighted."""
         first = len(self.current_view.facts.memory) + len(self._lines)
         return ADDRESS_COLUMNS if index >= first else None
 
-    def action_other(self) -> None:
-        """Go to the scratchpad, or back to the DRAM."""
+    def action_switch_memory(self) -> None:
+        """Move the cursor from the DRAM to the scratchpad, or back."""
         blocks = len(self.view.facts.memory) if self.view else 0
         if self.cursor >= blocks:
             self.move_cursor(0)

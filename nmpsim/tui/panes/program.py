@@ -25,8 +25,8 @@ class ProgramPane(LinePane):
     _others: dict[int, int]
     """Address -> another core whose next instruction is there."""
 
-    def prepare(self, view: ScreenState) -> None:
-        """Follow the core's program counter."""
+    def load_view(self, view: ScreenState) -> None:
+        """Move the cursor to the core's program counter."""
         bundle = view.debugger.bundle
         self._start, end = bundle.sections[".text"]
         self._words = (end - self._start) // 4
@@ -39,7 +39,7 @@ class ProgramPane(LinePane):
         self._others = {core.pc: core.core for core in running if core.core != view.core}
         self.border_title = f"Program, core {view.core}"
         pc = view.cores[view.core].pc
-        self.follow((view.core, pc), (pc - self._start) // 4)
+        self.follow_subject((view.core, pc), (pc - self._start) // 4)
 
     def count_lines(self) -> int:
         """Return the number of instructions."""

@@ -23,8 +23,8 @@ class RegistersPane(LinePane):
     _core = -1
     _position = -1
 
-    def prepare(self, view: ScreenState) -> None:
-        """Read the registers, and keep those of the previous position for comparison."""
+    def load_view(self, view: ScreenState) -> None:
+        """Read the registers; keep the previous position's registers for comparison."""
         now = read_registers(view.debugger, view.core)
         position = view.location.position
         if view.core != self._core:

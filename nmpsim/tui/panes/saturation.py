@@ -28,8 +28,8 @@ class SaturationPane(LinePane):
     _elements: tuple[tuple[int, ...], ...] = ()
     """For each line the coordinates of an element; () if it has none."""
 
-    def prepare(self, view: ScreenState) -> None:
-        """Count the saturated values."""
+    def load_view(self, view: ScreenState) -> None:
+        """Count the saturated values of the selected layer."""
         if view.selected_layer is None:
             return
         found = count_saturation(view.debugger, view.selected_layer)
@@ -48,8 +48,8 @@ class SaturationPane(LinePane):
         head = f"{'stage':<12}{'side':<8}{'values':>11}{'worst':>9}  first at"
         return [Text(name), Text(head)]
 
-    def get_label_width(self, index: int, width: int) -> int | None:
-        """Return the width of a channel's numbers, the only columns that the cursor highlights."""
+    def get_highlight_width(self, index: int, width: int) -> int | None:
+        """Return the width of a channel's numbers, which are highlighted."""
         is_channel = index >= self._first_channel
         return CHANNEL_COLUMNS if is_channel else None
 
@@ -65,14 +65,14 @@ class SaturationPane(LinePane):
             mark = self.glyphs.over if one.side == "high" else self.glyphs.under
             where = format_shape(one.first).replace("x", ",") if one.first else ""
             text = f"{one.stage:<12}{mark} {one.side:<6}{one.count:>11,}{one.worst:>9,}  {where}"
-            note = " (asked for)" if one.wanted else ""
-            lines.append(Text(text + note, style="dim" if one.wanted else VERMILION))
+            note = " (asked for)" if one.is_requested else ""
+            lines.append(Text(text + note, style="dim" if one.is_requested else VERMILION))
         return lines
 
     def _channels(self, found: tuple[Saturation, ...]) -> list[Text]:
         counts: dict[str, Counter[int]] = {"low": Counter(), "high": Counter()}
         for one in found:
-            if not one.wanted:
+            if not one.is_requested:
                 counts[one.side].update(dict(one.channels))
         channels = _cut_channels(found)
         if not channels:
@@ -95,4 +95,4 @@ class SaturationPane(LinePane):
 
 def _cut_channels(found: tuple[Saturation, ...]) -> list[int]:
     """Return the channels in which values saturated."""
-    return sorted({channel for one in found if not one.wanted for channel, _ in one.channels})
+    return sorted({channel for one in found if not one.is_requested for channel, _ in one.channels})

@@ -25,12 +25,12 @@ class SourcePane(LinePane):
 
     title = "LIR source"
 
-    def prepare(self, view: ScreenState) -> None:
-        """Follow the selected layer."""
+    def load_view(self, view: ScreenState) -> None:
+        """Move the cursor to the selected layer."""
         layers = view.facts.layer_at
         lines = [line for line, layer in layers.items() if layer == view.layer]
         if lines:
-            self.follow(view.layer, lines[-1])
+            self.follow_subject(view.layer, lines[-1])
 
     def count_lines(self) -> int:
         """Return the number of lines of the text."""

@@ -47,8 +47,8 @@ class TensorPane(LinePane):
     _column = 0
     _bins: tuple[Text, ...] = ()
 
-    def prepare(self, view: ScreenState) -> None:
-        """Read the tensor with the same role as before."""
+    def load_view(self, view: ScreenState) -> None:
+        """Read the tensor that has the same role as the previous one."""
         self._choices = tuple(list_choices(view))
         if view.tensor != self._asked:
             self._asked, self._role = view.tensor, view.tensor or OUTPUT
@@ -56,7 +56,7 @@ class TensorPane(LinePane):
         pointed = view.layer, view.element
         if pointed != self._followed and self._shown.has_element(view.element):
             self._channel, row, self._column = self._shown.find_position(view.element)
-            self.follow(pointed, row)
+            self.follow_subject(pointed, row)
 
     def _read(self) -> None:
         found = self._choices[self._chosen()].read() if self._choices else None
@@ -70,13 +70,13 @@ class TensorPane(LinePane):
         roles = [one.role for one in self._choices]
         return roles.index(self._role) if self._role in roles else 0
 
-    def measure(self) -> None:
-        """Measure the lines; compute the title and the histogram again."""
+    def update_size(self) -> None:
+        """Update the title, the histogram and the virtual size."""
         layer = f" of layer {self.view.layer}" if self.view and self.view.selected_layer else ""
         self.border_title = f"Tensor{layer}: {self._mode}"
         if self._mode == "histogram":
             self._bins = format_histogram(self._shown, self.glyphs)
-        super().measure()
+        super().update_size()
 
     def count_lines(self) -> int:
         """Return the number of rows of the channel, or of bins of the histogram."""

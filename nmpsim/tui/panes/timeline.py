@@ -39,8 +39,8 @@ class TimelinePane(LinePane):
     """Cycles per column."""
     _is_fit = True
 
-    def prepare(self, view: ScreenState) -> None:
-        """Sort the record of work by unit, if it has grown."""
+    def load_view(self, view: ScreenState) -> None:
+        """Sort the work log by unit if it has grown."""
         self.border_title = self._title(view)
         known = (view.work, view.work.rows)
         if known != self._known:
@@ -56,11 +56,11 @@ class TimelinePane(LinePane):
         limited = f", limited by {limit}" if limit else ""
         return f"{self.title}, layer {view.layer}: {shares}{limited}"
 
-    def measure(self) -> None:
-        """Measure the lines; compute the scale again for the record and the width."""
+    def update_size(self) -> None:
+        """Update the cycle scale and the virtual size."""
         if self._is_fit:
             self._scale = self._fitting()
-        super().measure()
+        super().update_size()
         if self.current_view.location.cycle != self._followed:
             self._followed = self.current_view.location.cycle
             self.action_now()
@@ -73,8 +73,8 @@ class TimelinePane(LinePane):
         """Return the number of columns that the timeline of the whole run takes."""
         return LABEL_COLUMNS + -(-self._end() // self._scale) + 1
 
-    def get_label_width(self, index: int, width: int) -> int:
-        """Return the width of the unit's name, the only columns to highlight."""
+    def get_highlight_width(self, index: int, width: int) -> int:
+        """Return the width of the unit's name, which is highlighted."""
         return LABEL_COLUMNS - 1
 
     def get_target(self, index: int) -> Mapping[str, Any]:
@@ -107,7 +107,7 @@ class TimelinePane(LinePane):
         return text.append(strip[now + 1 :], style="dim")
 
     def action_zoom(self, power: int) -> None:
-        """Halve or double the cycles per column, around the middle."""
+        """Halve or double the cycles per column; the middle of the pane stays in place."""
         middle = int(self._edges(self.columns).mean())
         smallest = max(1, -(-self._end() // MAX_COLUMNS))
         self._scale = max(self._scale * 2 if power > 0 else self._scale // 2, smallest)

@@ -25,7 +25,7 @@ from nmpsim.views.text import format_elem, format_shape
 
 @attrs.frozen
 class GraphNode:
-    """A node of a graph: an instruction, layer, input or output."""
+    """Node of a graph: an instruction, layer, input or output."""
 
     id: str
     """Identifier, see :func:`make_node_id`."""
@@ -41,14 +41,14 @@ class GraphNode:
 
 
 @attrs.frozen
-class Network:
+class ProgramGraph:
     """The graph of a program."""
 
     name: str
     nodes: tuple[GraphNode, ...]
 
 
-def read_network(path: Path) -> Network:
+def read_network(path: Path) -> ProgramGraph:
     """Read the graph of a bundle, an ONNX model or LIR text.
 
     A bundle without LIR has layers without edges.
@@ -74,7 +74,7 @@ def make_node_id(name: str) -> str:
     return format_name(name)
 
 
-def _bundle_network(bundle: Bundle) -> Network:
+def _bundle_network(bundle: Bundle) -> ProgramGraph:
     metadata = bundle.metadata
     try:
         flow = build_layer_flow(bundle)
@@ -92,10 +92,10 @@ def _bundle_network(bundle: Bundle) -> Network:
     )
     inputs = {tensor.name: _tensor(tensor) for tensor in metadata.user_inputs}
     outputs = {tensor.name: _tensor(tensor) for tensor in metadata.user_outputs}
-    return Network(metadata.program, tuple(_with_ends(inputs, layers, outputs, flow)))
+    return ProgramGraph(metadata.program, tuple(_with_ends(inputs, layers, outputs, flow)))
 
 
-def _onnx_network(name: str, graph: Graph) -> Network:
+def _onnx_network(name: str, graph: Graph) -> ProgramGraph:
     """Return the graph of an ONNX model, with the numbers of operators as identifiers."""
     made = {one.name: f"input {one.name}" for one in graph.inputs}
     nodes = [GraphNode(made[one.name], "input", "", {}, (), {}) for one in graph.inputs]
@@ -111,7 +111,7 @@ def _onnx_network(name: str, graph: Graph) -> Network:
     for output in graph.outputs:
         sources = (made[output],) if output in made else ()
         nodes.append(GraphNode(f"output {output}", "output", "", {}, sources, {}))
-    return Network(name, tuple(nodes))
+    return ProgramGraph(name, tuple(nodes))
 
 
 def _operand(name: str, graph: Graph) -> str:
@@ -121,7 +121,7 @@ def _operand(name: str, graph: Graph) -> str:
     return f"{escape_line(name)}: constant {values.dtype} {format_shape(values.shape)}"
 
 
-def _module_network(module: Module) -> Network:
+def _module_network(module: Module) -> ProgramGraph:
     flow = build_data_flow(module)
     types = {weight.name: weight.type for weight in module.weights}
     for instruction in module.instructions:
@@ -136,7 +136,7 @@ def _module_network(module: Module) -> Network:
     ends = {one.name: _type(one.type) for one in module.weights if not one.constant}
     outputs = {name: of for name, of in ends.items() if name in flow.outputs}
     inputs = {name: of for name, of in ends.items() if name not in flow.outputs}
-    return Network(module.name, tuple(_with_ends(inputs, instructions, outputs, flow)))
+    return ProgramGraph(module.name, tuple(_with_ends(inputs, instructions, outputs, flow)))
 
 
 def _with_ends(

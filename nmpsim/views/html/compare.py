@@ -14,13 +14,13 @@ from nmpsim.config import format_setting_name
 from nmpsim.escape import escape_line
 from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.views.html.figures import Figure, make_figure, shorten_names
-from nmpsim.views.html.tables import Table, make_table
+from nmpsim.views.html.tables import HtmlTable, make_table
 from nmpsim.views.measures import (
     NAME,
     RUN_COLUMNS,
-    Cell,
-    Column,
     NumberColumn,
+    TableCell,
+    TableColumn,
     make_name_cell,
     make_saturation_cell,
 )
@@ -28,7 +28,7 @@ from nmpsim.views.text import format_decibels
 
 MAX_DRAWN = 20
 """Layers in the figure, by change of cycles."""
-_MISSING = Cell("missing", -1)
+_MISSING = TableCell("missing", -1)
 _Runs = Mapping[str, RunReport]
 
 
@@ -40,7 +40,7 @@ class _Row:
     layers: tuple[LayerReport | None, ...]
 
     @property
-    def shown(self) -> Cell:
+    def shown(self) -> TableCell:
         """Display name in the first run with the layer."""
         return make_name_cell(next(layer for layer in self.layers if layer is not None))
 
@@ -85,7 +85,7 @@ def _time_words(first: RunReport, run: RunReport) -> str:
     return f"{words}, most in {escape_line(most.name)} ({most.change():+,})"
 
 
-def make_totals_table(runs: _Runs) -> Table:
+def make_totals_table(runs: _Runs) -> HtmlTable:
     """Return a table of the totals of several runs, with a row per run."""
     first = next(iter(runs.values()))
     cycles, latency, *uses = (
@@ -94,9 +94,9 @@ def make_totals_table(runs: _Runs) -> Table:
     )
     return make_table(
         runs.items(),
-        Column("run", itemgetter(0), meaning="name of the file"),
-        Column("network", "program", meaning="name of the program").make_item_column(1),
-        Column("device", "", _device, "name and number of cores").make_item_column(1),
+        TableColumn("run", itemgetter(0), meaning="name of the file"),
+        TableColumn("network", "program", meaning="name of the program").make_item_column(1),
+        TableColumn("device", "", _device, "name and number of cores").make_item_column(1),
         cycles,
         NumberColumn(
             "change",
@@ -105,17 +105,17 @@ def make_totals_table(runs: _Runs) -> Table:
         ).make_item_column(1),
         latency,
         *uses,
-        Column(
+        TableColumn(
             "outputs",
             lambda run: "equal" if _same_outputs(first, run) else "different",
             meaning="whether outputs are bit-exact equal to those of the first run",
         ).make_item_column(1),
-        Column("end", _end, meaning="whether the run completed").make_item_column(1),
+        TableColumn("end", _end, meaning="whether the run completed").make_item_column(1),
     )
 
 
-def make_settings_table(runs: _Runs) -> Table | None:
-    """Return a table of the settings that differ between runs; None if none does."""
+def make_settings_table(runs: _Runs) -> HtmlTable | None:
+    """Return a table of the settings that differ between runs, or None if all are equal."""
     names = dict.fromkeys(name for run in runs.values() for name in run.device)
     rows = [
         (format_setting_name(name), *(run.device.get(name) for run in runs.values()))
@@ -126,7 +126,7 @@ def make_settings_table(runs: _Runs) -> Table | None:
         return None
     return make_table(
         differing,
-        Column("setting", itemgetter(0), meaning="section and key of the device file"),
+        TableColumn("setting", itemgetter(0), meaning="section and key of the device file"),
         *(
             NumberColumn(name, itemgetter(at), meaning=f"value in {name}")
             for at, name in enumerate(runs, 1)
@@ -134,7 +134,7 @@ def make_settings_table(runs: _Runs) -> Table | None:
     )
 
 
-def make_layers_table(runs: _Runs) -> Table:
+def make_layers_table(runs: _Runs) -> HtmlTable:
     """Return a table of the cycles and saturation of each layer in several runs."""
     names = list(runs)
     return make_table(
@@ -164,7 +164,7 @@ def make_layers_table(runs: _Runs) -> Table:
 
 
 def make_change_figure(runs: _Runs) -> Figure | None:
-    """Return a figure of the layers with the largest changes of cycles; None without changes."""
+    """Return a figure of the layers with the largest changes of cycles, or None."""
     changed = sorted((row for row in _rows(runs) if row.change()), key=lambda r: -abs(r.change()))
     drawn = changed[:MAX_DRAWN]
     labels = shorten_names([row.shown.text for row in drawn])
@@ -186,11 +186,11 @@ def make_change_figure(runs: _Runs) -> Figure | None:
     )
 
 
-def _end(run: RunReport) -> Cell | str:
+def _end(run: RunReport) -> TableCell | str:
     if run.trap is None:
         return "completed"
     words = run.trap.kind.replace("_", " ")
-    return Cell(words, words, "alarm")
+    return TableCell(words, words, "alarm")
 
 
 def _device(device: Mapping[str, Any]) -> str:
@@ -211,27 +211,29 @@ def _rows(runs: _Runs) -> list[_Row]:
     return [_Row(name, tuple(table.get(name) for table in tables)) for name in names]
 
 
-def _cycles(run: int, row: _Row) -> Cell:
+def _cycles(run: int, row: _Row) -> TableCell:
     cycles = row.cycles()[run]
-    return _MISSING if cycles is None else Cell(f"{cycles:,}", cycles)
+    return _MISSING if cycles is None else TableCell(f"{cycles:,}", cycles)
 
 
-def _changed_cycles(run: int, row: _Row) -> Cell:
+def _changed_cycles(run: int, row: _Row) -> TableCell:
     return _change(row.cycles()[0], row.cycles()[run])
 
 
-def _saturated(run: int, row: _Row) -> Cell:
+def _saturated(run: int, row: _Row) -> TableCell:
     layer = row.layers[run]
     return _MISSING if layer is None else make_saturation_cell(layer.saturated, 0)
 
 
-def _change(before: int | None, after: int | None) -> Cell:
+def _change(before: int | None, after: int | None) -> TableCell:
     if before is None or after is None:
-        return Cell("-", 0)
+        return TableCell("-", 0)
     if before == after:
-        return Cell("equal", 0)
+        return TableCell("equal", 0)
     share = f" ({100 * (after - before) / before:+.1f}%)" if before else ""
-    return Cell(f"{after - before:+,}{share}", after - before, "more" if after > before else "less")
+    return TableCell(
+        f"{after - before:+,}{share}", after - before, "more" if after > before else "less"
+    )
 
 
 def make_names_unique(names: Sequence[str]) -> list[str]:

@@ -32,7 +32,7 @@ _MAX_LINES = 1000
 
 @attrs.frozen
 class Figure:
-    """A figure: title, description and Vega-Lite specification."""
+    """Figure with title, description and Vega-Lite specification."""
 
     title: str
     text: str
@@ -62,7 +62,7 @@ def make_figure(
     is_narrow: bool = False,
     **parameters: Any,
 ) -> Figure:
-    """Return a figure of records, drawn by a macro of ``figures.json.jinja``.
+    """Return a figure of records; the macro ``template`` of ``figures.json.jinja`` draws it.
 
     Parameters
     ----------

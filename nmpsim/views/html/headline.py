@@ -32,7 +32,7 @@ OWN_PARTS = [part for part in PARTS if part != "inherited"]
 
 @attrs.frozen
 class KeyNumber:
-    """A number in large type with its label and note."""
+    """Number in large type with its label and note."""
 
     label: str
     value: str
@@ -43,8 +43,8 @@ class KeyNumber:
 
 
 @attrs.frozen
-class Remark:
-    """A remark about a layer."""
+class LayerRemark:
+    """Remark about a layer."""
 
     layer: int
     name: str
@@ -53,17 +53,17 @@ class Remark:
 
 @attrs.frozen
 class Headline:
-    """The summary at the top of a run's page: verdict, key numbers and remarks."""
+    """Summary at the top of a run's page: verdict, key numbers and remarks."""
 
     verdict: str
     numbers: tuple[KeyNumber, ...]
-    slow: tuple[Remark, ...]
+    slow: tuple[LayerRemark, ...]
     """Slowest layers."""
-    saturated: tuple[Remark, ...]
+    saturated: tuple[LayerRemark, ...]
     """Layers with the largest share of saturated values."""
     remaining: str
     """Saturation of the other layers."""
-    inexact: tuple[Remark, ...]
+    inexact: tuple[LayerRemark, ...]
     """Layers with the largest error of their own; empty without a shadow."""
 
 
@@ -77,8 +77,8 @@ def make_headline(report: RunReport) -> Headline:
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_LAYERS]
     names = shorten_names([layer.display_name for layer in report.layers])
 
-    def found(layer: LayerReport, words: str) -> Remark:
-        return Remark(layer.index, names[layer.index], words)
+    def found(layer: LayerReport, words: str) -> LayerRemark:
+        return LayerRemark(layer.index, names[layer.index], words)
 
     return Headline(
         _verdict(report, notable),
@@ -91,7 +91,7 @@ def make_headline(report: RunReport) -> Headline:
 
 
 def choose_title(name: str, report: RunReport) -> str:
-    """Return the network's name as a title, or ``name`` if it is Glow's default name."""
+    """Return the network's name, or ``name`` if the network has only Glow's default name."""
     return name if report.program == FUNCTION else escape_line(report.program)
 
 
@@ -172,7 +172,7 @@ def _slow_words(layer: LayerReport, report: RunReport) -> str:
 
 
 def _saturation_words(layer: LayerReport) -> str:
-    most = max((one for one in layer.saturation if not one.wanted), key=lambda one: one.count)
+    most = max((one for one in layer.saturation if not one.is_requested), key=lambda one: one.count)
     return (
         f"{format_percent(layer.saturated, layer.elements)}% of the values, most at {most.stage},"
         f" {most.side} side, by up to {format_count(most.worst, 'unit')} of the last place"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nmpsim.escape import escape_line
-from nmpsim.experiments.history import HistoryEntry, name_series
+from nmpsim.experiments.history import HistoryEntry, make_series_names
 from nmpsim.views.history_text import (
     KIND,
     SHORT,
@@ -15,9 +15,9 @@ from nmpsim.views.history_text import (
 )
 from nmpsim.views.html.figures import Figure, make_figure
 from nmpsim.views.html.page import FigureRenderer, require_html
-from nmpsim.views.html.tables import Table, make_table
+from nmpsim.views.html.tables import HtmlTable, make_table
 from nmpsim.views.html.templates import load_template
-from nmpsim.views.measures import RUN_COLUMNS, Column
+from nmpsim.views.measures import RUN_COLUMNS, TableColumn
 from nmpsim.views.text import shorten_distinct
 
 _NAME_CHARACTERS = 100
@@ -48,7 +48,7 @@ def make_history_figures(entries: Sequence[HistoryEntry]) -> Iterator[Figure]:
         ("Worst SQNR", "dB", lambda one: one.sqnr_db),
         ("Accuracy", "% of the samples", _percent),
     )
-    names = name_series(entries)
+    names = make_series_names(entries)
     for title, unit, measure in measures:
         known = [
             (one, _line(one, names), value)
@@ -96,12 +96,12 @@ def _line(entry: HistoryEntry, names: Mapping[tuple[str, str], str]) -> str:
     return f"{escape_line(names[entry.series])}{kind}"
 
 
-def _table(entries: Sequence[HistoryEntry]) -> Table:
+def _table(entries: Sequence[HistoryEntry]) -> HtmlTable:
     return make_table(
         entries,
         make_number_column(entries),
-        Column("date", meaning="date of the commit, UTC"),
-        Column("commit", meaning="commit of the repository"),
+        TableColumn("date", meaning="date of the commit, UTC"),
+        TableColumn("commit", meaning="commit of the repository"),
         make_network_column(entries),
         KIND,
         *(RUN_COLUMNS[key] for key in ("cycles", "saturated", "SQNR", "accuracy")),

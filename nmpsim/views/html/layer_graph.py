@@ -30,7 +30,7 @@ _POINTS = 72
 
 @attrs.frozen
 class LayerBox:
-    """The box of a layer in a graph, with a bar of its cycles by cause."""
+    """Box of a layer in a graph, with a bar of its cycles by cause."""
 
     index: int
     x: int
@@ -45,8 +45,8 @@ class LayerBox:
 
 
 @attrs.frozen
-class Row:
-    """A row of a graph; its edges continue in the next row."""
+class GraphRow:
+    """Row of a graph; its edges continue in the next row."""
 
     top: int
     """Vertical position on the page."""
@@ -59,12 +59,12 @@ class Row:
 
 @attrs.frozen
 class LayerGraph:
-    """The graph of a run's layers, laid out in rows."""
+    """Graph of a run's layers, arranged in rows."""
 
     width: int
     height: int
     box: tuple[int, int]
-    rows: tuple[Row, ...]
+    rows: tuple[GraphRow, ...]
     legend: tuple[tuple[str, str], ...]
     """Color and meaning."""
 
@@ -125,7 +125,7 @@ def _points(text: str) -> list[tuple[int, int]]:
 
 def _rows(
     columns: Sequence[int], boxes: Sequence[LayerBox], paths: Sequence[list[tuple[int, int]]]
-) -> Iterator[Row]:
+) -> Iterator[GraphRow]:
     """Divide the layout into rows of columns."""
     top = 0
     for first in range(0, len(columns), _BOXES):
@@ -136,7 +136,7 @@ def _rows(
         heights = [y for path in passing for x, y in path if left <= x <= right]
         low = min([*heights, *(box.y for box in inside)]) - _MARGIN
         high = max([*heights, *(box.y + _HEIGHT for box in inside)]) + _MARGIN
-        yield Row(
+        yield GraphRow(
             top,
             (left, low, right - left, high - low),
             inside,

@@ -88,7 +88,7 @@ def make_html_page(runs: Mapping[str, RunReport], listener: RenderCallback | Non
 
 
 class FigureRenderer:
-    """A renderer of figures that reports its progress."""
+    """Renderer of figures that reports progress."""
 
     def __init__(self, figures: Sequence[Figure], listener: RenderCallback | None) -> None:
         self._total = len(figures)

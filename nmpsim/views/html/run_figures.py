@@ -22,7 +22,7 @@ from nmpsim.views.html.time_figures import (
     make_scratchpad_figure,
     make_timeline_figure,
 )
-from nmpsim.views.measures import CORE_CAUSES, PATH_CAUSES, Cause, list_largest
+from nmpsim.views.measures import CORE_CAUSES, PATH_CAUSES, CycleCauseStyle, list_largest
 from nmpsim.views.text import format_percent
 
 _PART_COLORS = {
@@ -123,7 +123,7 @@ def _make_cause_figure(
     title: str,
     text: str,
     cycles: Sequence[Mapping[str, int]],
-    causes: Mapping[str, Cause],
+    causes: Mapping[str, CycleCauseStyle],
     axis_title: str,
     cores: int | None = None,
 ) -> Figure:
@@ -248,7 +248,7 @@ def _cells(layer: LayerReport, label: str) -> Iterator[dict[str, Any]]:
     width = -(-channels // CHANNEL_CELLS)
     counts: dict[int, int] = {}
     for one in layer.saturation:
-        for channel, count in () if one.wanted else one.channels:
+        for channel, count in () if one.is_requested else one.channels:
             counts[channel // width] = counts.get(channel // width, 0) + count
     every = {"layer": label, "of": channels}
     yield {"first": 0, "until": channels, "channels": "others", "count": 0, "share": 0.0, **every}

@@ -13,9 +13,9 @@ from nmpsim.views.measures import (
     INDEX,
     LAYER_COLUMNS,
     NAME,
-    Cell,
-    Column,
     NumberColumn,
+    TableCell,
+    TableColumn,
     list_layer_columns,
     make_placement_cell,
     make_share_cell,
@@ -27,24 +27,24 @@ MAX_SLOW = 12
 
 
 @attrs.frozen
-class Table:
-    """A table: its columns, and rows of cells."""
+class HtmlTable:
+    """Table with columns and rows of cells."""
 
-    headings: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    headings: tuple[TableColumn, ...]
+    rows: tuple[tuple[TableCell, ...], ...]
 
 
-def make_table(rows: Iterable[object], *columns: Column) -> Table:
+def make_table(rows: Iterable[object], *columns: TableColumn) -> HtmlTable:
     """Return a table with one row per record."""
-    return Table(columns, tuple(tuple(one.make_cell(row) for one in columns) for row in rows))
+    return HtmlTable(columns, tuple(tuple(one.make_cell(row) for one in columns) for row in rows))
 
 
-def make_layer_table(report: RunReport) -> Table:
+def make_layer_table(report: RunReport) -> HtmlTable:
     """Return a table with a row per layer."""
     return make_table(report.layers, *list_layer_columns(report, "page"))
 
 
-def make_slow_table(report: RunReport) -> Table:
+def make_slow_table(report: RunReport) -> HtmlTable:
     """Return a table of the slowest layers: bounds and causes of core cycles."""
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]
     return make_table(
@@ -52,10 +52,15 @@ def make_slow_table(report: RunReport) -> Table:
     )
 
 
-def make_saturation_table(report: RunReport) -> Table:
+def make_saturation_table(report: RunReport) -> HtmlTable:
     """Return a table of saturated values by layer, stage and side."""
     return make_table(
-        ((layer, one) for layer in report.layers for one in layer.saturation if not one.wanted),
+        (
+            (layer, one)
+            for layer in report.layers
+            for one in layer.saturation
+            if not one.is_requested
+        ),
         *(one.make_item_column(0) for one in (INDEX, NAME, LAYER_COLUMNS["line"])),
         *(one.make_item_column(1) for one in _STAGE),
         NumberColumn("saturated", _stage_count, meaning="number of values"),
@@ -68,9 +73,9 @@ def make_saturation_table(report: RunReport) -> Table:
     )
 
 
-def _stage_count(row: tuple[LayerReport, Saturation]) -> Cell:
+def _stage_count(row: tuple[LayerReport, Saturation]) -> TableCell:
     layer, one = row
-    return Cell(f"{one.count:,}", one.count, "alarm" if layer.saturates_notably else "")
+    return TableCell(f"{one.count:,}", one.count, "alarm" if layer.saturates_notably else "")
 
 
 def _most_saturated(one: Saturation) -> str | None:
@@ -79,12 +84,12 @@ def _most_saturated(one: Saturation) -> str | None:
 
 
 _STAGE = (
-    Column("stage", meaning="input (quantization), bias, accumulator, rescale or result"),
-    Column("side", meaning="low: below the smallest value; high: above the largest"),
+    TableColumn("stage", meaning="input (quantization), bias, accumulator, rescale or result"),
+    TableColumn("side", meaning="low: below the smallest value; high: above the largest"),
 )
 _EXTENT = (
     NumberColumn("worst", meaning="largest overshoot, in units of the last place"),
-    Column(
+    TableColumn(
         "first at",
         lambda one: ", ".join(map(str, one.first)) or None,
         meaning="coordinates in the layer's output",
@@ -94,7 +99,7 @@ _EXTENT = (
         lambda one: len(one.channels),
         meaning="number of channels with saturated values",
     ),
-    Column(
+    TableColumn(
         "most in",
         _most_saturated,
         meaning="channel with most saturated values, and their number",
@@ -103,7 +108,7 @@ _EXTENT = (
 """Columns for the values that saturated at one stage, on one side: where, and how far."""
 
 
-def make_placement_table(report: RunReport) -> Table:
+def make_placement_table(report: RunReport) -> HtmlTable:
     """Return a table of operations by element type, placement and reason."""
     groups: dict[tuple[str, str, str, str], list[LayerReport]] = {}
     for layer in report.layers:
@@ -122,9 +127,9 @@ def make_placement_table(report: RunReport) -> Table:
             }
             for (place, operation, elem, reason), layers in groups.items()
         ),
-        Column("on", meaning="device or host"),
-        Column("operation", meaning="operation of the layers"),
-        Column("type", meaning="element type of the results"),
+        TableColumn("on", meaning="device or host"),
+        TableColumn("operation", meaning="operation of the layers"),
+        TableColumn("type", meaning="element type of the results"),
         NumberColumn("layers", meaning="number of layers"),
         LAYER_COLUMNS["MACs"],
         NumberColumn("cycles", meaning="cycles of these layers; none of the device on the host"),
@@ -133,17 +138,17 @@ def make_placement_table(report: RunReport) -> Table:
             lambda row: make_share_cell(row["cycles"], report.cycles),
             meaning="share of all cycles",
         ),
-        Column("because", meaning="reason for the host"),
+        TableColumn("because", meaning="reason for the host"),
     )
 
 
-def make_settings_table(report: RunReport) -> Table:
+def make_settings_table(report: RunReport) -> HtmlTable:
     """Return a table of the settings of the device with their sources."""
     return make_table(list_settings(report.device, report.sources), *SETTING_COLUMNS)
 
 
-def make_sensitivity_table(report: RunReport) -> Table | None:
-    """Return the table of the cycles' sensitivity to assumed settings; None if not measured."""
+def make_sensitivity_table(report: RunReport) -> HtmlTable | None:
+    """Return a table of the settings' effects on the cycles, or None if not measured."""
     if report.sensitivity is None:
         return None
     effect = NumberColumn("effect", meaning="larger change, as a share of the cycles")
@@ -151,8 +156,8 @@ def make_sensitivity_table(report: RunReport) -> Table | None:
     return make_table(found.effects, *make_sensitivity_columns(found), effect)
 
 
-def make_shadow_table(report: RunReport) -> Table | None:
-    """Return the table of each layer's errors against the shadow; None without a shadow run."""
+def make_shadow_table(report: RunReport) -> HtmlTable | None:
+    """Return a table of each layer's errors, or None without a shadow run."""
     if report.shadow is None:
         return None
     name = attrs.evolve(NAME, value=lambda one: NAME.make_cell(report.layers[one.index]))

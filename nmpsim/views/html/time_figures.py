@@ -64,7 +64,7 @@ def _layer_times(report: RunReport, labels: Sequence[str]) -> list[dict[str, Any
 
 
 def make_memory_figure(report: RunReport) -> Figure:
-    """Return a figure that shows during which layers each tensor occupies read-write DRAM."""
+    """Return a figure of the layers during which each tensor occupies read-write DRAM."""
     ends = _ends(report)
     labels = make_layer_labels(report)
     blocks = [block for block in report.memory if block.kind != "program"]

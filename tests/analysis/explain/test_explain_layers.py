@@ -13,7 +13,7 @@ from tiers import each_value, program_parts
 
 from nmpsim.analysis.explain import explain_layers, make_layers_document
 from nmpsim.analysis.explain.layers import ARITHMETIC
-from nmpsim.analysis.program import load_program, program_from_bundle
+from nmpsim.analysis.program import load_program, make_bundle_program
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.report.json import format_json
@@ -28,7 +28,7 @@ def test_an_index_means_a_layer_of_the_bundle() -> None:
     source = image(draft)
     result = convolve(draft, source, draft.buffer(out_kind(source)))
     draft.emit("relu", draft.output(result.type), result)
-    program = program_from_bundle(bundle_of(draft, SMALL))
+    program = make_bundle_program(bundle_of(draft, SMALL))
     convolution, relu = explain_layers(program.module, program.layer_indices)
     assert (convolution.index, relu.index) == (0, 0)
     assert program.numerics == "glow-int"

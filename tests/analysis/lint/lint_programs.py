@@ -12,10 +12,10 @@ from corpus import module_of
 from lir_draft import Draft, int8, tensor_type
 from recorded_programs import Recorded, Recording, with_recipe
 
-from nmpsim.analysis.lint import Finding, LintSubject, load_subject
+from nmpsim.analysis.lint import LintSubject, LocatedFinding, load_subject
 from nmpsim.analysis.lint.findings import SEVERITIES
 from nmpsim.analysis.lint.rules import RULES
-from nmpsim.analysis.lint.subject import Bias
+from nmpsim.analysis.lint.subject import QuantizedBias
 from nmpsim.analysis.program import Program
 from nmpsim.lir.constants import attach_arrays, find_tensors_file
 from nmpsim.lir.nodes import Module
@@ -25,7 +25,7 @@ from nmpsim.lir.scales import read_scales_file
 ONE_BY_ONE = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Dilation": (1, 1)}
 
 
-def findings(module: Module, rule: str = "bias-payload", **more: Any) -> list[Finding]:
+def findings(module: Module, rule: str = "bias-payload", **more: Any) -> list[LocatedFinding]:
     """Return one rule's findings in a module, most severe first."""
     numerics = str(more.pop("numerics", "glow-int"))
     program = Program(module, numerics, settings=more.pop("settings", {}))
@@ -45,7 +45,7 @@ def load_recorded(name: str, shared: Path) -> Module:
     return attach_arrays(parse_file(text), arrays, tensors)[0]
 
 
-def biases_of(module: Module) -> tuple[Bias, ...]:
+def biases_of(module: Module) -> tuple[QuantizedBias, ...]:
     return load_subject(module).biases
 
 
@@ -60,22 +60,22 @@ def change_scales(module: Module, scales: Mapping[str, float]) -> Module:
     return attrs.evolve(module, weights=tuple(weights))
 
 
-def redeclare_biases(module: Module, biases: Sequence[Bias]) -> Module:
+def redeclare_biases(module: Module, biases: Sequence[QuantizedBias]) -> Module:
     """Give each bias the type of its result without changing its payload."""
     return _change_biases(module, biases, lambda bias: bias.payload)
 
 
-def requantize_biases(module: Module, biases: Sequence[Bias]) -> Module:
+def requantize_biases(module: Module, biases: Sequence[QuantizedBias]) -> Module:
     """Give each bias the type of its result and requantize its payload."""
 
-    def requantized(bias: Bias) -> np.ndarray:
+    def requantized(bias: QuantizedBias) -> np.ndarray:
         return np.clip(np.rint(bias.reals / bias.result_scale), *bias.limits)
 
     return _change_biases(module, biases, requantized)
 
 
 def _change_biases(
-    module: Module, biases: Sequence[Bias], payload: Callable[[Bias], np.ndarray]
+    module: Module, biases: Sequence[QuantizedBias], payload: Callable[[QuantizedBias], np.ndarray]
 ) -> Module:
     scales: dict[str, float] = {}
     constants = dict(module.constants)
@@ -90,7 +90,7 @@ def _change_biases(
     return attrs.evolve(change_scales(module, scales), constants=constants)
 
 
-def _add_own_table(module: Module, bias: Bias, table: str) -> tuple[Module, str]:
+def _add_own_table(module: Module, bias: QuantizedBias, table: str) -> tuple[Module, str]:
     """Give a layer its own table of bias scales, which may be shared with the filter."""
     own = f"{table}_of_{bias.op.instruction.name}"
     (shared,) = (weight for weight in module.weights if weight.name == table)

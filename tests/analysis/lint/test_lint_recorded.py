@@ -19,7 +19,7 @@ from tiers import each_value, program_parts
 from nmpsim.analysis.lint import load_subject, run_rules
 from nmpsim.analysis.lint.bias_payload import find_float_bias
 from nmpsim.analysis.lint.load import read_float_arrays
-from nmpsim.analysis.lint.subject import Bias, OriginalBias
+from nmpsim.analysis.lint.subject import OriginalBias, QuantizedBias
 from nmpsim.lir.nodes import Module
 
 PROGRAMS = programs("lir(_real)?/")
@@ -53,7 +53,9 @@ def test_every_changed_type_is_found(name: str, shared: Path) -> None:
     assert_references_find(wrong, biases, visible)
 
 
-def assert_references_find(wrong: Module, biases: tuple[Bias, ...], visible: list[Bias]) -> None:
+def assert_references_find(
+    wrong: Module, biases: tuple[QuantizedBias, ...], visible: list[QuantizedBias]
+) -> None:
     rng = np.random.default_rng(0)
     floats = {
         bias.view.buffer.name: bias.reals + bias.scales * rng.uniform(-0.5, 0.5, bias.reals.shape)

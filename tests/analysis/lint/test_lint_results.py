@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from lint_programs import findings, load_recorded, one_convolution
 
-from nmpsim.analysis.lint import Finding
+from nmpsim.analysis.lint import LocatedFinding
 from nmpsim.analysis.lint.load import read_float_arrays
 from nmpsim.lir.nodes import Module, Quantization, TensorType
 
@@ -41,7 +41,7 @@ def change_types(
     return attrs.evolve(module, instructions=tuple(instructions))
 
 
-def find_results(name: str, shared: Path, like: str = "", **change: float) -> list[Finding]:
+def find_results(name: str, shared: Path, like: str = "", **change: float) -> list[LocatedFinding]:
     pytest.importorskip("onnx")
     module = load_recorded(name, shared)
     floats = read_float_arrays(module, shared.joinpath(*Path(name).parts[:2], "model.onnx"))

@@ -9,7 +9,7 @@ import pytest
 from lint_programs import ONE_BY_ONE, findings
 from lir_draft import Draft, int8, tensor_type
 
-from nmpsim.analysis.lint import Finding
+from nmpsim.analysis.lint import LocatedFinding
 from nmpsim.lir.nodes import Module
 
 RNG = np.random.default_rng(5)
@@ -33,7 +33,7 @@ def convolution(values: np.ndarray, scale: float = SCALE, zero: int = ZERO) -> M
     return draft.module()
 
 
-def weights_findings(module: Module, floats: Mapping[str, np.ndarray]) -> list[Finding]:
+def weights_findings(module: Module, floats: Mapping[str, np.ndarray]) -> list[LocatedFinding]:
     return findings(module, "weights-differ", float_weights=floats)
 
 

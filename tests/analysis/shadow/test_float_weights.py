@@ -15,7 +15,7 @@ from nmpsim.analysis.shadow import match_float_weights
 from nmpsim.analysis.shadow.constants import find_best_layout, read_floats, read_quantized_constants
 from nmpsim.analysis.shadow.matching import match_constants
 from nmpsim.diagnostics import Diagnostic, Place, UserError
-from nmpsim.extras import install_command
+from nmpsim.extras import get_install_command
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)
@@ -222,7 +222,9 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(builtins, "__import__", without_onnx)
     found = get_diagnostic(tmp_path / "m.onnx", {1})
     assert found.code == "PKG001"
-    assert found.hint == f"Run `{install_command('onnx')}`, or save the weights as an .npz file."
+    assert (
+        found.hint == f"Run `{get_install_command('onnx')}`, or save the weights as an .npz file."
+    )
 
 
 def test_a_file_without_the_weights_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from nmpsim.checking.expectations import (
     check_outputs_against_baseline,
 )
 from nmpsim.checking.run import CheckedRun, LoadedProgram
-from nmpsim.checking.suite import Expect
+from nmpsim.checking.suite import Expectations
 from nmpsim.config import make_device_config
 from nmpsim.core.device import Device
 from nmpsim.diagnostics import Place
@@ -42,7 +42,7 @@ def run(data: bytes) -> None:
         baseline = read_baseline(write_file(data, "baseline.json"))
         check_same_program(baseline, run_baseline(), Place("baseline.json"))
         compared = ComparedRun(run_baseline(), baseline)
-        for expect in (Expect(), Expect(ulp=1), Expect(sqnr_db=20.0)):
+        for expect in (Expectations(), Expectations(ulp=1), Expectations(sqnr_db=20.0)):
             check_outputs_against_baseline(compared, expect)
             check_layers_against_baseline(compared, expect)
 

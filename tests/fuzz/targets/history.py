@@ -14,7 +14,7 @@ from nmpsim.experiments.history import (
     HistoryEntry,
     find_latest_pairs,
     list_entries,
-    name_series,
+    make_series_names,
     read_document,
 )
 
@@ -30,7 +30,7 @@ def run(data: bytes) -> None:
     with allow_errors("RESULT001", "FILE001"):
         found = list_entries(history)
         assert len(found) == 1
-        name_series(found)
+        make_series_names(found)
         find_latest_pairs(found)
         read_document(history, 1)
 

@@ -36,7 +36,7 @@ class SimulationInput(NamedTuple):
 
 
 class SimulationState(NamedTuple):
-    """State of the simulation, int64 arrays."""
+    """State of the compiled simulation, as int64 arrays."""
 
     cores: Any
     """[cores, 6]"""
@@ -58,8 +58,8 @@ class SimulationState(NamedTuple):
     """[4] busy cycles of the DRAM, grants, bursts, row misses"""
 
 
-def make_state(p: SimulationInput) -> SimulationState:
-    """Return the state before the first cycle."""
+def make_initial_state(p: SimulationInput) -> SimulationState:
+    """Return the simulation state before the first cycle."""
     cores = p.begins.size - 1
     most = max(p.loads.shape[0], p.stores.shape[0], p.computes.shape[0])
     s = SimulationState(

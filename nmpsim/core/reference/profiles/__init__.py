@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from nmpsim.core.reference.profiles.formulas import Formulas
+from nmpsim.core.reference.profiles.formulas import ProfileFormulas
 from nmpsim.isa.profiles import ROWS, check_profiles
 
-FORMULAS: dict[int, Formulas] = {
+FORMULAS: dict[int, ProfileFormulas] = {
     row.number: import_module(f"{__name__}.{row.name}").FORMULAS for row in ROWS
 }
 """Number of a profile -> formulas of the module with its name."""

@@ -13,16 +13,16 @@ from nmpsim.core.reference.arithmetic import (
 )
 from nmpsim.core.reference.operands import Descriptor, Float32s, get_element_type, get_scale
 from nmpsim.core.reference.profiles.formulas import (
-    Formulas,
-    Requantizer,
-    float_bias_after_sum,
+    ProfileFormulas,
+    RequantizationParameters,
     format_divisor,
+    start_without_float_bias,
 )
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 
 
-def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
     """Requantize to ``rne(f32(f32(sum) + B) * m) + Oy``."""
     factor = q.out.factor
     yield make_step("factor", factor, "float32")
@@ -32,7 +32,7 @@ def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaS
     return values
 
 
-def add_float_bias(values: Float32s, q: Requantizer) -> Float32s:
+def add_float_bias(values: Float32s, q: RequantizationParameters) -> Float32s:
     """Compute ``f32(value + B)``, with a float64 sum."""
     return (values.astype(np.float64) + q.bias.view(np.float64)).astype(np.float32)
 
@@ -51,4 +51,4 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
     return values
 
 
-FORMULAS = Formulas(float_bias_after_sum, requantize, average_pool)
+FORMULAS = ProfileFormulas(start_without_float_bias, requantize, average_pool)

@@ -12,19 +12,19 @@ import numpy as np
 from nmpsim.core.reference.arithmetic import FormulaSteps, make_step, round_even, to_float32
 from nmpsim.core.reference.operands import Descriptor, Float32s, Scale, bits_to_float32, get_scale
 from nmpsim.core.reference.profiles.formulas import (
-    Formulas,
-    Requantizer,
+    ProfileFormulas,
+    RequantizationParameters,
     apply_operation,
-    bias_in_sum,
     format_divisor,
     get_operation_name,
+    start_with_bias,
 )
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import ACTIVATION_LEAKY, OP_MUL
 
 
-def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
     """Requantize to ``rne(f32(sum) * m) + Oy``."""
     factor = q.out.factor
     yield make_step("factor", factor, "float32")
@@ -49,7 +49,7 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
 def combine_pair(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Combine dequantized operands to ``rne(t * r) + Oy``, r in ``result_scale``.
+    """Combine dequantized operands: ``rne(t * r) + Oy`` with r in ``result_scale``.
 
     mul: ``rne(f32(l * r) * m) + Oy``.
     """
@@ -74,7 +74,7 @@ def combine_pair(
 
 
 def dequantize_operand(side: str, values: Int64s, scale: Scale) -> FormulaSteps:
-    """Compute ``f32(side * m + a)`` in float64; ``post`` holds the float32 addend."""
+    """Dequantize an operand to ``f32(side * m + a)``; ``post`` has the float32 addend ``a``."""
     factor, addend = scale.factor, scale.addend
     product = values.astype(np.float64) * factor.astype(np.float64)
     dequantize_values: Float32s = (product + addend.astype(np.float64)).astype(np.float32)
@@ -101,4 +101,4 @@ def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) 
     return values
 
 
-FORMULAS = Formulas(bias_in_sum, requantize, average_pool, combine_pair, rescale_value)
+FORMULAS = ProfileFormulas(start_with_bias, requantize, average_pool, combine_pair, rescale_value)

@@ -19,8 +19,8 @@ from nmpsim.records import frozen
 
 
 @frozen(eq=False)
-class Requantizer:
-    """Requantization parameters; scales and bias have one value a channel, or one for all.
+class RequantizationParameters:
+    """Requantization parameters; scales and bias have one value, or one per channel.
 
     ``bias`` is the channel record's: an integer, or for fbgemm and onednn the bits of a float64.
     """
@@ -31,18 +31,20 @@ class Requantizer:
     out: Scale
     result_scale: Any
     offset: int
-    formulas: Formulas
+    formulas: ProfileFormulas
     has_bias: bool = True
     """False for a matrix product, whose ``bias`` is 0."""
 
 
 @frozen
-class Formulas:
-    """Formulas of one profile before the clip; a field is None if its operation is unsupported."""
+class ProfileFormulas:
+    """Formulas of one profile before the clip; None for an unsupported operation."""
 
-    bias: Callable[[Requantizer, ResultPositions], FormulaSteps] | None = None
+    bias: Callable[[RequantizationParameters, ResultPositions], FormulaSteps] | None = None
     """Initial value of a sum, before the zero term."""
-    result: Callable[[Int64s, Requantizer, ResultPositions], FormulaSteps] | None = None
+    result: Callable[[Int64s, RequantizationParameters, ResultPositions], FormulaSteps] | None = (
+        None
+    )
     """Result of a complete sum, before the activation."""
     average: Callable[[Any, int, Descriptor, ResultPositions], FormulaSteps] | None = None
     """Average from a pool's ``total`` and the divisor."""
@@ -56,33 +58,33 @@ class Formulas:
     """Sum of a pool's taps [taps, channels] without their zero point."""
 
 
-def bias_in_sum(q: Requantizer, place: ResultPositions) -> FormulaSteps:
-    """Start a sum with the bias, which has the scale of the sum."""
+def start_with_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
+    """Yield the steps of a sum's start: the bias, which has the scale of the sum."""
     yield make_bias_step(q)
     bias = saturate(q.bias, q.element.accumulator_bits, BIAS, place)
     yield make_step("bias in the sum", bias, "it has the scale of the sum")
     return bias
 
 
-def bias_after_sum(q: Requantizer, place: ResultPositions) -> FormulaSteps:
-    """Start a sum at 0; the integer bias is added to the complete sum."""
+def start_without_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
+    """Yield the steps of a sum's start: 0, because the integer bias is added at the end."""
     yield make_step("bias", q.bias, "less its zero point")
     return (yield from _added_later(q))
 
 
-def float_bias_after_sum(q: Requantizer, place: ResultPositions) -> FormulaSteps:
-    """Start a sum at 0; the float64 bias is added to the complete sum."""
+def start_without_float_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
+    """Yield the steps of a sum's start: 0, because the float64 bias is added at the end."""
     yield make_step("bias", q.bias.view(np.float64), "a float64")
     return (yield from _added_later(q))
 
 
-def _added_later(q: Requantizer) -> FormulaSteps:
+def _added_later(q: RequantizationParameters) -> FormulaSteps:
     nothing = np.zeros_like(q.bias)
     yield make_step("bias in the sum", nothing, "it is added after the sum")
     return nothing
 
 
-def make_bias_step(q: Requantizer) -> FormulaStep:
+def make_bias_step(q: RequantizationParameters) -> FormulaStep:
     """Return the first step of a formula that adds the stored bias."""
     return make_step("bias", q.bias, "as it lies in memory, less its zero point")
 
@@ -103,7 +105,7 @@ check_exhaustive(f"{__name__}.OPERATIONS", (*OPERATIONS, OP_MUL), OPERATION_NUMB
 
 
 def apply_operation(left: Any, right: Any, d: Descriptor) -> Any:
-    """Apply the operation of the descriptor to two values of one scale."""
+    """Apply the descriptor's operation to two values with the same scale."""
     return OPERATIONS[d["operation"]](left, right)
 
 

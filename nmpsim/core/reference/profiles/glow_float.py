@@ -17,8 +17,8 @@ from nmpsim.core.reference.arithmetic import (
 )
 from nmpsim.core.reference.operands import Descriptor, bits_to_float32, get_scale
 from nmpsim.core.reference.profiles.formulas import (
-    Formulas,
-    Requantizer,
+    ProfileFormulas,
+    RequantizationParameters,
     apply_operation,
     format_divisor,
     get_operation_name,
@@ -30,7 +30,7 @@ from nmpsim.isa.words import OP_ADD, OP_MUL, OP_SUB
 from nmpsim.kernels.saturation_stages import BIAS
 
 
-def scale_bias(q: Requantizer, place: ResultPositions) -> FormulaSteps:
+def scale_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
     """Rescale the bias to the scale of the sum, ``rha(f32(b) * m)``."""
     yield make_bias_step(q)
     factor = q.bias_scale.factor
@@ -41,7 +41,7 @@ def scale_bias(q: Requantizer, place: ResultPositions) -> FormulaSteps:
     return scaled
 
 
-def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
     """Requantize to ``rha(f32(sum) * m + f32(Oy))``: convolutions and matrix products."""
     factor = q.out.factor
     yield make_step("factor", factor, "float32")
@@ -118,4 +118,4 @@ def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) 
     return values
 
 
-FORMULAS = Formulas(scale_bias, requantize, average_pool, combine_pair, rescale_value)
+FORMULAS = ProfileFormulas(scale_bias, requantize, average_pool, combine_pair, rescale_value)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from nmpsim.core.reference.arithmetic import FormulaSteps, make_step, round_away, to_float32
-from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer
+from nmpsim.core.reference.profiles.formulas import ProfileFormulas, RequantizationParameters
 from nmpsim.core.reference.profiles.glow_float import scale_bias
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 
 
-def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
     """Requantize to ``rha(f32(sum) * m) + Oy``."""
     factor = q.out.factor
     yield make_step("factor", factor, "float32")
@@ -19,4 +19,4 @@ def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaS
     return values
 
 
-FORMULAS = Formulas(scale_bias, requantize)
+FORMULAS = ProfileFormulas(scale_bias, requantize)

@@ -16,8 +16,8 @@ from nmpsim.core.reference.arithmetic import (
 )
 from nmpsim.core.reference.operands import INT8, Descriptor, get_element_type, get_scale
 from nmpsim.core.reference.profiles.formulas import (
-    Formulas,
-    Requantizer,
+    ProfileFormulas,
+    RequantizationParameters,
     apply_operation,
     format_divisor,
     get_operation_name,
@@ -29,7 +29,7 @@ from nmpsim.isa.words import OP_MUL
 from nmpsim.kernels.saturation_stages import BIAS, RESCALE
 
 
-def scale_bias(q: Requantizer, place: ResultPositions) -> FormulaSteps:
+def scale_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
     """Rescale the bias to the scale of the sum, ``((b >> pre) * mul + half) >> post``."""
     yield make_bias_step(q)
     scale = q.bias_scale
@@ -49,7 +49,7 @@ def scale_bias(q: Requantizer, place: ResultPositions) -> FormulaSteps:
     return scaled
 
 
-def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
     """Requantize to ``((sum >> pre) * mul + half) >> post`` plus the zero point."""
     rescaled = yield from rescale_integer(sums, q.out, q.element, place, what="accumulator")
     values = rescaled + q.offset
@@ -58,7 +58,7 @@ def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaS
 
 
 def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Average with two roundings: of the scaled sum, then of its quotient."""
+    """Average with two roundings, of the scaled sum and of its quotient."""
     rescaled = yield from rescale_integer(
         sums, get_scale(d, "out"), get_element_type(d), place, what="sum"
     )
@@ -71,7 +71,7 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
 def combine_pair(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Rescale each operand to the result's scale, rounded; then apply the operation.
+    """Rescale and round each operand to the result's scale, then apply the operation.
 
     For mul the product itself is scaled; Int8 saturates it to 32 bits first.
     """
@@ -103,4 +103,4 @@ def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) 
     return values
 
 
-FORMULAS = Formulas(scale_bias, requantize, average_pool, combine_pair, rescale_value)
+FORMULAS = ProfileFormulas(scale_bias, requantize, average_pool, combine_pair, rescale_value)

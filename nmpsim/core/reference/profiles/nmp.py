@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from nmpsim.core.reference.arithmetic import FormulaSteps, clamp_bits, make_step, rescale_integer
-from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer, bias_after_sum
+from nmpsim.core.reference.profiles.formulas import (
+    ProfileFormulas,
+    RequantizationParameters,
+    start_without_bias,
+)
 from nmpsim.core.reference.profiles.glow_int import average_pool, combine_pair, rescale_value
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 
 
-def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
     """Requantize as in glow_int, but add the bias at the scale of the result."""
     rescaled = yield from rescale_integer(sums, q.out, q.element, place, what="accumulator")
     values = rescaled + clamp_bits(q.bias, 61) + q.offset
@@ -18,4 +22,6 @@ def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaS
     return values
 
 
-FORMULAS = Formulas(bias_after_sum, requantize, average_pool, combine_pair, rescale_value)
+FORMULAS = ProfileFormulas(
+    start_without_bias, requantize, average_pool, combine_pair, rescale_value
+)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from nmpsim.core.reference.arithmetic import FormulaSteps, make_step, round_unsigned, to_float32
 from nmpsim.core.reference.profiles.fbgemm import add_float_bias
-from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer, float_bias_after_sum
+from nmpsim.core.reference.profiles.formulas import (
+    ProfileFormulas,
+    RequantizationParameters,
+    start_without_float_bias,
+)
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 
 
-def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
     """Requantize to ``rne(f32(f32(sum) * Sx * Sw + B) * r + f32(Oy))``, Oy unsigned.
 
     Sx is in ``bias_mul``, Sw in ``out_mul``, r = 1 / Sy in ``result_scale``; B is a float64.
@@ -25,4 +29,4 @@ def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaS
     return values
 
 
-FORMULAS = Formulas(float_bias_after_sum, requantize)
+FORMULAS = ProfileFormulas(start_without_float_bias, requantize)

@@ -17,7 +17,7 @@ from nmpsim.core.reference.arithmetic import (
     to_float32,
 )
 from nmpsim.core.reference.operands import Descriptor, Float32s, bits_to_float32, get_scale
-from nmpsim.core.reference.profiles.formulas import Formulas
+from nmpsim.core.reference.profiles.formulas import ProfileFormulas
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS, OP_MUL
@@ -78,4 +78,4 @@ def combine_pair(
     return values
 
 
-FORMULAS = Formulas(average=average_pool, pair=combine_pair, total=sum_taps)
+FORMULAS = ProfileFormulas(average=average_pool, pair=combine_pair, total=sum_taps)

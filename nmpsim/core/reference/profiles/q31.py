@@ -15,19 +15,19 @@ from nmpsim.core.reference.arithmetic import (
 )
 from nmpsim.core.reference.operands import INT8, Descriptor, get_scale
 from nmpsim.core.reference.profiles.formulas import (
-    Formulas,
-    Requantizer,
+    ProfileFormulas,
+    RequantizationParameters,
     apply_operation,
-    bias_in_sum,
     format_divisor,
     get_operation_name,
+    start_with_bias,
 )
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import OP_ADD, OP_MUL, OP_SUB
 
 
-def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
     """Requantize in fixed point: 32 bits for Int8, 16 bits for the wider sums of Int16."""
     if q.element == INT8:
         rescaled = yield from rescale_fixed_point(sums, q.out, place, "accumulator")
@@ -50,7 +50,7 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
 def combine_pair(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Rescale each operand in fixed point; rescale a sum, or the product, once more."""
+    """Rescale each operand in fixed point; rescale their sum or product again."""
     out, offset, name = get_scale(d, "out"), d["out_offset"], get_operation_name(d)
     if d["operation"] == OP_MUL:
         product = left * right
@@ -86,4 +86,4 @@ def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) 
     return values
 
 
-FORMULAS = Formulas(bias_in_sum, requantize, average_pool, combine_pair, rescale_value)
+FORMULAS = ProfileFormulas(start_with_bias, requantize, average_pool, combine_pair, rescale_value)

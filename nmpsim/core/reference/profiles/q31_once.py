@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from nmpsim.core.reference.arithmetic import FormulaSteps, make_step
-from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer, bias_in_sum
+from nmpsim.core.reference.profiles.formulas import (
+    ProfileFormulas,
+    RequantizationParameters,
+    start_with_bias,
+)
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 
@@ -13,7 +17,7 @@ _MOST = float(1 << 61)
 """Bound of results, far beyond every element type."""
 
 
-def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
     """Requantize to ``x * factor`` in float64, halves away from zero."""
     bits = (np.asarray(q.out.mul, np.int64) << 22) + q.bias_scale.mul
     exponent = np.asarray(q.out.pre - q.out.post - q.bias_scale.post - 53)
@@ -29,4 +33,4 @@ def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaS
     return values
 
 
-FORMULAS = Formulas(bias_in_sum, requantize)
+FORMULAS = ProfileFormulas(start_with_bias, requantize)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from nmpsim.core.reference.arithmetic import FormulaSteps, make_step, shift_away
 from nmpsim.core.reference.operands import Descriptor
-from nmpsim.core.reference.profiles.formulas import Formulas, apply_operation, get_operation_name
+from nmpsim.core.reference.profiles.formulas import (
+    ProfileFormulas,
+    apply_operation,
+    get_operation_name,
+)
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 
@@ -29,4 +33,4 @@ def combine_pair(
     return values
 
 
-FORMULAS = Formulas(pair=combine_pair)
+FORMULAS = ProfileFormulas(pair=combine_pair)
