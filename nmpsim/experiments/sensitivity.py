@@ -13,7 +13,7 @@ from nmpsim.core.limits import NO_LIMITS, TimeBudget
 from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import UserError
 from nmpsim.report.analyses import (
-    ChangedSetting,
+    MovedSetting,
     SensitivityReport,
     SettingEffect,
     SkippedSetting,
@@ -71,7 +71,7 @@ def measure_sensitivity(
     skipped = [SkippedSetting(name, reason) for name, reason in reasons.items() if reason]
     budget = TimeBudget(NO_LIMITS) if budget is None else budget
 
-    def move(setting: str, value: int) -> ChangedSetting | None:
+    def move(setting: str, value: int) -> MovedSetting | None:
         try:
             changed = make_device_config({**config.settings(), setting: value})
         except UserError:
@@ -80,14 +80,14 @@ def measure_sensitivity(
         try:
             program = _recompile(bundle, changed) if setting in IN_THE_PROGRAM else bundle
         except UserError:
-            return ChangedSetting(value, None)
+            return MovedSetting(value, None)
         finally:
             budget.spend(time.perf_counter() - begin)
         device = Device(changed, report.engine)
         found = device.run(program, inputs, limits=budget.get_remaining_limits(), strict=False)
         budget.spend(found.host_seconds)
         budget.check()
-        return ChangedSetting(value, None if found.trap else found.cycles)
+        return MovedSetting(value, None if found.trap else found.cycles)
 
     effects = []
     for done, setting in enumerate(moved, 1):

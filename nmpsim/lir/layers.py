@@ -186,7 +186,7 @@ def _unknown(
     return fail(
         code,
         f"no layer is named {quote(selector)!r}",
-        found=f"the layers {_listed(begun or layers)}" if layers else "a program without layers",
+        found=f"{_listed(begun or layers)}" if layers else "a program without layers",
         expected="an index, a name, line:N or number:N of the LIR",
         hint=hint,
     )

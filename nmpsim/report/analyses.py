@@ -142,7 +142,7 @@ SENSITIVITY_SCHEMA: Final = "nmpsim-sensitivity-1"
 
 
 @frozen
-class ChangedSetting:
+class MovedSetting:
     """Cycles of a run with one changed setting."""
 
     value: Annotated[Count, "value of the setting"]
@@ -158,11 +158,11 @@ class SettingEffect:
     setting: Annotated[str, "name, such as `dram_bytes_per_cycle`"]
     value: Annotated[Count, "value of the setting in the device file"]
     lower: Annotated[
-        ChangedSetting | None,
+        MovedSetting | None,
         "a [moved_setting](#moved_setting); null if the setting can be no lower",
     ]
     higher: Annotated[
-        ChangedSetting | None,
+        MovedSetting | None,
         "a [moved_setting](#moved_setting); null if the setting can be no higher",
     ]
     program: Annotated[

@@ -10,8 +10,8 @@ from rich.console import Console
 from nmpsim.config import format_setting_name
 from nmpsim.lir.names import make_display_names
 from nmpsim.report.analyses import (
-    ChangedSetting,
     ErrorSize,
+    MovedSetting,
     SensitivityReport,
     SettingEffect,
     ShadowLayer,
@@ -144,7 +144,7 @@ _PARTS = tuple(NumberColumn(name, f"split.{name}", _units) for name in PARTS)
 def make_sensitivity_columns(report: SensitivityReport) -> tuple[TableColumn, ...]:
     """Return the columns of a table of settings and their effects on the cycles."""
 
-    def change(moved: ChangedSetting | None) -> TableCell | None:
+    def change(moved: MovedSetting | None) -> TableCell | None:
         if moved is None:
             return None
         if moved.cycles is None:

@@ -34,10 +34,12 @@ def test_text_is_normalized(tmp_path):
     assert read_text(path, "thing") == "a\nb\nc\n"
 
 
-@pytest.mark.parametrize("name", ["missing", "."])
-def test_unreadable_files_are_errors(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "reason"), [("missing", "No such file or directory"), (".", "Is a directory")]
+)
+def test_unreadable_files_are_errors(tmp_path, name, reason):
     found = codes(lambda: read_bytes(tmp_path / name, "thing", 8))
-    assert found == ("FILE001", "cannot read the thing")
+    assert found == ("FILE001", f"cannot read the thing: {reason}")
 
 
 def test_text_of_another_encoding_is_an_error(tmp_path):

@@ -36,7 +36,9 @@ class Network:
         run = LoadedProgram(nmpsim.load(path), nmpsim.Device(DEVICE)).run(self.inputs)
         result = check_run(SuiteCase(Path()), run, ExpectedArrays(), self.before)
         found = {check.name: check.status for check in result.checks}
-        return found | {"layer": next((check.culprits[0].index for check in result.failed), None)}
+        return found | {
+            "layer": next((check.culprits[0].index for check in result.failed_checks), None)
+        }
 
     def copy(self, folder: Path) -> Path:
         path = folder / "changed.bin"

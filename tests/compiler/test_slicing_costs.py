@@ -52,7 +52,7 @@ def boxes(draw: st.DrawFn) -> dict[str, Any]:
 def estimate_load(box: dict[str, Any], memory: DramModel) -> Estimate:
     """Estimate the cost of one core that loads a box."""
     builder = PlanBuilder(TileGrid.from_counts([1]), Unit.MAC, ONE)
-    builder.add(LOAD, box)
+    builder.add_instructions(LOAD, box)
     found = simulate(builder.build(), memory)
     assert found is not None
     return found
@@ -89,7 +89,7 @@ def test_the_mode_bytes_ignores_bursts() -> None:
 def test_a_slow_simulation_ends_early() -> None:
     """Half of what a plan takes is too little, one cycle less is, and all of it is not."""
     builder = PlanBuilder(TileGrid.from_counts([1] * 3), Unit.MAC, default_device())
-    builder.add(LOAD, make_box_words(DRAM_BASE, SCRATCHPAD_BASE, 4096))
+    builder.add_instructions(LOAD, make_box_words(DRAM_BASE, SCRATCHPAD_BASE, 4096))
     plan = builder.build()
     found = simulate(plan, DramModel(COSTS))
     assert found is not None
@@ -103,9 +103,11 @@ def test_the_simulation_is_the_same_without_compiler() -> None:
     grid = TileGrid.from_counts([5, 4, 3])
     builder = PlanBuilder(grid, Unit.VECTOR, default_device())
     source = DRAM_BASE + 9000 * grid.core + 40 * grid.number
-    builder.add(LOAD, make_box_words(source, SCRATCHPAD_BASE, 48, 9, 3))
-    builder.add("nmp.fill", {"count": 700, "output": SCRATCHPAD_BASE})
-    builder.add(STORE, make_box_words(DRAM_BASE + 700 * grid.number, SCRATCHPAD_BASE, 700))
+    builder.add_instructions(LOAD, make_box_words(source, SCRATCHPAD_BASE, 48, 9, 3))
+    builder.add_instructions("nmp.fill", {"count": 700, "output": SCRATCHPAD_BASE})
+    builder.add_instructions(
+        STORE, make_box_words(DRAM_BASE + 700 * grid.number, SCRATCHPAD_BASE, 700)
+    )
     plan = builder.build()
     work, costs = make_simulation_input(plan), DramModel(COSTS).costs
     plain, compiled = make_initial_state(work), make_initial_state(work)

@@ -301,7 +301,7 @@ def is_valid(machine: Machine, one: RecordedInstruction) -> bool:
     if one.number not in (OP.nmp_load, OP.nmp_store):
         return one.layer == one.words[0]
     try:
-        DramOrigins(machine).find_transfer(one.words)
+        DramOrigins(machine).get_transfer_origins(one.words)
     except UnprovedError:
         return False
     shared, first = machine.shared[0], one.words[LOAD.dram]

@@ -227,14 +227,14 @@ class _Accesses:
         if not checked:
             return []
         found = [
-            Hazard(done.position, other.done, done, _sentence(other, done, access))
+            Hazard(done.next_position, other.done, done, _sentence(other, done, access))
             for access in checked
             for other in self._others(done, access)
             if not self._is_ordered(done.core, unit, other) and _conflict(access, other.access)
         ]
         missing = self._written.process(done.core, checked)
         if missing is not None:
-            found.append(Hazard(done.position, None, done, _unwritten(done, *missing)))
+            found.append(Hazard(done.next_position, None, done, _unwritten(done, *missing)))
         job = self.order.count_scalar_job(done.core) if unit == SCALAR else done.job
         for access in checked:
             opened = _OpenAccess(done, access, unit, job)
@@ -399,7 +399,7 @@ class HazardLog(RunLog):
         for done in iterate_instructions(pause, self._execution.machine):
             if self._before is None and done.instruction.mnemonic in SEMAPHORES:
                 self._before = deepcopy(self._accesses)
-            self._check(methodcaller("process", done), done.position)
+            self._check(methodcaller("process", done), done.next_position)
         if pause.is_segment_end:
             self._check(methodcaller("end_segment"), pause.position)
         for access in self._list_host_accesses(pause):

@@ -46,8 +46,8 @@ def open_folder(path: Path | str) -> CacheFolder | None:
 
 def test_a_stored_entry_is_found_again(folder: CacheFolder) -> None:
     assert folder.read("run-1") == b"code"
-    assert folder.has("run-")
-    assert not folder.has("load-")
+    assert folder.has_prefix("run-")
+    assert not folder.has_prefix("load-")
     assert [path.name for path in folder.path.iterdir()] == ["run-1"]
     assert folder.path.stat().st_mode & 0o777 == 0o700
     assert (folder.path / "run-1").stat().st_mode & 0o777 == 0o600
@@ -74,7 +74,7 @@ def test_no_damaged_entry_is_used(folder: CacheFolder) -> None:
         assert folder.read("run-1") is None, place
     path.write_bytes(whole + b"\0")
     assert folder.read("run-1") is None
-    assert not folder.has("run-")
+    assert not folder.has_prefix("run-")
     folder.write("run-1", b"made again")
     assert folder.read("run-1") == b"made again"
 
@@ -192,7 +192,7 @@ def test_the_folder_replaces_a_file(tmp_path: Path) -> None:
     kept = open_folder(tmp_path)
     assert kept is not None
     assert kept.read("run-1") is None
-    assert not kept.has("run-")
+    assert not kept.has_prefix("run-")
     kept.write("run-1", b"code")
     assert kept.read("run-1") == b"code"
 
@@ -276,10 +276,10 @@ def test_one_process_at_a_time_writes_an_entry(tmp_path: Path) -> None:
         with (folder.path / ".one.lock").open("ab") as file:
             return try_lock_file(file.fileno())
 
-    with folder.locked("one"), folder.locked("two"):
+    with folder.lock_entry("one"), folder.lock_entry("two"):
         assert not is_free()
     assert is_free()
-    with pytest.raises(KeyboardInterrupt), folder.locked("one"):
+    with pytest.raises(KeyboardInterrupt), folder.lock_entry("one"):
         raise KeyboardInterrupt
     assert is_free()
 
@@ -290,11 +290,11 @@ def test_a_process_that_waits_too_long_continues(
 ) -> None:
     monkeypatch.setattr(cache_folder_module, "LOCK_SECONDS", 0.1)
     folder = CacheFolder(tmp_path / "kernels")
-    with folder.locked("one"), folder.locked("one"):
+    with folder.lock_entry("one"), folder.lock_entry("one"):
         pass
 
 
 def test_an_impossible_lock_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with CacheFolder(tmp_path / "file").locked("one"):
+    with CacheFolder(tmp_path / "file").lock_entry("one"):
         pass

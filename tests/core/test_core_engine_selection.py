@@ -50,7 +50,7 @@ def choose_engine(
     engine = make_engine("auto")
     assert isinstance(engine, AutoEngine)
     monkeypatch.setattr(type(engine._get_compiled()), "is_ready", lambda _: ready)
-    engine.choose(None, limits)  # type: ignore[arg-type]
+    engine.choose_engine(None, limits)  # type: ignore[arg-type]
     return engine.name
 
 
@@ -83,7 +83,7 @@ def test_small_work_reads_no_kernel_cache() -> None:
 def test_the_reference_engine_is_created_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = AutoEngine()
     monkeypatch.setattr(engine_selection, "estimate_reference_seconds", lambda _: 60.0)
-    engine.choose(None, NO_LIMITS)  # type: ignore[arg-type]
+    engine.choose_engine(None, NO_LIMITS)  # type: ignore[arg-type]
     assert engine.name == "compiled"
     assert "_reference" not in vars(engine)
 

@@ -28,13 +28,13 @@ def test_the_reference_engine_runs_a_program_once(
 ) -> None:
     """It proves nothing of a program, so nobody asks it to and begins again."""
     calls = []
-    report_of = Run.report
+    report_of = Run.execute
 
     def report(run: Run) -> RunReport:
         calls.append("run")
         return report_of(run)
 
-    monkeypatch.setattr(Run, "report", report)
+    monkeypatch.setattr(Run, "execute", report)
     monkeypatch.setattr(module, "reset", lambda _: calls.append("reset"))
     device = nmpsim.Device(engine="reference")
     first = device.run(digits, INPUTS)

@@ -89,7 +89,7 @@ def test_a_nan_input_is_refused(digits: Bundle) -> None:
     (diagnostic,) = error.value.diagnostics
     assert diagnostic.code == "INPUT002"
     assert diagnostic.found is not None
-    assert "1 NaN, the first at (0, 0, 2, 5)" in diagnostic.found
+    assert "1 NaN, the first at [0, 0, 2, 5]" in diagnostic.found
 
 
 def test_infinite_inputs_saturate(digits: Bundle) -> None:
@@ -99,4 +99,4 @@ def test_infinite_inputs_saturate(digits: Bundle) -> None:
     report = nmpsim.Device().run(digits, {"data": image})
 
     (cut,) = report.layers[0].saturation
-    assert (cut.stage, cut.side, cut.count, cut.first) == ("input", "high", 1, (0, 0, 2, 5))
+    assert (cut.stage, cut.side, cut.count, cut.first) == ("input", "high", 1, [0, 0, 2, 5])

@@ -203,10 +203,10 @@ from nmpsim.memory import checks, footprint
 from nmpsim.timing import get_costs, work
 kind, touches = KINDS["twist"], defaultdict(int)
 words = [0, 1, 0x2000_0010, 9, 5]
-print(checks.check(kind, words, 64, touches))
-print(checks.check(kind, [0, 1, 0x2000_0011, 9, 5], 64, touches))
-print(checks.check(kind, [0, 1, 0x2000_0010, 0, 5], 64, touches))
-print(checks.check(kind, words, 33, touches))
+print(checks.find_invalid_word(kind, words, 64, touches))
+print(checks.find_invalid_word(kind, [0, 1, 0x2000_0011, 9, 5], 64, touches))
+print(checks.find_invalid_word(kind, [0, 1, 0x2000_0010, 0, 5], 64, touches))
+print(checks.find_invalid_word(kind, words, 33, touches))
 touches = defaultdict(int)
 footprint.compute_footprint(kind, words, touches)
 print(touches[0, footprint.COUNT], touches[1, footprint.START], touches[1, footprint.RUN])

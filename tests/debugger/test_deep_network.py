@@ -25,5 +25,5 @@ def test_snapshot_memory_is_counted_incrementally(tmp_path: Path) -> None:
         assert snapshots.nbytes == counted() <= 1 << 20
     assert execution.trap is None
     assert len(snapshots) < taken, "some were dropped to keep to the budget"
-    snapshots.drop_after(execution.position // 2)
+    snapshots.remove_after(execution.position // 2)
     assert snapshots.nbytes == counted()

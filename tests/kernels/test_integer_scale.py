@@ -99,7 +99,7 @@ def test_no_factor(factor: float) -> None:
 
 
 def test_the_first_invalid_factor_is_named() -> None:
-    with pytest.raises(InvalidScaleError, match=r"not -3\.0$"):
+    with pytest.raises(InvalidScaleError, match=r"factor -3\.0 is not"):
         make_integer_scales(np.array([0.5, -3.0, 0.25, -7.0]))
 
 

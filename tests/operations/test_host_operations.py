@@ -40,7 +40,7 @@ def test_host_operations_equal_plain_loops(name: str) -> None:
         execution = execute_exact(case.it.module(), case.it.inputs())
         for _ in execution:
             pass
-        assert_same(case, {role: execution.contents(role) for role in case.it.results})
+        assert_same(case, {role: execution.copy_values(role) for role in case.it.results})
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -65,7 +65,7 @@ def test_float32_and_real_results_agree(name: str) -> None:
             execution = execute_real(case.it.module(), case.it.inputs(), real=real)
             for _ in execution:
                 pass
-            found[real] = {role: execution.contents(role) for role in case.it.results}
+            found[real] = {role: execution.copy_values(role) for role in case.it.results}
         assert_same(case, found[np.float32])
         for role, real in found[np.float64].items():
             np.testing.assert_allclose(real, found[np.float32][role], rtol=1e-4, atol=1e-3)

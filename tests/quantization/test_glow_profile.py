@@ -111,7 +111,7 @@ def test_samples_or_a_profile_are_required():
 def test_a_comparison_needs_samples(digits_profile):
     calibrated = nmpsim.calibrate(LIR, WEIGHTS, profile=digits_profile)
     with pytest.raises(UserError) as error:
-        nmpsim.quantization.compare(calibrated, Settings())
+        nmpsim.quantization.compare_schemas(calibrated, Settings())
     assert get_code(error) == "ARG001"
 
 

@@ -375,7 +375,7 @@ def test_a_state_is_input_and_output():
     run = execute_exact(program.module, {data.name: samples[0], state.name: samples[2]})
     for _ in run:
         pass
-    np.testing.assert_allclose(run.contents(state.name), samples[0] + samples[2], atol=0.1)
+    np.testing.assert_allclose(run.copy_values(state.name), samples[0] + samples[2], atol=0.1)
 
 
 def test_states_are_exchanged():
@@ -393,9 +393,9 @@ def test_states_are_exchanged():
     run = execute_exact(program.module, {name: values[0] for name, values in arrays.items()})
     for _ in run:
         pass
-    assert run.contents(one.name).tolist() == samples[2].tolist()
-    assert run.contents(other.name).tolist() == samples[0].tolist()
-    np.testing.assert_allclose(run.contents(total.name), samples[0] + samples[2], atol=0.1)
+    assert run.copy_values(one.name).tolist() == samples[2].tolist()
+    assert run.copy_values(other.name).tolist() == samples[0].tolist()
+    np.testing.assert_allclose(run.copy_values(total.name), samples[0] + samples[2], atol=0.1)
 
 
 def test_a_condition_is_refused():

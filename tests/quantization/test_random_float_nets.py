@@ -42,7 +42,7 @@ def get_outputs(run, module: Module) -> dict[str, np.ndarray]:
     """Return the values of the mutable weights after a run."""
     for _ in run:
         pass
-    return {w.name: run.contents(w.name) for w in module.weights if not w.constant}
+    return {w.name: run.copy_values(w.name) for w in module.weights if not w.constant}
 
 
 def sample(net: FloatNet, number: int = 0) -> dict[str, np.ndarray]:

@@ -8,9 +8,9 @@ import numpy as np
 from nmpsim.config import default_device
 from nmpsim.lir.names import get_operation_name
 from nmpsim.report.analyses import (
-    ChangedSetting,
     Histogram,
     MemoryBlock,
+    MovedSetting,
     ScratchpadBlock,
     SensitivityReport,
     SettingEffect,
@@ -152,8 +152,8 @@ def detailed_report(**changes: Any) -> RunReport:
                 SettingEffect(
                     "dram_latency_cycles",
                     40,
-                    ChangedSetting(32, 3300),
-                    ChangedSetting(48, None),
+                    MovedSetting(32, 3300),
+                    MovedSetting(48, None),
                     "same",
                     0.06,
                 ),

@@ -50,7 +50,7 @@ class ActivityRecord:
         self.passed = [0] * CORES
         compute, spend, works, leave = (
             tensor.compute,
-            Core.spend,
+            Core.spend_cycles,
             Core.begin_layer,
             Core.leave_layer,
         )
@@ -84,7 +84,7 @@ class ActivityRecord:
         monkeypatch.setattr(Core, "begin_layer", noted_work)
         monkeypatch.setattr(Core, "leave_layer", noted_leave)
         monkeypatch.setattr(tensor, "compute", noted_compute)
-        monkeypatch.setattr(Core, "spend", noted_spend)
+        monkeypatch.setattr(Core, "spend_cycles", noted_spend)
 
     def causes(self) -> Counter[str]:
         """Count cycles by cause."""

@@ -57,7 +57,7 @@ def test_a_filter_selects_layers(text: str, left: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("colour>1", "cycles"), ("sat>many", "a number"), (">1", "nothing")]
+    ("text", "words"), [("colour>1", "cycles"), ("sat>many", "a number"), (">1", "no name")]
 )
 def test_an_invalid_filter_is_reported(text: str, words: str) -> None:
     with pytest.raises(UserError, match=words):

@@ -62,26 +62,26 @@ def test_panes_fill_the_screen(size: tuple[int, int]) -> None:
     layout = STANDARD[choose_layout(*size)]
     for pane in PANE_IDS:
         for changed in (
-            layout.show(pane),
-            layout.hide(pane),
-            layout.split(pane),
-            layout.resize(pane, 4, -2, size),
-            layout.hide(pane).split(pane).resize(pane, -4, 2, size),
+            layout.show_pane(pane),
+            layout.hide_pane(pane),
+            layout.split_pane(pane),
+            layout.resize_pane(pane, 4, -2, size),
+            layout.hide_pane(pane).split_pane(pane).resize_pane(pane, -4, 2, size),
         ):
             assert panes(changed) == sorted(PANE_IDS)
             assert list_cells(changed, columns, rows) == everything
-        assert pane in layout.split(pane).visible_panes
-        assert pane in layout.show(pane).visible_panes
-        assert pane not in layout.hide(pane).visible_panes
+        assert pane in layout.split_pane(pane).visible_panes
+        assert pane in layout.show_pane(pane).visible_panes
+        assert pane not in layout.hide_pane(pane).visible_panes
 
 
 def test_panes_are_resized_within_limits() -> None:
     layout, size = STANDARD["200x50"], (200, 46)
     before = layout.compute_cells(*size)["tensor"]
-    wider = layout.resize("tensor", 4, 2, size).compute_cells(*size)["tensor"]
+    wider = layout.resize_pane("tensor", 4, 2, size).compute_cells(*size)["tensor"]
     assert (wider[2], wider[3]) == (before[2] + 4, before[3] + 2)
     for _ in range(50):
-        layout = layout.resize("tensor", 4, 2, size)
+        layout = layout.resize_pane("tensor", 4, 2, size)
     assert all(
         width >= 12 and height >= 4 for *_, width, height in layout.compute_cells(*size).values()
     )
@@ -90,7 +90,7 @@ def test_panes_are_resized_within_limits() -> None:
 def test_layouts_are_saved_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "a folder" / "layout.toml"
     assert load_layouts(file) == {}
-    layouts = {name: one.split("log").hide("time") for name, one in STANDARD.items()}
+    layouts = {name: one.split_pane("log").hide_pane("time") for name, one in STANDARD.items()}
     save_layouts(file, layouts)
     assert load_layouts(file) == layouts
 

@@ -22,7 +22,7 @@ Coordinates = tuple[int, ...]
 class _Failure:
     """Base class of failures, for those that are the same in every part of a program."""
 
-    def failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
+    def iterate_failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
         """Yield the coordinates of the failing elements of a result; none by default."""
         return iter(())
 

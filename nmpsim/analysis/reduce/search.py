@@ -165,7 +165,7 @@ def _instruction_attempts(whole: _FailedRun) -> Iterator[_Attempt]:
     if not isinstance(whole.failure, DifferenceFailure):
         return
     layer = whole.bundle.metadata.layers[_failing_layer(whole)]
-    at = next(whole.failure.failing_elements(whole.report), None)
+    at = next(whole.failure.iterate_failing_elements(whole.report), None)
     if at is None:
         return
     config, engine = whole.device.config, whole.report.engine
@@ -252,7 +252,7 @@ def _crop_to_element(whole: _FailedRun, found: Reduction, config: DeviceConfig) 
     if module is None or slicing is None or len(found.bundle.metadata.layers) != 1:
         return None
     layer = ExtractedProgram(module, found.program.inputs)
-    for at in islice(found.failure.failing_elements(found.report), _MAX_PLACES):
+    for at in islice(found.failure.iterate_failing_elements(found.report), _MAX_PLACES):
         try:
             cropped = crop_layer(layer, at)
         except UserError:  # the element is no program of its own

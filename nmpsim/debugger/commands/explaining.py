@@ -167,7 +167,7 @@ def show_integers(
         ("factor", lambda one: one.channel and f"{one.channel.real:.6g}"),
         ("expected", "expected"),
         ("found", "found"),
-        ("", lambda one: "" if one.channel and one.channel.is_right else "WRONG"),
+        ("", lambda one: "" if one.channel and one.channel.is_correct else "WRONG"),
         ("formula", lambda one: one.channel and one.stage.formula),
     ]
     rows = [row for stage in found for row in _list_rows(stage, all_)]

@@ -90,8 +90,8 @@ def overflows(form: IntegerScale, x: int) -> bool:
 
 
 def test_a_vanishing_factor_is_reported() -> None:
-    assert make_factor(2.0**-32).vanishes
-    assert not make_factor(2.0**-31).vanishes
+    assert make_factor(2.0**-32).is_zero
+    assert not make_factor(2.0**-31).is_zero
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), 1e39, 1e-46])

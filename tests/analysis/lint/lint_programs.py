@@ -69,7 +69,7 @@ def requantize_biases(module: Module, biases: Sequence[QuantizedBias]) -> Module
     """Give each bias the type of its result and requantize its payload."""
 
     def requantized(bias: QuantizedBias) -> np.ndarray:
-        return np.clip(np.rint(bias.reals / bias.result_scale), *bias.limits)
+        return np.clip(np.rint(bias.dequantized / bias.result_scale), *bias.limits)
 
     return _change_biases(module, biases, requantized)
 

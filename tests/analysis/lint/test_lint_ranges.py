@@ -69,11 +69,11 @@ def test_a_fused_activation_gives_no_finding() -> None:
 
 def test_names_match_without_their_suffix() -> None:
     one, two = ValueRange(0, 1), ValueRange(0, 2)
-    assert ProfileLookup({"conv__2": one, "conv": two}).find("conv__2") == one
-    assert ProfileLookup({"relu__1_max": one, "relu": two}).find("relu__1_max__1") == one
-    assert ProfileLookup({"conv__1": one, "conv__3": one}).find("conv__2") == one
-    assert ProfileLookup({"conv__1": one, "conv__3": two}).find("conv__2") is None
-    assert ProfileLookup({"conv": one}).find("conv_a") is None
+    assert ProfileLookup({"conv__2": one, "conv": two}).find_range("conv__2") == one
+    assert ProfileLookup({"relu__1_max": one, "relu": two}).find_range("relu__1_max__1") == one
+    assert ProfileLookup({"conv__1": one, "conv__3": one}).find_range("conv__2") == one
+    assert ProfileLookup({"conv__1": one, "conv__3": two}).find_range("conv__2") is None
+    assert ProfileLookup({"conv": one}).find_range("conv_a") is None
     module = convolution(0.776 / 127)
     stem = module.instructions[-1].name.rpartition("__")[0]
     assert len(findings(module, RULE, **make_ranges(module, **{f"{stem}__77": (-6.0, 6.0)}))) == 1

@@ -58,7 +58,8 @@ def assert_references_find(
 ) -> None:
     rng = np.random.default_rng(0)
     floats = {
-        bias.view.buffer.name: bias.reals + bias.scales * rng.uniform(-0.5, 0.5, bias.reals.shape)
+        bias.view.buffer.name: bias.dequantized
+        + bias.scales * rng.uniform(-0.5, 0.5, bias.dequantized.shape)
         for bias in biases
     }
     originals = {
@@ -66,7 +67,7 @@ def assert_references_find(
         for bias in biases
     }
     errors = [f for f in findings(wrong, float_weights=floats) if f.severity == "error"]
-    moved = [bias for bias in visible if abs(bias.reals).max() > 2 * bias.result_scale]
+    moved = [bias for bias in visible if abs(bias.dequantized).max() > 2 * bias.result_scale]
     assert {f.tensor for f in errors} >= {bias.view.name for bias in moved}
     by_original = {f.tensor for f in findings(wrong, original=originals)}
     assert by_original >= {bias.view.name for bias in visible}

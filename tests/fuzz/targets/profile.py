@@ -24,7 +24,7 @@ def run(data: bytes) -> None:
         profile = read_profile(write_file(data, "profile.yaml"))
         recorded = ProfileLookup(profile)
         for name, range_ in profile.items():
-            assert recorded.find(name) == range_
+            assert recorded.find_range(name) == range_
             assert -math.inf < range_.low <= range_.high < math.inf
 
 
