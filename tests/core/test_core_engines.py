@@ -15,4 +15,4 @@ def test_an_unknown_engine_is_an_error():
     with pytest.raises(UserError, match="ARG001") as error:
         make_engine("foo")
     assert error.value.diagnostics[0].found == "'foo'"
-    assert error.value.diagnostics[0].expected == "auto or compiled or reference"
+    assert error.value.diagnostics[0].expected == "auto, compiled or reference"
