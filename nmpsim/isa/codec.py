@@ -166,7 +166,7 @@ def _check_names(what: str, given: Iterable[str], expected: list[str]) -> None:
             "ISA001",
             f"missing {what}",
             found=", ".join(sorted(given)) or "none",
-            expected=f"also {', '.join(missing)}",
+            expected=", ".join(missing),
         )
 
 
