@@ -15,7 +15,7 @@ from screen import LARGE, SMALL, Start, User, drive
 from nmpsim.debugger.commands.command import CommandResult
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.tui.app import DebugApp
-from nmpsim.tui.key_bindings import KEY_COMMANDS
+from nmpsim.tui.key_bindings import KEY_COMMANDS, list_key_actions
 from nmpsim.tui.panes import PANES
 from nmpsim.tui.theme import ASCII, UNICODE
 from nmpsim.tui.view import ScreenState, make_first_view
@@ -489,3 +489,11 @@ def test_the_command_palette_lists_keys_of_a_pane(
         assert "weights, ..." not in await user.press("h")
 
     drive(start(), SMALL, play)
+
+
+def test_every_key_has_an_action() -> None:
+    """A key's action is a method of the application or of the pane that declares the key."""
+    for owner in (DebugApp, *(kind for _, kind in PANES)):
+        for keys, _, action in list_key_actions(owner.__dict__.get("BINDINGS", ())):
+            name = "action_" + action.partition("(")[0].removeprefix("app.")
+            assert hasattr(owner, name) or hasattr(DebugApp, name), (owner.__name__, keys, action)
