@@ -192,7 +192,7 @@ class ShapeOptions:
 
 @frozen(kw_only=True)
 class WorkerOptions:
-    """Options for the processes that execute a command, local or on a cluster.
+    """Options for parallel execution: a number of local processes, or a Dask cluster.
 
     Raises UsageError if both options are given.
     """

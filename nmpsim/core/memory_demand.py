@@ -162,12 +162,12 @@ def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[PlannedAlloca
     yield from _proof_parts(bundle, config)
     blocks = sum(-(-count_channels(layer) // LANES) for layer in bundle.metadata.layers)
     yield PlannedAllocation(
-        "the weights of whole layers", bound_packed_weights_bytes(bundle.image.size, blocks)
+        "the weights of whole layers", bound_packed_weight_bytes(bundle.image.size, blocks)
     )
 
 
-def bound_packed_weights_bytes(nbytes: int, blocks: int) -> int:
-    """Return the maximum number of bytes that layer kernels use for weights.
+def bound_packed_weight_bytes(nbytes: int, blocks: int) -> int:
+    """Return an upper bound of the bytes of a copy of weights and of their packed form.
 
     They are a copy, and what kernels make of it, at most with AVX2
     (:mod:`nmpsim.kernels.packed_weights`).

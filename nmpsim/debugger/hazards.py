@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from nmpsim.core.compiled.contract_order import complete_jobs
+from nmpsim.core.compiled.contract_order import record_completions
 from nmpsim.core.compiled.contract_state import SCALAR, StateWord, add_written_range
 from nmpsim.core.contract_check import ContractCheck, make_events
 from nmpsim.core.contract_events import ContractEvent, ViolationField
@@ -112,7 +112,7 @@ class HazardLog(RunLog, ContractCheck):
             known_at = max(position, self._revealed_at)
             self.found.append(Hazard(known_at, position, core, pc, layer, description))
         if 0 <= unit < SCALAR and core == other:
-            complete_jobs(state, core, core, unit, found[ViolationField.OTHER_JOB] + 1)
+            record_completions(state, core, core, unit, found[ViolationField.OTHER_JOB] + 1)
         if case == "scratchpad_unwritten":
             end = found[ViolationField.END] - SCRATCHPAD_BASE
             state.scratchpad[core, start - SCRATCHPAD_BASE : end] = 1

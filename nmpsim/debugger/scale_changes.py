@@ -111,14 +111,14 @@ def apply_scale_changes(
     """Compile a program again with other scales of some buffers."""
     if not changes:
         return original
-    module = rescale_module(original.module, changes)
+    module = replace_scales(original.module, changes)
     return CompiledProgram(
         module, original.options, _compile(original.bundle, module, *original.options)
     )
 
 
-def rescale_module(module: Module, changes: Iterable[Iterable[tuple[str, float]]]) -> Module:
-    """Return a module with changed scales of some buffers."""
+def replace_scales(module: Module, changes: Iterable[Iterable[tuple[str, float]]]) -> Module:
+    """Return a module in which some buffers declare other scales; integers do not change."""
     for change in changes:
         module = _rescale_buffers(module, dict(change))
     return module

@@ -216,7 +216,7 @@ def compute_blocks(
     numbers: Int16s,
     table: Int16s,
 ) -> None:
-    """Compute results in blocks of LANES adjacent bytes for a number of pixels.
+    """Add or rescale Int8 values of pixels, in blocks of LANES adjacent bytes.
 
     A rescale clips the left side, scales it, and clips the result; a sum has one clip.
 
@@ -342,7 +342,7 @@ def are_same_or_disjoint(start: Int, other: Int, count: Int) -> Any:
 
 
 @jit
-def compute_run(
+def compute_values(
     spm: ScratchpadViews,
     operation: Int,
     sides: RunOffsets,
@@ -354,7 +354,7 @@ def compute_run(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Compute a run of sums or rescaled values, and count saturated and clipped values.
+    """Add or rescale ``count`` consecutive values; count saturated and clipped values.
 
     Whole pixels are computed at once, and what is left at either end.
 

@@ -228,8 +228,8 @@ def repeat_along(words: Any, touches: Any, row: int, layout: Any, axis: int) -> 
     repeat_row(touches, row, count, step)
 
 
-def repeat_smallest_first(words: Any, touches: Any, row: int, layout: Any) -> None:
-    """Repeat a row along all axes of its layout, smallest step first, to get long runs."""
+def repeat_by_step(words: Any, touches: Any, row: int, layout: Any) -> None:
+    """Repeat a row along all axes of its layout in order of increasing step, so runs merge."""
     used = 0
     for _ in range(layout[OF_AXES]):
         best, smallest = -1, 0
@@ -248,7 +248,7 @@ def add_operand(kind: int, words: Any, touches: Any, layout: Any, writes: bool) 
         return
     row = add_run(touches, writes, layout[OF_NAME], address, get_run_bytes(kind, words, layout))
     if layout[IN_ANY_ORDER] and touches[0, IS_PLAIN] == 0:
-        repeat_smallest_first(words, touches, row, layout)
+        repeat_by_step(words, touches, row, layout)
         return
     for axis in range(layout[OF_AXES]):
         repeat_along(words, touches, row, layout, axis)
@@ -294,15 +294,15 @@ def count_runs(touches: Any, row: Any) -> int:
     return count
 
 
-def find_first_index_near(start: int, base: int, inner: int, step: int) -> int:
-    """Return the first index along an axis whose bytes end after ``start``."""
+def find_first_index_after(start: int, base: int, inner: int, step: int) -> int:
+    """Return the first index along an axis whose item ends after ``start``."""
     if step == 0 or base + inner > start:
         return 0
     return int((start - base - inner) // step + 1)
 
 
-def find_end_index_near(end: int, base: int, count: int, step: int) -> int:
-    """Return the end of the indices along an axis whose bytes begin before ``end``."""
+def find_end_index_before(end: int, base: int, count: int, step: int) -> int:
+    """Return the end of the indices along an axis whose items begin before ``end``."""
     if step == 0 or count == 1:
         return 1
     return int(min(count, (end - 1 - base) // step + 1))
@@ -322,18 +322,20 @@ def overlaps_range(touches: Any, row: int, start: int, end: int) -> bool:
     inner0 = inner1 + (n1 - 1) * s1
     a = touches[row, START]
     for i in range(
-        find_first_index_near(start, a, inner0, s0), find_end_index_near(end, a, n0, s0)
+        find_first_index_after(start, a, inner0, s0), find_end_index_before(end, a, n0, s0)
     ):
         b = a + i * s0
         for j in range(
-            find_first_index_near(start, b, inner1, s1), find_end_index_near(end, b, n1, s1)
+            find_first_index_after(start, b, inner1, s1), find_end_index_before(end, b, n1, s1)
         ):
             c = b + j * s1
             for k in range(
-                find_first_index_near(start, c, inner2, s2), find_end_index_near(end, c, n2, s2)
+                find_first_index_after(start, c, inner2, s2), find_end_index_before(end, c, n2, s2)
             ):
                 d = c + k * s2
-                if find_first_index_near(start, d, run, s3) < find_end_index_near(end, d, n3, s3):
+                if find_first_index_after(start, d, run, s3) < find_end_index_before(
+                    end, d, n3, s3
+                ):
                     return True
     return False
 

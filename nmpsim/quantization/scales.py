@@ -60,7 +60,7 @@ class ValueScales:
         unknown.sort(key=lambda value: value.number)
         raise fail(
             "QUANT002",
-            f"the profile has no range of %{unknown[0].name}",
+            f"Glow's profile has no range for %{unknown[0].name}",
             place=Place(self.graph.module.file),
             found=f"{len(unknown)} of {len(roots)} ranges are missing",
             expected="a range for each result, with or without the suffix __N of its name",

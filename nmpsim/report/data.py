@@ -254,7 +254,7 @@ class LayerReport:
 
     @property
     def burst_cycles(self) -> int:
-        """Cycles that the DRAM spent on transferring the layer's bursts."""
+        """Minimum DRAM cycles for the layer's bursts, without row activations."""
         return self.bound.memory
 
     @property

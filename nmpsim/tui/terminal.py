@@ -42,8 +42,8 @@ class TerminalContent:
         """Mark the content of the terminal as unknown."""
         self._rows = []
 
-    def show(self, strips: Sequence[Strip], console: Console) -> str:
-        """Return the escape sequences and text that make the terminal show rows of cells."""
+    def render_changes(self, strips: Sequence[Strip], console: Console) -> str:
+        """Return the escape sequences and text that update the terminal; store its rows."""
         system = COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR)
         rows = [_cells(strip, system) for strip in strips]
         before = self._rows
@@ -73,7 +73,7 @@ class ScreenChanges(CompositorUpdate):
         """Return the escape sequences and text to send."""
         width = self._screen.size.width
         strips = self._screen._compositor.render_strips()
-        return self._content.show([strip.crop(0, width) for strip in strips], console)
+        return self._content.render_changes([strip.crop(0, width) for strip in strips], console)
 
 
 def _changes(old: list[Cell], new: list[Cell]) -> Iterator[tuple[int, int]]:

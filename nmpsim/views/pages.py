@@ -33,7 +33,7 @@ _SHAPE = re.compile(r"(?:\[[^\[\]]+\])+")
 
 
 def render_page(name: str) -> str:
-    """Return the page ``docs/NAME.md`` as Markdown."""
+    """Generate the reference page ``docs/NAME.md`` from its template and nmpsim's tables."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE

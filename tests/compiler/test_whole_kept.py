@@ -100,7 +100,7 @@ def test_packed_weights_do_not_exceed_their_estimate(
     assert (
         bundle.image.size
         < sum(kept)
-        <= memory_demand.bound_packed_weights_bytes(bundle.image.size, blocks)
+        <= memory_demand.bound_packed_weight_bytes(bundle.image.size, blocks)
     )
 
 
@@ -110,7 +110,7 @@ def test_workspaces_suffice_for_any_weights() -> None:
         for depth in (4, 8, 12, 36, 576, 4608):
             weights, groups = 16 * blocks * depth, [8] * (blocks // 8) + [blocks % 8]
             kept = [8 * packed_weights._size_avx2(group, depth) for group in groups if group]
-            assert weights + sum(kept) <= memory_demand.bound_packed_weights_bytes(weights, blocks)
+            assert weights + sum(kept) <= memory_demand.bound_packed_weight_bytes(weights, blocks)
     assert 8 * packed_weights._size_avx2(1, 1 << 20) == pytest.approx(4.5 * (1 << 24), rel=1e-4)
 
 

@@ -25,7 +25,7 @@ from nmpsim.kernels.elementwise_int8 import (
     SUM,
     can_use_blocks,
     choose_rescale,
-    compute_run,
+    compute_values,
     encode_rescale,
     encode_sum,
 )
@@ -44,8 +44,8 @@ CHANNELS, BASE = 80, 7
 LHS, RHS, OUT, BYTES = 0, 4096, 8192, 16384
 
 run_entry: Any = numba.njit(
-    lambda spm, operation, sides, count, numbers, table, buffer, clip, index, counters: compute_run(
-        spm, operation, sides, count, numbers, table, buffer, clip, index, counters
+    lambda spm, operation, sides, count, numbers, table, buffer, clip, index, counters: (
+        compute_values(spm, operation, sides, count, numbers, table, buffer, clip, index, counters)
     )
 )
 sum_entry: Any = numba.njit(lambda t, q, numbers: encode_sum(t, q, numbers))

@@ -91,17 +91,17 @@ def test_after_any_updates_the_terminal_shows_the_last_one() -> None:
         if random_.random() < 0.05:
             content.clear()
         rows[random_.randrange(4)] = random_strip(random_, 30)
-        terminal.receive(content.show(rows, CONSOLE))
+        terminal.receive(content.render_changes(rows, CONSOLE))
         for y, strip in enumerate(rows):
             assert visible_row(terminal, 30, y) == visible_cells(strip)
-    assert content.show(rows, CONSOLE) == ""
+    assert content.render_changes(rows, CONSOLE) == ""
 
 
 def test_wide_characters_are_sent_with_their_row() -> None:
     content = TerminalContent()
-    content.show([Strip([Segment("a界b")])], CONSOLE)
-    assert content.show([Strip([Segment("x界b")])], CONSOLE) == "\x1b[1;1Hx界b"
-    assert content.show([Strip([Segment("x界b")])] * 2, CONSOLE).count("H") == 2
+    content.render_changes([Strip([Segment("a界b")])], CONSOLE)
+    assert content.render_changes([Strip([Segment("x界b")])], CONSOLE) == "\x1b[1;1Hx界b"
+    assert content.render_changes([Strip([Segment("x界b")])] * 2, CONSOLE).count("H") == 2
 
 
 def test_a_step_sends_little(start: Start) -> None:
@@ -112,7 +112,11 @@ def test_a_step_sends_little(start: Start) -> None:
         user.app.console._color_system = CONSOLE._color_system
 
         def sent() -> int:
-            return len(content.show(user.app.screen._compositor.render_strips(), user.app.console))
+            return len(
+                content.render_changes(
+                    user.app.screen._compositor.render_strips(), user.app.console
+                )
+            )
 
         everything = sent()
         counts = {}

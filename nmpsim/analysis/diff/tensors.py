@@ -64,7 +64,7 @@ class StoredTensor:
 
 
 def parse_saved_key(key: str) -> SavedKey | None:
-    """Parse an array's key in a recorded run; return None if the array is a constant or input.
+    """Parse the key of a saved array; return None for a constant or an input.
 
     Keys are ``NNNN:name`` (``--save-layers``), ``act/NNNN:name:operand`` (a recorded run of Glow)
     or names (``--save-outputs``).

@@ -161,7 +161,7 @@ def split_evenly(total: int, parts: int) -> Bounds:
 
 
 def list_part_counts(total: int, most: int) -> list[int]:
-    """Return the part counts up to ``most`` that give different sizes of the largest part."""
+    """Return the smallest part count for each size of the largest part, up to ``most`` parts."""
     return sorted({-(-total // -(-total // n)) for n in range(1, min(total, most) + 1)})
 
 

@@ -20,11 +20,11 @@ from nmpsim.core.compiled.contract_order import (
     check_dram_accesses,
     check_unit,
     check_units,
-    complete_jobs,
     count_scalar_access,
     merge_clock,
     pend,
     post,
+    record_completions,
     record_origin,
     remove_ordered_accesses,
 )
@@ -100,7 +100,7 @@ def check_tensor(c: ContractState, core: Int, number: Int, d: Int64s) -> None:
     unit, depth = INSTRUCTION_UNIT[number], c.numbers[DEPTH]
     job = c.issued[core, unit]
     c.issued[core, unit] = job + 1
-    complete_jobs(c, core, core, unit, job + 1 - depth)  # the queue had room
+    record_completions(c, core, core, unit, job + 1 - depth)  # the queue had room
     touches = c.touches[core, unit, job % depth]
     compute_footprint(FOOTPRINT_KIND[number], d, touches)
     record_origin(c, touches, unit, job)
@@ -155,7 +155,7 @@ def check_synchronization(
     """Check a wait, barrier, post, pend or halt against the contract."""
     if number == OP.nmp_wait:
         if first < UNITS:
-            complete_jobs(c, core, core, first, c.issued[core, first] - second)
+            record_completions(c, core, core, first, c.issued[core, first] - second)
     elif number == OP.nmp_barrier:
         ended = arrive(c, core, first, second)
         if ended < 0:

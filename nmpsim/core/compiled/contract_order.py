@@ -73,7 +73,7 @@ def merge_clock(clocks: Int64s, other: Int64s) -> None:
     )  # np.maximum must be told `out` by name, which Numba does not know
 
 
-def complete_jobs(c: ContractState, core: Int, other: Int, agent: Int, done: Int) -> None:
+def record_completions(c: ContractState, core: Int, other: Int, agent: Int, done: Int) -> None:
     """Record that ``core`` knows that the first ``done`` jobs of a unit of ``other`` are done."""
     c.clocks[core, other, agent] = max(c.clocks[core, other, agent], done)
 
@@ -192,7 +192,7 @@ def count_scalar_access(c: ContractState, core: Int) -> Any:
     """Count a scalar access as a completed job of its core; return the job number."""
     job = c.issued[core, SCALAR]
     c.issued[core, SCALAR] = job + 1
-    complete_jobs(c, core, core, SCALAR, job + 1)
+    record_completions(c, core, core, SCALAR, job + 1)
     return job
 
 

@@ -111,7 +111,7 @@ def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
 
 @jit
 def assign_shares(context: ReplayContext, epoch: Int, parts: Int) -> None:
-    """Divide the ``parts`` of an epoch evenly among the threads."""
+    """Assign the parts of an epoch, numbered up to ``parts``, evenly to the threads."""
     threads = context.kernel_contexts.shape[0]
     for thread in range(threads):
         first, last = parts * thread // threads, parts * (thread + 1) // threads

@@ -143,7 +143,7 @@ class DramOrigins:
         return origins
 
     def find_base(self, origins: Origins) -> int:
-        """Return the address of origin 0 of the memory with all ``origins``, or raise an error."""
+        """Return the difference of addresses and origins; raise UnprovedError for two memories."""
         require(origins.min() >= 0 and origins.max() < self._end)
         in_ram = origins >= self.image.size
         require(in_ram.all() or not in_ram.any())

@@ -185,7 +185,7 @@ def record_cycle_limit(core: Core) -> None:
 
 
 def run_core(core: Core, costs: Costs, watch: ExecutionMonitor, most_steps: int) -> None:
-    """Run a core for a turn; only its first instruction may be observable by other cores."""
+    """Run a core until it waits or other cores may observe an instruction after the first."""
     steps = 0
     while (
         steps < most_steps and core.clock <= costs.limits_cycles and not is_trace_full(watch.stops)

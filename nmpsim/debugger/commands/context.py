@@ -18,7 +18,7 @@ from nmpsim.debugger.changes import ProgramChanges
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import ScaleChanges, list_scale_changes
 from nmpsim.debugger.reference import ArrayOpener, LayerComparison, ReferenceOutputs, compare_layer
-from nmpsim.debugger.scale_changes import rescale_module
+from nmpsim.debugger.scale_changes import replace_scales
 from nmpsim.diagnostics import fail, locate_errors
 from nmpsim.lir.layers import find_layer
 from nmpsim.lir.names import make_display_names
@@ -118,7 +118,7 @@ class CommandContext:
         return self._read_lir(list_scale_changes(self.debugger.edits))
 
     def _rescale_lir(self, changes: ScaleChanges) -> Module:
-        return rescale_module(self.debugger.bundle.module(), changes)
+        return replace_scales(self.debugger.bundle.module(), changes)
 
     def _explain_lir(self, changes: ScaleChanges) -> FactsByName:
         return {one.name: one for one in explain_layers(self._read_lir(changes))}

@@ -366,7 +366,7 @@ class GraphLowering:
         else:
             if layout == CHANNELS_LAST:
                 is_vector = sum(dim > 1 for dim in full) <= 1
-                require(is_vector, found, "at most one dimension larger than 1")
+                require(is_vector, found, f"{name} with at most one dimension larger than 1")
                 full = move_channels_last(full)
             value = self.view(self.get_value(name, PLAIN, quantization), full)
         return self._expanded(f"{name}_broadcast", f"{name}_touch", value, goal)

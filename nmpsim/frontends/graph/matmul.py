@@ -255,8 +255,8 @@ def lower_conv_integer(op: OperatorContext) -> LoweringResult:
     step = min(_MAX_EXACT_PRODUCTS // math.prod(filters.shape[2:]), depth)
     require(
         step > 0,
-        f"{math.prod(filters.shape[2:])} positions in a filter",
-        f"at most {_MAX_EXACT_PRODUCTS}",
+        f"a filter of {' x '.join(map(str, filters.shape[2:]))} positions",
+        f"at most {_MAX_EXACT_PRODUCTS} positions, whose products float32 sums exactly",
     )
     require(
         groups == 1 or step == depth,

@@ -143,7 +143,7 @@ def _lower_elementwise(op: OperatorContext, *, tables: Sequence[Array]) -> Lower
     require(op.sources, f"{op.names[0]} of type float32", "quint8")
     require(
         len(tables) == 1,
-        f"{op.kind} of a tensor with channels last, whose pixels qnnpack confuses",
+        f"{op.kind} with different results for equal inputs (qnnpack, channels last)",
         "a contiguous tensor",
     )
     (source,), (table,), value = op.sources, tables, op.read_operand()

@@ -210,7 +210,7 @@ def quantize_value(value: float, grid: HostTensor, dtype: npt.DTypeLike | None =
 
 
 def requantize(source: HostTensor, grid: HostTensor) -> IntArray:
-    """Dequantize a tensor and quantize it to ``grid``, without saturation."""
+    """Convert a quantized tensor to the scale and offset of ``grid``, without saturation."""
     return quantize_reals(source.dequantize(), grid)
 
 

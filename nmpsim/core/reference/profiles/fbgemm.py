@@ -16,7 +16,7 @@ from nmpsim.core.reference.profiles.formulas import (
     ProfileFormulas,
     RequantizationParameters,
     format_divisor,
-    start_without_float_bias,
+    initialize_for_float_bias,
 )
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
@@ -51,4 +51,4 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
     return values
 
 
-FORMULAS = ProfileFormulas(start_without_float_bias, requantize, average_pool)
+FORMULAS = ProfileFormulas(initialize_for_float_bias, requantize, average_pool)

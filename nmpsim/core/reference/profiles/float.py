@@ -17,7 +17,7 @@ from nmpsim.core.reference.profiles.formulas import (
     apply_operation,
     format_divisor,
     get_operation_name,
-    start_with_bias,
+    initialize_with_bias,
 )
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
@@ -101,4 +101,6 @@ def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) 
     return values
 
 
-FORMULAS = ProfileFormulas(start_with_bias, requantize, average_pool, combine_pair, rescale_value)
+FORMULAS = ProfileFormulas(
+    initialize_with_bias, requantize, average_pool, combine_pair, rescale_value
+)

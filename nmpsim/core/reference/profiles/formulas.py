@@ -58,22 +58,22 @@ class ProfileFormulas:
     """Sum of a pool's taps [taps, channels] without their zero point."""
 
 
-def start_with_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Yield the steps of a sum's start: the bias, which has the scale of the sum."""
+def initialize_with_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
+    """Yield the steps that initialize a sum with the bias, which has the sum's scale."""
     yield make_bias_step(q)
     bias = saturate(q.bias, q.element.accumulator_bits, BIAS, place)
     yield make_step("bias in the sum", bias, "it has the scale of the sum")
     return bias
 
 
-def start_without_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Yield the steps of a sum's start: 0, because the integer bias is added at the end."""
+def initialize_for_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
+    """Yield the steps that initialize a sum with 0; the integer bias is added at the end."""
     yield make_step("bias", q.bias, "less its zero point")
     return (yield from _added_later(q))
 
 
-def start_without_float_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Yield the steps of a sum's start: 0, because the float64 bias is added at the end."""
+def initialize_for_float_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
+    """Yield the steps that initialize a sum with 0; the float64 bias is added at the end."""
     yield make_step("bias", q.bias.view(np.float64), "a float64")
     return (yield from _added_later(q))
 

@@ -6,7 +6,7 @@ from nmpsim.core.reference.arithmetic import FormulaSteps, clamp_bits, make_step
 from nmpsim.core.reference.profiles.formulas import (
     ProfileFormulas,
     RequantizationParameters,
-    start_without_bias,
+    initialize_for_bias,
 )
 from nmpsim.core.reference.profiles.glow_int import average_pool, combine_pair, rescale_value
 from nmpsim.core.reference.saturation import ResultPositions
@@ -23,5 +23,5 @@ def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions
 
 
 FORMULAS = ProfileFormulas(
-    start_without_bias, requantize, average_pool, combine_pair, rescale_value
+    initialize_for_bias, requantize, average_pool, combine_pair, rescale_value
 )

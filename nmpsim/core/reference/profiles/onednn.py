@@ -7,7 +7,7 @@ from nmpsim.core.reference.profiles.fbgemm import add_float_bias
 from nmpsim.core.reference.profiles.formulas import (
     ProfileFormulas,
     RequantizationParameters,
-    start_without_float_bias,
+    initialize_for_float_bias,
 )
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
@@ -29,4 +29,4 @@ def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions
     return values
 
 
-FORMULAS = ProfileFormulas(start_without_float_bias, requantize)
+FORMULAS = ProfileFormulas(initialize_for_float_bias, requantize)

@@ -8,7 +8,7 @@ from nmpsim.core.reference.arithmetic import FormulaSteps, make_step
 from nmpsim.core.reference.profiles.formulas import (
     ProfileFormulas,
     RequantizationParameters,
-    start_with_bias,
+    initialize_with_bias,
 )
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
@@ -33,4 +33,4 @@ def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions
     return values
 
 
-FORMULAS = ProfileFormulas(start_with_bias, requantize)
+FORMULAS = ProfileFormulas(initialize_with_bias, requantize)
