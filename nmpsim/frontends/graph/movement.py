@@ -190,7 +190,9 @@ def lower_split(
             shape = (*own[:axis], size, *own[axis + 1 :])
             part = _extract(op, offsets, shape, result)
             declared = op.lowering.graph.declarations.get(result)
-            op.define_result(result, op.view(part, declared.shape) if declared else part)
+            if declared is not None and len(declared.shape) < len(shape):
+                part = op.view(part, declared.shape)  # UNPACK also removes the axis
+            op.define_result(result, part)
         begin += size
     return ""
 
