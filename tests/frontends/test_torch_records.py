@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -204,6 +205,21 @@ def test_parts_and_broadcast_operands_equal_pytorch() -> None:
     mul = np.clip(np.rint(product * np.float32(1 / 256)) + 10, 0, 255).astype(int)
     expected = half[np.concatenate([mul[:, :2], values], axis=1)]
     np.testing.assert_array_equal(report.outputs["output"], expected)
+
+
+def test_a_split_of_an_image_keeps_the_layout_of_the_image() -> None:
+    run = RecordingWriter("fbgemm")
+    x = run.tensor((1, 6, 4, 10), 0.05, 77)
+    pooled = run.tensor((1, 6, 2, 5), 0.05, 77)
+    run.call("aten.quantized_max_pool2d", "pool", pooled, self=x, kernel_size=(2, 2), stride=(2, 2))
+    parts = run.tensor((1, 2, 2, 5), 0.05, 77), run.tensor((1, 4, 2, 5), 0.05, 77)
+    sizes = [part.shape[1] for part in parts]
+    run.call("aten.split_with_sizes", "split", parts[0], self=pooled, split_sizes=sizes, dim=1)
+    run.calls[-1] = attrs.evolve(run.calls[-1], results=parts)
+    values = np.random.default_rng(8).integers(0, 256, x.shape).astype(np.uint8)
+    report = run_recording(run.recorded({"x": x}, parts[1]), {"x": values})
+    maxima = values.reshape(1, 6, 2, 2, 5, 2).max(axis=(3, 5))
+    np.testing.assert_array_equal(report.outputs["output"], maxima[:, 2:])
 
 
 def test_concatenated_channels_use_the_block_form() -> None:
