@@ -33,6 +33,7 @@ from rescale_oracle import (
 )
 
 from nmpsim.kernels import profiles
+from nmpsim.kernels.formulas import read_formulas
 from nmpsim.kernels.operands import (
     AverageParameters,
     BinaryScales,
@@ -368,3 +369,20 @@ def test_single_values(profile: int, element: int) -> None:
                 ]
             assert run.tolist() == [*expected, BEHIND], (scale, leaky, last)
             ledger.assert_equal(counters)
+
+
+number_entry: Any = numba.njit(lambda profile: profiles.get_profile_number(profile))
+
+
+def test_an_address_above_the_number_of_a_profile_is_ignored() -> None:
+    for number in range(16):
+        for address in (0, 1, 0x7FFF_1234_5670 >> 4):
+            assert number_entry(np.int64(address << 4 | number)) == number
+
+
+def test_each_profile_has_the_number_of_its_formula_of_sums() -> None:
+    formulas = read_formulas("sums")
+    for (profile, element), number in np.ndenumerate(profiles.SUM_NUMBERS):
+        formula = formulas.get((profile, element))
+        assert number == -1 if formula is None else profiles.SUMS[number] == formula
+    assert len(formulas) == (profiles.SUM_NUMBERS >= 0).sum() == 18
