@@ -1,24 +1,26 @@
 """Vector code of formulas, in the narrowest integers that hold every value.
 
-A formula of ``isa/formulas.toml`` is evaluated with vectors in place of numbers. Each integer has a
-range, which follows from the ranges of its operands. Limits (``saturate``, ``limit``, ``hold``, and
-the magnitude of a float that is rounded) are assumed not to be met. Separate code decides whether a
-value meets one. Every step of a formula is monotonic in the sum, so this code is needed for the
-smallest and the largest sum only.
+A formula of ``isa/formulas.toml`` is evaluated with vectors in place of numbers. The range of each
+integer (see ``formula_ranges.py``) follows from the ranges of its operands. Limits (``saturate``,
+``limit``, ``hold``, and the magnitude of a float that is rounded) are assumed not to be met.
+Separate code decides whether a value meets one. Every step of a formula is monotonic in the sum, so
+this code is needed for the smallest and the largest sum only.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from itertools import product
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import ir
 from llvmlite.ir import IRBuilder, Value
 
+from nmpsim.kernels import formula_ranges as ranges
 from nmpsim.kernels.cpu_features import FEATURES
+from nmpsim.kernels.formula_ranges import Interval, find_range
 from nmpsim.kernels.formulas import RESULT, Formula
 from nmpsim.kernels.vector_code import (
     DOUBLES,
@@ -64,16 +66,16 @@ class IntegerVector:
     ----------
     trace
         Evaluation that computes the vector.
-    low, high
-        Smallest and largest possible integer.
+    interval
+        Range of the integers.
     emit
         ``emit(bits)`` emits the low 32 or 64 bits of each integer.
     """
 
     def __init__(
-        self, trace: FormulaEmitter, low: int, high: int, emit: Callable[[int], Any]
+        self, trace: FormulaEmitter, interval: Interval, emit: Callable[[int], Any]
     ) -> None:
-        self.trace, self.low, self.high = trace, low, high
+        self.trace, self.range = trace, interval
         self._emit = emit
         self._values: dict[int, Any] = {}
 
@@ -81,14 +83,14 @@ class IntegerVector:
     def bits(self) -> int:
         """Size of the integer type that holds every value: 32 or 64 bits."""
         for bits in (32, 64):
-            if -(1 << (bits - 1)) <= self.low and self.high < 1 << (bits - 1):
+            if -(1 << (bits - 1)) <= self.range.low and self.range.high < 1 << (bits - 1):
                 return bits
-        raise NotProvedError(f"64 bits do not hold {self.low} ... {self.high}")
+        raise NotProvedError(f"64 bits do not hold {self.range}")
 
     def get_bits(self, bits: int) -> Any:
         """Return an LLVM vector of the low ``bits`` bits, 32 or 64, of each integer."""
         if bits not in self._values:
-            if bits == 64 and self.low >= -(1 << 31) and self.high < 1 << 31:
+            if bits == 64 and self.range.low >= -(1 << 31) and self.range.high < 1 << 31:
                 value = self.trace.builder.sext(self.get_bits(32), make_int_vector_type(64))
             else:
                 value = self._emit(bits)
@@ -107,24 +109,10 @@ class IntegerVector:
     def __lshift__(self, count: Operand) -> IntegerVector:
         return _compute(operator.lshift, "shl", self, count)
 
-    def __rlshift__(self, value: int) -> IntegerVector:
-        return _lift(self.trace, value) << self
-
-    def __rrshift__(self, value: int) -> IntegerVector:
-        return _lift(self.trace, value) >> self
-
-    def __rsub__(self, value: int) -> IntegerVector:
-        return _lift(self.trace, value) - self
-
-    def __rfloordiv__(self, value: int) -> IntegerVector:
-        return _compute(operator.floordiv, "sdiv", _lift(self.trace, value), self)
-
-    def __abs__(self) -> IntegerVector:
-        least = max(self.low, -self.high, 0)
-        return IntegerVector(self.trace, least, max(-self.low, self.high), lambda bits: None)
-
     def __rshift__(self, count: Operand) -> IntegerVector:
-        return _compute_exactly(operator.rshift, lambda b, x, n: b.ashr(x, n), self, count)
+        return _compute_exactly(
+            partial(find_range, operator.rshift), lambda b, x, n: b.ashr(x, n), self, count
+        )
 
 
 Operand: TypeAlias = IntegerVector | int
@@ -172,20 +160,13 @@ def _lift(trace: FormulaEmitter, value: Operand) -> IntegerVector:
         return value
     return IntegerVector(
         trace,
-        value,
-        value,
+        Interval(value, value),
         lambda bits: make_splat_constant(make_int_vector_type(bits), _wrap(value, bits)),
     )
 
 
 def _wrap(value: int, bits: int) -> int:
     return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
-
-
-def _find_range(function: Callable[..., int], *operands: IntegerVector) -> tuple[int, int]:
-    """Return the range of a function that is monotonic in each operand."""
-    corners = [function(*at) for at in product(*((one.low, one.high) for one in operands))]
-    return min(corners), max(corners)
 
 
 def _compute(
@@ -195,13 +176,13 @@ def _compute(
     operands = [x, *(_lift(x.trace, other) for other in others)]
     return IntegerVector(
         x.trace,
-        *_find_range(function, *operands),
+        find_range(function, *(one.range for one in operands)),
         lambda bits: getattr(x.trace.builder, name)(*(one.get_bits(bits) for one in operands)),
     )
 
 
 def _compute_exactly(
-    function: Callable[..., int], emit: Callable[..., Any], x: IntegerVector, *others: Operand
+    find_rule: Callable[..., Interval], emit: Callable[..., Any], x: IntegerVector, *others: Operand
 ) -> IntegerVector:
     """Return a value that follows from all bits of the first operand."""
     operands = [x, *(_lift(x.trace, other) for other in others)]
@@ -211,7 +192,8 @@ def _compute_exactly(
         value = emit(builder, *(one.get_bits(own) for one in operands))
         return builder.trunc(value, make_int_vector_type(bits)) if bits < own else value
 
-    return IntegerVector(x.trace, *_find_range(function, *operands), emit_bits)
+    found = find_rule(*(one.range for one in operands))
+    return IntegerVector(x.trace, found, emit_bits)
 
 
 # --- primitives ------------------------------------------------------------------------------
@@ -225,11 +207,7 @@ def _shift_away(x: IntegerVector, count: IntegerVector) -> IntegerVector:
         is_rounded_up = b.icmp_signed(">", b.and_(value, mask), most)
         return b.sub(b.ashr(value, shift), b.sext(is_rounded_up, value.type))
 
-    def divide(value: int, shift: int) -> int:
-        size = abs(value) + (1 << shift >> 1) >> shift
-        return size if value >= 0 else -size
-
-    return _compute_exactly(divide, emit, x, count)
+    return _compute_exactly(ranges.shift_away, emit, x, count)
 
 
 def _is_negative(b: IRBuilder, value: Value) -> Any:
@@ -237,16 +215,21 @@ def _is_negative(b: IRBuilder, value: Value) -> Any:
 
 
 def _saturate(x: IntegerVector, bits: int) -> IntegerVector:
-    return _limit_range(x, _lift(x.trace, -(1 << bits - 1)), _lift(x.trace, (1 << bits - 1) - 1))
+    low, high = ranges.make_signed_interval(bits)
+    found = ranges.saturate(x.range, Interval(bits, bits))
+    return _limit_range(x, _lift(x.trace, low), _lift(x.trace, high), found)
 
 
 def _limit(x: IntegerVector, most: Operand) -> IntegerVector:
     largest = _lift(x.trace, most)
-    return _limit_range(x, 0 - largest, largest)
+    least = _lift(x.trace, 0) - largest
+    return _limit_range(x, least, largest, ranges.limit(x.range, largest.range))
 
 
-def _limit_range(x: IntegerVector, low: IntegerVector, high: IntegerVector) -> IntegerVector:
-    if low.high <= x.low and x.high <= high.low:
+def _limit_range(
+    x: IntegerVector, low: IntegerVector, high: IntegerVector, found: Interval
+) -> IntegerVector:
+    if low.range.high <= x.range.low and x.range.high <= high.range.low:
         return x
 
     def is_outside() -> Any:
@@ -256,15 +239,11 @@ def _limit_range(x: IntegerVector, low: IntegerVector, high: IntegerVector) -> I
         return b.or_(is_low, b.icmp_signed(">", value, high.get_bits(bits)))
 
     x.trace.limits.append(is_outside)
-    return IntegerVector(x.trace, max(x.low, low.low), min(x.high, high.high), x.get_bits)
+    return IntegerVector(x.trace, found, x.get_bits)
 
 
 def _within(x: IntegerVector, most: int) -> IntegerVector:
-    return IntegerVector(x.trace, max(x.low, -most), min(x.high, most), x.get_bits)
-
-
-def _extreme(function: Callable[..., int]) -> Callable[[IntegerVector, int], IntegerVector]:
-    return lambda x, other: _compute(function, "", x, other)
+    return IntegerVector(x.trace, ranges.limit(x.range, Interval(most, most)), x.get_bits)
 
 
 def _float32(x: IntegerVector | FloatVector) -> FloatVector:
@@ -285,8 +264,8 @@ def _float64(x: IntegerVector | FloatVector) -> FloatVector:
         b, value = x.trace.builder, x.get_bits(x.bits)
         if x.bits == 32 or _CONVERTS_INT64:
             return b.sitofp(value, DOUBLES)
-        if not -(1 << 51) <= x.low <= x.high < 1 << 51:
-            raise NotProvedError(f"51 bits do not hold {x.low} ... {x.high}")
+        if not -(1 << 51) <= x.range.low <= x.range.high < 1 << 51:
+            raise NotProvedError(f"51 bits do not hold {x.range}")
         with_magic = b.bitcast(b.add(value, make_splat_constant(value.type, _MAGIC)), DOUBLES)
         return b.fsub(with_magic, make_splat_constant(DOUBLES, 1.5 * 2**52))
 
@@ -316,14 +295,9 @@ def _round(is_away: bool) -> Callable[[FloatVector], IntegerVector]:
             return b.fptosi(value, make_int_vector_type(bits))
 
         x.trace.limits.append(is_large)
-        return IntegerVector(x.trace, -MAX_ROUNDED, MAX_ROUNDED, emit)
+        return IntegerVector(x.trace, Interval(-MAX_ROUNDED, MAX_ROUNDED), emit)
 
     return round_reals
-
-
-def _make_real(kind: ir.VectorType) -> Callable[[IntegerVector], FloatVector]:
-    """Return a function of a word; only its kind is known, because no vector code computes it."""
-    return lambda word: FloatVector(word.trace, kind, lambda: None)
 
 
 PRIMITIVES: Mapping[str, Callable[..., Any]] = {
@@ -336,46 +310,16 @@ PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "round_even": _round(False),
     "float32": _float32,
     "float64": _float64,
-    "real": _make_real(FLOATS),
-    "real64": _make_real(DOUBLES),
-    "exp2": _make_real(DOUBLES),
-    "min": _extreme(min),
-    "max": _extreme(max),
-    "abs": abs,
 }
+"""Primitives of varying values."""
 
 
 # --- formulas --------------------------------------------------------------------------------
 
 
-def _find_word_range(name: str) -> tuple[int, int]:
-    if name.endswith(("_pre", "_post")):
-        return 0, 31
-    if name == "element":
-        return 0, 1
-    bits = 64 if name == "bias" else 32
-    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-
-
-def find_parameters(formula: Formula) -> dict[str, IntegerVector | FloatVector]:
-    """Return the kind and the range of each parameter of a formula, by name."""
-    trace = FormulaEmitter()
-    values: dict[str, Any] = {
-        word: IntegerVector(trace, *_find_word_range(word), lambda bits: None)
-        for word in formula.words
-    }
-    values |= _evaluate(formula.constants, values)
-    return {name: values[name] for name in formula.parameters}
-
-
 def evaluate_steps(formula: Formula, values: Mapping[str, Any]) -> IntegerVector:
     """Evaluate a formula for its parameters and a vector of sums; the result is an int32."""
-    result = _evaluate(formula.steps, values)[RESULT]
-    return _saturate(result, 32)
-
-
-def _evaluate(terms: Iterable[tuple[str, str]], values: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(values)
-    for name, term in terms:
+    for name, term in formula.steps:
         found[name] = eval(term, dict(PRIMITIVES), found)
-    return found
+    return _saturate(found[RESULT], 32)

@@ -23,6 +23,7 @@ from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.kernels import rounding
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.channels import FIRST_PARAMETER
+from nmpsim.kernels.formula_ranges import FLOAT32, Interval, find_parameters
 from nmpsim.kernels.formulas import (
     ELEMENTS,
     FORMULAS,
@@ -32,12 +33,10 @@ from nmpsim.kernels.formulas import (
     read_formulas,
 )
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.lanes import IntegerVector, find_parameters
 from nmpsim.kernels.operands import IntegerScaleRecord
 from nmpsim.kernels.pointers import call, get_address
 from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.saturation_stages import BIAS, RESCALE
-from nmpsim.kernels.vector_code import FLOATS
 from nmpsim.records import frozen
 
 PROFILE_BITS = 4
@@ -213,9 +212,9 @@ class Family:
 def _list_coders(formula: Formula) -> Iterable[tuple[str, int, str, str]]:
     """Yield name and row of each parameter, and the functions that encode and decode it."""
     for row, (name, known) in enumerate(find_parameters(formula).items(), FIRST_PARAMETER):
-        if isinstance(known, IntegerVector):
+        if isinstance(known, Interval):
             yield name, row, "np.int64", "np.int64"
-        elif known.kind is FLOATS:
+        elif known == FLOAT32:
             yield name, row, "get_bits", "real"
         else:
             yield name, row, "get_bits64", "real64"

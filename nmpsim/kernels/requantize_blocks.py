@@ -17,6 +17,12 @@ from llvmlite.ir import IRBuilder, Value
 
 from nmpsim.isa.words import INT8
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
+from nmpsim.kernels.formula_ranges import (
+    FLOAT32,
+    Interval,
+    find_parameters,
+    make_signed_interval,
+)
 from nmpsim.kernels.formulas import Formula
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
@@ -25,7 +31,6 @@ from nmpsim.kernels.lanes import (
     FormulaEmitter,
     IntegerVector,
     evaluate_steps,
-    find_parameters,
 )
 from nmpsim.kernels.operands import Clip
 from nmpsim.kernels.pointers import get_address
@@ -124,18 +129,15 @@ class _Scale:
         b, trace = self._b, FormulaEmitter(self._b)
         values: dict[str, IntegerVector | FloatVector] = {}
         for (name, known), word in zip(self._parameters.items(), self._words, strict=True):
-            if isinstance(known, IntegerVector):
-                values[name] = IntegerVector(
-                    trace, known.low, known.high, partial(self._resize, word)
-                )
-            elif known.kind is FLOATS:
+            if isinstance(known, Interval):
+                values[name] = IntegerVector(trace, known, partial(self._resize, word))
+            elif known == FLOAT32:
                 bits = self._resize(word, 32)
                 values[name] = FloatVector(trace, FLOATS, partial(b.bitcast, bits, FLOATS))
             else:
                 values[name] = FloatVector(trace, DOUBLES, partial(b.bitcast, word, DOUBLES))
-        most = 1 << self._range_bits - 1
-        acc = b.add(total, self._start)
-        values["acc"] = IntegerVector(trace, -most, most - 1, lambda bits: self._resize(acc, bits))
+        acc, interval = b.add(total, self._start), make_signed_interval(self._range_bits)
+        values["acc"] = IntegerVector(trace, interval, lambda bits: self._resize(acc, bits))
         return evaluate_steps(self._formula, values), trace
 
     def compute(self, total: Value) -> Any:

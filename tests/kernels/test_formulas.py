@@ -26,15 +26,10 @@ from rescale_oracle import (
 
 from nmpsim.isa.profiles import PROFILES, ROWS
 from nmpsim.kernels import lanes
+from nmpsim.kernels.formula_ranges import FormulaError, Interval, find_parameters, find_ranges
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, SOURCE, FormulaReader, read_formulas
 from nmpsim.kernels.ir_functions import define_function
-from nmpsim.kernels.lanes import (
-    FloatVector,
-    FormulaEmitter,
-    IntegerVector,
-    NotProvedError,
-    find_parameters,
-)
+from nmpsim.kernels.lanes import FormulaEmitter, IntegerVector, NotProvedError
 from nmpsim.kernels.requantize_blocks import ChannelBlock, _emit
 from nmpsim.kernels.result_table import LEAST, MOST, PARAMETER_ROWS, TOO_LARGE
 from nmpsim.kernels.workspace_size import COUNT_ROWS, LANES
@@ -104,26 +99,31 @@ def test_every_profile_has_the_formulas_of_its_instructions() -> None:
 
 
 def value(low: int, high: int) -> IntegerVector:
-    return IntegerVector(FormulaEmitter(), low, high, lambda bits: None)
+    return IntegerVector(FormulaEmitter(), Interval(low, high), lambda bits: None)
 
 
-def test_ranges_of_integers() -> None:
-    x, n = value(-5, 7), value(0, 3)
-    for found, low, high in (
-        (x + n, -5, 10),
-        (x - n, -8, 7),
-        (x * x, -35, 49),
-        (x << n, -40, 56),
-        (x >> n, -5, 7),
-        (1 << n, 1, 8),
-        (64 >> n, 8, 64),
-        (3 - n, 0, 3),
-        (100 // value(1, 7), 14, 100),
-        (abs(x), 0, 7),
-        (abs(value(-9, -2)), 2, 9),
-        (abs(value(3, 4)), 3, 4),
-    ):
-        assert (found.low, found.high) == (low, high)
+def find_result(text: str, **names: tuple[int, int]) -> tuple[int, int]:
+    found = find_ranges(read(text), {name: Interval(*of) for name, of in names.items()})[RESULT]
+    assert isinstance(found, Interval)
+    return found.low, found.high
+
+
+@pytest.mark.parametrize(("text", "low", "high"), [
+    ("x + n", -5, 10), ("x - n", -8, 7), ("x * x", -35, 49), ("x << n", -40, 56), ("x >> n", -5, 7),
+    ("1 << n", 1, 8), ("64 >> n", 8, 64), ("3 - n", 0, 3), ("100 // (n * 2 + 1)", 14, 100),
+    ("-x", -7, 5), ("abs(x)", 0, 7), ("abs(n - 9)", 6, 9), ("abs(n + 3)", 3, 6),
+    ("shift_away(x, n)", -5, 7), ("divide_away(x, n + 1)", -5, 7), ("hold(x, n)", -3, 3),
+    ("hold(x * 8, 16 >> n) << n", -16, 16), ("x if x < n else 9", -5, 9),
+])  # fmt: skip
+def test_ranges_of_integers(text: str, low: int, high: int) -> None:
+    assert find_result(text, x=(-5, 7), n=(0, 3)) == (low, high)
+
+
+def test_an_argument_of_within_may_exceed_64_bits() -> None:
+    words = {"x": INT32, "n": (0, 62)}
+    assert find_result("within(x << n, 1 << 40)", **words) == (-(1 << 40), 1 << 40)
+    with pytest.raises(FormulaError, match="may exceed 64 bits"):
+        find_result("hold(x << n, 1 << 40)", **words)
 
 
 @pytest.mark.parametrize(("low", "high", "bits"), [
@@ -143,7 +143,9 @@ def test_what_64_bits_do_not_hold_is_not_proved() -> None:
 def test_parameters_of_all_sums_are_proved(element: int) -> None:
     for (_, own), formula in read_formulas("sums").items():
         for known in find_parameters(formula).values():
-            assert own != element or isinstance(known, FloatVector) or known.bits in (32, 64)
+            assert (
+                own != element or not isinstance(known, Interval) or value(*known).bits in (32, 64)
+            )
 
 
 # --- primitives in vector code ----------------------------------------------------------------

@@ -36,7 +36,6 @@ from nmpsim.core.state import Bytes, Int64s
 from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.words import ACTIVATION_LEAKY
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, Formula, FormulaReader
-from nmpsim.kernels.formulas import FORMULAS as STANDARD
 from nmpsim.kernels.saturation_stages import BIAS, RESCALE
 
 _OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
@@ -202,8 +201,7 @@ class _ProgramProfile:
     """
 
     def __init__(self, custom: CustomFormulas, number: int) -> None:
-        self._own = custom.table[PROFILES[number]]
-        self._table, self._name = custom.table, PROFILES[number]
+        self._custom, self._name = custom, PROFILES[number]
 
     def make_formulas(self, standard: ProfileFormulas) -> ProfileFormulas:
         """Return the standard formulas with those that the program changes."""
@@ -250,12 +248,7 @@ class _ProgramProfile:
         return attrs.evolve(standard, **found)
 
     def _is_changed(self, kind: str) -> bool:
-        """Return whether the program has another formula of a kind."""
-        return kind in self._own and any(
-            FormulaReader(self._table, element).read(self._own[kind])
-            != FormulaReader(STANDARD, element).read(STANDARD[self._name][kind])
-            for element in ELEMENTS
-        )
+        return self._custom.is_changed(self._name, kind)
 
     def _evaluate(
         self,
@@ -267,7 +260,8 @@ class _ProgramProfile:
         stage: int = RESCALE,
     ) -> FormulaSteps:
         wide = int(element is not INT8)
-        formula = FormulaReader(self._table, ELEMENTS[wide]).read(self._own[kind])
+        table = self._custom.table
+        formula = FormulaReader(table, ELEMENTS[wide]).read(table[self._name][kind])
         evaluator = _Evaluator({**values, "element": wide}, shape, stage, place)
         return (yield from evaluator.evaluate(formula))
 

@@ -1,0 +1,229 @@
+"""Checks of a user's formulas: their syntax and, for each kind, the names that they may use."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from nmpsim.diagnostics import did_you_mean
+from nmpsim.isa.profiles import PROFILES, REAL, ROWS
+from nmpsim.kernels.formula_ranges import (
+    FLOAT32,
+    PRIMITIVES,
+    FormulaError,
+    Interval,
+    ValueRange,
+    find_ranges,
+    find_word_range,
+    make_signed_interval,
+    require,
+)
+from nmpsim.kernels.formulas import ELEMENTS, RESULT, FormulaReader, FormulaTable
+from nmpsim.records import frozen
+
+MAX_STEPS = 32
+"""Most assignments and calls of functions in a formula."""
+MAX_TEXT = 1000
+"""Most characters of a formula."""
+MAX_PARAMETERS = 6
+"""Most numbers of a channel on which a formula of sums may depend."""
+MAX_DEPTH = 60
+"""Deepest nesting of the expressions of a formula."""
+FUNCTION_NAMES = {"x", "pre", "mul", "post", "element"}
+"""Names that a function may use, besides constants."""
+_COMPARISONS = ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq
+
+
+@frozen
+class FormulaKind:
+    """Names that formulas of a kind may use, besides constants, functions and ``element``."""
+
+    values: tuple[str, ...]
+    scales: tuple[str, ...] = ()
+    words: tuple[str, ...] = ("out_offset", "result_scale")
+
+    @property
+    def names(self) -> set[str]:
+        """All names."""
+        parts = (f"{scale}_{part}" for scale in self.scales for part in ("pre", "mul", "post"))
+        return {*self.values, *self.words, *parts, "element"}
+
+
+_PAIR = FormulaKind(
+    ("lhs", "rhs"), ("lhs", "rhs", "out"), ("operation", "out_offset", "result_scale")
+)
+KINDS = {
+    "bias": FormulaKind((), ("bias",), ("bias",)),
+    "sums": FormulaKind(("acc",), ("bias", "out"), ("bias", "out_offset", "result_scale")),
+    "leaky_sums": FormulaKind(("acc",), ("leaky",), ("out_offset",)),
+    "average": FormulaKind(("acc",), ("out",), ("divisor", "out_offset", "result_scale")),
+    "rescale": FormulaKind(("x",), ("out", "leaky")),
+    "leaky": FormulaKind(("x",), ("out", "leaky")),
+    **dict.fromkeys(("add", "sub", "max", "min", "mul"), _PAIR),
+}
+RESERVED = FUNCTION_NAMES.union({"total"}, *(kind.names for kind in KINDS.values()))
+"""Names that a constant must not have."""
+
+
+# --- syntax ----------------------------------------------------------------------------------
+
+
+def _parse(text: object) -> tuple[list[tuple[str, ast.expr]], ast.expr]:
+    """Return the assignments of a formula and its last expression."""
+    if not isinstance(text, str):
+        raise FormulaError("is not text", type(text).__name__, "a formula in quotation marks")
+    require(len(text) <= MAX_TEXT, "is too long", len(text), f"at most {MAX_TEXT} characters")
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise FormulaError("is not an expression in Python's syntax", error) from error
+    depth, level, body = 0, list[ast.AST]([tree]), tree.body
+    while level:
+        level, depth = [child for one in level for child in ast.iter_child_nodes(one)], depth + 1
+        require(depth <= MAX_DEPTH, "is nested too deeply", expected=f"at most {MAX_DEPTH} levels")
+    steps = []
+    for one in body[:-1]:
+        match one:
+            case ast.Assign([ast.Name(name)], value):
+                steps.append((name, value))
+            case _:
+                raise FormulaError("has an unknown step", ast.unparse(one), "NAME = EXPRESSION")
+    if not body or not isinstance(body[-1], ast.Expr):
+        found = ast.unparse(body[-1]) if body else "nothing"
+        raise FormulaError("has no result", found, "an expression at the end")
+    return steps, body[-1].value
+
+
+class SyntaxChecker:
+    """Check that the text of a formula has known operations and names.
+
+    Parameters
+    ----------
+    table
+        All formulas, whose constants and functions may be used.
+    names, scales
+        Words and values that may be used, and scales of calls of functions.
+    """
+
+    def __init__(self, table: FormulaTable, names: set[str], scales: tuple[str, ...] = ()) -> None:
+        self._table, self._scales = table, scales
+        self._names = names
+        self._reserved = {*names, *table["constants"], *PRIMITIVES}
+        self._steps = 0
+
+    def check(self, text: object) -> None:
+        """Raise FormulaError with the first problem of a text."""
+        steps, result = _parse(text)
+        known = self._names | set(self._table["constants"])
+        for name, expression in steps:
+            self._count_step()
+            is_free = name not in self._reserved
+            require(is_free, "assigns a name that has a meaning", name, "another name")
+            self._visit(expression, known)
+            known.add(name)
+        self._visit(result, known)
+
+    def _count_step(self) -> None:
+        self._steps += 1
+        require(self._steps <= MAX_STEPS, "has too many steps", expected=f"at most {MAX_STEPS}")
+
+    def _visit(self, node: ast.expr, known: set[str]) -> None:
+        for child in self._list_operands(node, known):
+            self._visit(child, known)
+
+    def _list_operands(self, node: ast.expr, known: set[str]) -> list[ast.expr]:
+        """Check the operation of an expression and return its operands."""
+        text = ast.unparse(node)
+        match node:
+            case ast.Constant(value):
+                is_integer = type(value) is int and abs(value) < 1 << 63
+                require(is_integer, "has an unknown constant", text, "an integer below 2^63")
+                return []
+            case ast.Name(name):
+                hint = did_you_mean(name, known) or ""
+                expected = ", ".join(sorted(known))
+                require(name in known, f"uses an unknown name. {hint}".strip(), name, expected)
+                return []
+            case ast.UnaryOp(ast.USub(), operand):
+                return [operand]
+            case ast.BinOp(left, _, right):
+                return [left, right]
+            case ast.IfExp(ast.Compare(left, [comparison], [right]), one, other):
+                is_known = isinstance(comparison, _COMPARISONS)
+                require(is_known, "has an unknown comparison", text, "<, <=, >, >=, == or !=")
+                return [left, right, one, other]
+            case ast.IfExp():
+                raise FormulaError("has an unknown condition", text, "one comparison")
+            case ast.Call():
+                return self._check_call(node, text)
+        raise FormulaError("has an unknown expression", text, "see docs/howto/add-a-profile.md")
+
+    def _check_call(self, node: ast.Call, text: str) -> list[ast.expr]:
+        name, functions = getattr(node.func, "id", ""), self._table["functions"]
+        require(not node.keywords, "has an argument with a name", text, "arguments in order")
+        if name in functions:
+            self._count_step()
+            is_valid = len(node.args) == 2
+            require(is_valid, "has too few or many arguments", text, "a value and a scale")
+            expected = " or ".join(self._scales) or "no call of a function"
+            is_known = getattr(node.args[1], "id", "") in self._scales
+            require(is_known, "names an unknown scale", text, expected)
+            return node.args[:1]
+        hint = did_you_mean(name, [*PRIMITIVES, *functions]) or ""
+        expected = ", ".join([*PRIMITIVES, *functions])
+        is_known = name in PRIMITIVES
+        require(is_known, f"calls an unknown function. {hint}".strip(), text, expected)
+        require(name != "within", "states a range without proof", text, "hold or saturate")
+        arity = len(PRIMITIVES[name].types)
+        require(len(node.args) == arity, "has too few or many arguments", text, arity)
+        return node.args
+
+
+# --- ranges ----------------------------------------------------------------------------------
+
+
+def check_ranges(
+    table: FormulaTable, profile: str, kind: str, element: str, sums: Interval
+) -> Interval:
+    """Check types and ranges of a formula, and return the range of its result.
+
+    Parameters
+    ----------
+    table
+        All formulas, with valid syntax.
+    profile, kind, element
+        Device profile, kind and element type of the formula.
+    sums
+        Range of ``acc``.
+
+    Raises
+    ------
+    FormulaError
+        A type is wrong, or an integer may exceed 64 bits.
+    """
+    formula = FormulaReader(table, element).read(table[profile][kind])
+    result = find_ranges(formula, _list_ranges(profile, kind, element, sums))[RESULT]
+    if not isinstance(result, Interval):
+        raise FormulaError("has a float as result", result, "an integer")
+    used = len(formula.words) if kind == "sums" else 0
+    found, most = ", ".join(formula.words), f"at most {MAX_PARAMETERS}"
+    require(used <= MAX_PARAMETERS, "uses too many words", found, most)
+    return result
+
+
+def _list_ranges(profile: str, kind: str, element: str, sums: Interval) -> Mapping[str, ValueRange]:
+    """Return the ranges and types of all names that a formula of a kind may use."""
+    wide = ELEMENTS.index(element)
+    found: dict[str, Any] = {name: find_word_range(name) for name in KINDS[kind].names}
+    if ROWS[PROFILES.index(profile)].form is REAL:
+        parts = (name for name in found if name.endswith(("_pre", "_post")))
+        found |= dict.fromkeys(parts, make_signed_interval(32))
+    values = {
+        "element": Interval(wide, wide),
+        **dict.fromkeys(("x", "lhs"), make_signed_interval(10 + 8 * wide)),
+        # the sum of MAX_TAPS taps, for an average
+        "acc": sums if kind != "average" else make_signed_interval(32 + 8 * wide),
+    }
+    found |= {name: value for name, value in values.items() if name in found}
+    return found | ({"total": FLOAT32} if profile == "onnx" else {})

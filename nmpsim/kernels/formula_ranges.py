@@ -1,0 +1,298 @@
+"""Ranges of the integers in a formula, and the types of its floats.
+
+A formula states mathematical integers; compiled code computes them in 64 bits. Intervals prove that
+all integers fit, for all words that a descriptor may have. :mod:`~nmpsim.kernels.lanes` derives the
+width of vectors by the same rules.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from itertools import product
+from typing import NamedTuple, TypeAlias
+
+from nmpsim.kernels.formulas import Formula
+
+
+class Interval(NamedTuple):
+    """Range of an integer."""
+
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return f"{self.low}" if self.low == self.high else f"{self.low} ... {self.high}"
+
+
+FLOAT32, FLOAT64 = "float32", "float64"
+ValueRange: TypeAlias = Interval | str
+"""Range of an integer, or type of a float: FLOAT32 or FLOAT64."""
+MAX_SHIFT = 62
+"""Largest count of a shift whose range is known."""
+_SHIFT_COUNT = Interval(0, MAX_SHIFT)
+_ROUNDED = Interval(-(1 << 62), 1 << 62)
+"""Range of a rounded float."""
+
+
+class FormulaError(Exception):
+    """A problem of a formula, with what was found and expected."""
+
+    def __init__(self, message: str, found: object = None, expected: object = None) -> None:
+        super().__init__(message)
+        self.found, self.expected = found, expected
+
+
+def require(holds: bool, message: str, found: object = None, expected: object = None) -> None:
+    """Raise FormulaError unless a condition holds."""
+    if not holds:
+        raise FormulaError(message, found, expected)
+
+
+def make_signed_interval(bits: int) -> Interval:
+    """Return the range of a signed integer."""
+    return Interval(-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+_INT64 = make_signed_interval(64)
+
+
+def _contains(outer: Interval, inner: Interval) -> bool:
+    return outer.low <= inner.low and inner.high <= outer.high
+
+
+def find_word_range(word: str) -> Interval:
+    """Return the range of a word of a descriptor."""
+    if word.endswith(("_pre", "_post")):
+        return Interval(0, 31)
+    ranges = {"element": Interval(0, 1), "divisor": Interval(1, 1 << 31)}
+    ranges |= {"operation": Interval(0, 4), "bias": _INT64}
+    return ranges.get(word, make_signed_interval(32))
+
+
+# --- rules -----------------------------------------------------------------------------------
+
+
+def find_range(function: Callable[..., int], *operands: Interval) -> Interval:
+    """Return the range of a function that is monotonic in each operand."""
+    corners = [function(*at) for at in product(*operands)]
+    return Interval(min(corners), max(corners))
+
+
+def join(one: ValueRange, other: ValueRange) -> ValueRange:
+    """Return the range of a value that is one of two."""
+    if isinstance(one, Interval) and isinstance(other, Interval):
+        return Interval(min(one.low, other.low), max(one.high, other.high))
+    require(one == other, "mixes types", f"{one} and {other}", "two values of one type")
+    return one
+
+
+def limit(x: Interval, most: Interval) -> Interval:
+    """Return the range of ``limit``, ``hold`` and ``within``."""
+    require(most.low >= 0, "limits to a negative magnitude", most, "0 or more")
+    return find_range(lambda value: min(max(value, -most.high), most.high), x)
+
+
+def saturate(x: Interval, bits: Interval) -> Interval:
+    """Return the range of ``saturate``."""
+    require(bits.low > 0 and bits.high < 64, "saturates to an invalid width", bits, "1 to 63")
+    low, high = make_signed_interval(bits.high)
+    return find_range(lambda value: min(max(value, low), high), x)
+
+
+def _divide_away(x: int, divisor: int) -> int:
+    size = (abs(x) + divisor // 2) // divisor
+    return size if x >= 0 else -size
+
+
+def divide_away(x: Interval, divisor: Interval) -> Interval:
+    """Return the range of ``divide_away``."""
+    _require_divisor(divisor)
+    is_small = max(-x.low, x.high) + divisor.high // 2 < 1 << 63
+    require(is_small, "computes an integer that may exceed 64 bits", x, "64 bits")
+    return find_range(_divide_away, x, divisor)
+
+
+def shift_away(x: Interval, count: Interval) -> Interval:
+    """Return the range of ``shift_away``."""
+    _require_count(count)
+    return find_range(lambda value, shift: _divide_away(value, 1 << shift), x, count)
+
+
+def _require_count(count: Interval) -> None:
+    require(_contains(_SHIFT_COUNT, count), "shifts by an invalid count", count, _SHIFT_COUNT)
+
+
+def _require_divisor(divisor: Interval) -> None:
+    require(divisor.low > 0, "may divide by zero or less", divisor, "a positive divisor")
+
+
+def absolute(x: Interval) -> Interval:
+    """Return the range of ``abs``."""
+    return Interval(max(x.low, -x.high, 0), max(-x.low, x.high))
+
+
+def _exp2(exponent: Interval) -> ValueRange:
+    most = Interval(-1022, 1022)
+    require(_contains(most, exponent), "has an invalid power of two", exponent, most)
+    return FLOAT64
+
+
+def _combine(_: Interval, x: ValueRange, y: ValueRange) -> ValueRange:
+    if not isinstance(x, Interval) or not isinstance(y, Interval):
+        return join(x, y)
+    found = [find_range(each, x, y) for each in (operator.add, operator.sub, max, min)]
+    return Interval(min(one.low for one in found), max(one.high for one in found))
+
+
+class Primitive(NamedTuple):
+    """Rule of a primitive."""
+
+    types: tuple[str, ...]
+    """Types of the arguments: ``integer``, ``float``, FLOAT64, or empty for any."""
+    find_range: Callable[..., ValueRange]
+    """Returns the range or type of the result from those of the arguments."""
+
+
+_PAIR = "integer", "integer"
+PRIMITIVES: Mapping[str, Primitive] = {
+    **dict.fromkeys(("limit", "hold", "within"), Primitive(_PAIR, limit)),
+    "saturate": Primitive(_PAIR, saturate),
+    "shift_away": Primitive(_PAIR, shift_away),
+    "divide_away": Primitive(_PAIR, divide_away),
+    "min": Primitive(_PAIR, lambda x, y: find_range(min, x, y)),
+    "max": Primitive(_PAIR, lambda x, y: find_range(max, x, y)),
+    "abs": Primitive(("integer",), absolute),
+    **dict.fromkeys(("round_away", "round_even"), Primitive(("float",), lambda _: _ROUNDED)),
+    "float32": Primitive(("",), lambda _: FLOAT32),
+    "float64": Primitive(("",), lambda _: FLOAT64),
+    "real": Primitive(("integer",), lambda _: FLOAT32),
+    "real64": Primitive(("integer",), lambda _: FLOAT64),
+    "exp2": Primitive(("integer",), _exp2),
+    "fma": Primitive((FLOAT64,) * 3, lambda *_: FLOAT32),
+    "combine": Primitive(("integer", "", ""), _combine),
+}
+_OPERATORS: Mapping[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.FloorDiv: operator.floordiv,
+}
+_FLOAT_OPERATORS = ast.Add, ast.Sub, ast.Mult, ast.Div
+
+
+# --- formulas --------------------------------------------------------------------------------
+
+
+def find_ranges(formula: Formula, values: Mapping[str, ValueRange]) -> dict[str, ValueRange]:
+    """Return the range or type of each step of a formula.
+
+    Parameters
+    ----------
+    formula
+        Formula whose syntax is valid.
+    values
+        Ranges and types of its words and varying values.
+
+    Raises
+    ------
+    FormulaError
+        A type is wrong, or an integer may exceed 64 bits.
+    """
+    return _RangeFinder(formula, values).find((*formula.constants, *formula.steps))
+
+
+def find_parameters(formula: Formula) -> dict[str, ValueRange]:
+    """Return the range or type of each parameter of a formula, by name."""
+    words = {word: find_word_range(word) for word in formula.words}
+    found = words | _RangeFinder(formula, words).find(formula.constants)
+    return {name: found[name] for name in formula.parameters}
+
+
+class _RangeFinder:
+    def __init__(self, formula: Formula, values: Mapping[str, ValueRange]) -> None:
+        self._values = dict(values)
+        self._terms = {
+            name: ast.parse(term, mode="eval").body
+            for name, term in (*formula.constants, *formula.steps)
+        }
+
+    def find(self, terms: tuple[tuple[str, str], ...]) -> dict[str, ValueRange]:
+        for name, _ in terms:
+            self._values[name] = self._visit(self._terms[name])
+        return {name: self._values[name] for name, _ in terms}
+
+    def _visit(self, node: ast.expr) -> ValueRange:
+        value = self._compute(node)
+        if isinstance(value, Interval) and not _contains(_INT64, value):
+            found = f"{ast.unparse(node)}: {value}"
+            raise FormulaError("computes an integer that may exceed 64 bits", found, "64 bits")
+        return value
+
+    def _compute(self, node: ast.expr) -> ValueRange:
+        match node:
+            case ast.Constant(int(value)):
+                return Interval(value, value)
+            case ast.Name(name):
+                return self._values[name]
+            case ast.UnaryOp(ast.USub(), operand):
+                return find_range(operator.neg, self._require_integer(operand))
+            case ast.BinOp():
+                return self._operate(node)
+            case ast.IfExp(ast.Compare(left, _, [right]), body, orelse):
+                sides = self._visit(left), self._visit(right)
+                is_valid = type(sides[0]) is type(sides[1])
+                require(is_valid, "compares two types", ast.unparse(node))
+                return join(self._visit(body), self._visit(orelse))
+            case ast.Call(ast.Name(name), arguments):
+                return self._call(name, arguments, ast.unparse(node))
+        raise AssertionError(ast.dump(node))
+
+    def _require_integer(self, node: ast.expr) -> Interval:
+        value = self._visit(node)
+        if not isinstance(value, Interval):
+            raise FormulaError("has a float in the place of an integer", ast.unparse(node))
+        return value
+
+    def _operate(self, node: ast.BinOp) -> ValueRange:
+        left, right, text = self._visit(node.left), self._visit(node.right), ast.unparse(node)
+        if not isinstance(left, Interval) or not isinstance(right, Interval):
+            is_known = isinstance(node.op, _FLOAT_OPERATORS)
+            require(is_known, "has an operator that floats lack", text, "+, -, * or /")
+            return join(left, right)
+        function = _OPERATORS.get(type(node.op))
+        if function is None:
+            raise FormulaError("has an operator that integers lack", text, "+ - * << >> //")
+        if isinstance(node.op, ast.LShift | ast.RShift):
+            _require_count(right)
+        if isinstance(node.op, ast.FloorDiv):
+            _require_divisor(right)
+        found = find_range(function, left, right)
+        most = self._find_common_shift(node) if isinstance(node.op, ast.LShift) else None
+        return found if most is None else limit(found, self._require_integer(most))
+
+    def _find_common_shift(self, node: ast.BinOp) -> ast.expr | None:
+        """Return c of ``hold(x, c >> n) << n``, which is within +-c; None for other terms."""
+        match self._resolve(node.left):
+            case ast.Call(ast.Name("hold" | "limit"), [_, most]):
+                most = self._resolve(most)
+                if isinstance(most, ast.BinOp) and isinstance(most.op, ast.RShift):
+                    is_common = ast.unparse(most.right) == ast.unparse(node.right)
+                    return most.left if is_common else None
+        return None
+
+    def _resolve(self, node: ast.expr) -> ast.expr:
+        return self._terms.get(node.id, node) if isinstance(node, ast.Name) else node
+
+    def _call(self, name: str, arguments: list[ast.expr], text: str) -> ValueRange:
+        primitive = PRIMITIVES[name]
+        visit = self._compute if name == "within" else self._visit
+        values = [visit(one) for one in arguments]
+        for value, kind in zip(values, primitive.types, strict=True):
+            found = "integer" if isinstance(value, Interval) else value
+            is_valid = kind in ("", found) or (kind == "float" and found != "integer")
+            require(is_valid, "has an argument of the wrong type", text, kind)
+        return primitive.find_range(*values)
