@@ -15,7 +15,6 @@ import numpy as np
 
 from nmpsim.core.reference.arithmetic import FormulaStep, FormulaSteps, make_step
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.reference.custom_formulas import find_formulas
 from nmpsim.core.reference.mac import (
     PartialSums,
     accumulate,
@@ -32,6 +31,7 @@ from nmpsim.core.reference.operands import (
     get_element_type,
     get_scale,
 )
+from nmpsim.core.reference.program_formulas import find_formulas
 from nmpsim.core.reference.requantize import compute_initial_sums, finish_sums, make_requantizer
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions
 from nmpsim.core.reference.vector import (

@@ -27,6 +27,7 @@ SELECTION = [
 ]
 NOT_COMPILED = {
     "nmpsim",
+    "nmpsim.arrays",
     "nmpsim.atomic",
     "nmpsim.subprocesses",
     "nmpsim.config",

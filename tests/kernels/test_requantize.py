@@ -66,6 +66,7 @@ from nmpsim.core.reference.saturation import LayerCounters, ResultPositions
 from nmpsim.kernels import channel_tables, channels, requantize
 from nmpsim.kernels.movement import ScratchpadViews
 from nmpsim.kernels.operands import OutputPosition
+from nmpsim.kernels.profiles import SUM_NUMBERS
 from nmpsim.kernels.workspace_size import TABLE_ROWS
 
 starts_entry: Any = numba.njit(
@@ -381,3 +382,21 @@ def test_what_a_sum_of_the_reference_begins_with(profile: int, element: int) -> 
             for bias, term in zip(biases, zero_terms, strict=True)
         ]
         assert arithmetic.evaluate(steps).tolist() == expected, seed
+
+
+formula_entry: Any = numba.njit(lambda q: requantize.get_sum_formula(q))
+vector_entry: Any = numba.njit(lambda q: requantize.has_vector_code(q))
+
+
+def test_formulas_of_a_program_have_neither_a_number_nor_vector_code() -> None:
+    def entries(profile: int, leaky: int) -> tuple[int, bool]:
+        q = quantizer_of(layer_of(GLOW_INT, INT8, 0))
+        q = q._replace(profile=np.int64(profile), leaky=np.int64(leaky))
+        return int(formula_entry(q)), bool(vector_entry(q))
+
+    address = 0x1234 << 4
+    for number in (GLOW_INT, Q31):
+        assert entries(number, 0) == (SUM_NUMBERS[number, INT8], True)
+        assert entries(number, 1) == (SUM_NUMBERS[number, INT8], False)
+        assert entries(address | number, 0) == (-1, False)
+        assert entries(address | number, 1) == (-1, False)

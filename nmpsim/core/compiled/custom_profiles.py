@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmpsim.bundle.formulas import CustomFormulas, parse_stored_formulas
 from nmpsim.core.state import LAYER, Bytes, Int64s
 from nmpsim.diagnostics import fail
 from nmpsim.isa.profiles import PROFILES
 from nmpsim.kernels.entries import AddressedKernel, pause_garbage_collection
 from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
+
+if TYPE_CHECKING:
+    from nmpsim.bundle.formulas import CustomFormulas
 
 _ARGUMENTS = 34
 """Number of arguments of the function of custom formulas."""
@@ -48,6 +50,8 @@ def _find_words(text: bytes) -> Int64s:
             expected="Numba's compiler, or the reference engine",
             hint="Unset NUMBA_DISABLE_JIT, or pass --engine reference.",
         )
+    from nmpsim.bundle.formulas import parse_stored_formulas  # few programs have formulas
+
     custom = parse_stored_formulas(text)
     kernel = AddressedKernel(f"formulas.{custom.digest}", partial(_make_source, custom), _ARGUMENTS)
     with pause_garbage_collection():

@@ -32,7 +32,7 @@ from nmpsim.core.reference.profiles.formulas import (
     get_operation_name,
 )
 from nmpsim.core.reference.saturation import ResultPositions, clamp
-from nmpsim.core.state import Bytes, Int64s
+from nmpsim.core.state import Int64s
 from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.words import ACTIVATION_LEAKY
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, Formula, FormulaReader
@@ -297,21 +297,12 @@ class _ProgramProfile:
         )
 
 
-def find_formulas(stored: Bytes, number: int) -> ProfileFormulas:
-    """Return the formulas of a profile in a program.
-
-    Parameters
-    ----------
-    stored
-        Text of the program's formulas, as in :class:`~nmpsim.core.state.Machine`.
-    number
-        Number of the profile.
-    """
-    return _find_custom(stored.tobytes(), number) if stored.size else FORMULAS[number]
-
-
 @cache
-def _find_custom(text: bytes, number: int) -> ProfileFormulas:
+def find_program_formulas(text: bytes, number: int) -> ProfileFormulas:
+    """Return the formulas of a profile in a program with the formulas ``text``.
+
+    See :func:`nmpsim.core.reference.program_formulas.find_formulas`.
+    """
     custom = parse_stored_formulas(text)
     standard = FORMULAS[number]
     if PROFILES[number] not in custom.profiles:

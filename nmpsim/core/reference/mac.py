@@ -14,7 +14,6 @@ import numpy as np
 
 from nmpsim.core.reference.arithmetic import clamp_bits, evaluate
 from nmpsim.core.reference.context import InstructionContext
-from nmpsim.core.reference.custom_formulas import find_formulas
 from nmpsim.core.reference.operands import (
     Descriptor,
     ElementType,
@@ -24,6 +23,7 @@ from nmpsim.core.reference.operands import (
     get_element_type,
     get_scale,
 )
+from nmpsim.core.reference.program_formulas import find_formulas
 from nmpsim.core.reference.requantize import compute_initial_sums, finish_sums, make_requantizer
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions, saturate
 from nmpsim.core.state import Int64s

@@ -8,7 +8,6 @@ import numpy as np
 
 from nmpsim.core.reference.arithmetic import FormulaSteps, clip, evaluate, make_step
 from nmpsim.core.reference.context import InstructionContext
-from nmpsim.core.reference.custom_formulas import find_formulas
 from nmpsim.core.reference.mac import compute_channel_indices, iterate_pixels, write_pixel
 from nmpsim.core.reference.operands import (
     Descriptor,
@@ -17,6 +16,7 @@ from nmpsim.core.reference.operands import (
     get_element_type,
 )
 from nmpsim.core.reference.profiles.formulas import ProfileFormulas
+from nmpsim.core.reference.program_formulas import find_formulas
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions, clamp, saturate
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import ACTIVATION_LEAKY, DIVIDE_BY_VALID_TAPS, RHS_INT32
