@@ -171,7 +171,7 @@ class SyntaxChecker:
             require(is_known, "names an unknown scale", text, expected)
             return node.args[:1]
         hint = did_you_mean(name, [*PRIMITIVES, *functions]) or ""
-        expected = ", ".join([*PRIMITIVES, *functions])
+        expected = ", ".join(sorted({*PRIMITIVES, *functions} - {"within"}))
         is_known = name in PRIMITIVES
         require(is_known, f"calls an unknown function. {hint}".strip(), text, expected)
         require(name != "within", "states a range without proof", text, "hold or saturate")
