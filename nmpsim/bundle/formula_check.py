@@ -143,7 +143,7 @@ class SyntaxChecker:
             case ast.Name(name):
                 hint = did_you_mean(name, known) or ""
                 expected = ", ".join(sorted(known))
-                require(name in known, f"uses an unknown name. {hint}".strip(), name, expected)
+                require(name in known, f"uses an unknown name. {hint}".rstrip(". "), name, expected)
                 return []
             case ast.UnaryOp(ast.USub(), operand):
                 return [operand]
@@ -173,7 +173,7 @@ class SyntaxChecker:
         hint = did_you_mean(name, [*PRIMITIVES, *functions]) or ""
         expected = ", ".join(sorted({*PRIMITIVES, *functions} - {"within"}))
         is_known = name in PRIMITIVES
-        require(is_known, f"calls an unknown function. {hint}".strip(), text, expected)
+        require(is_known, f"calls an unknown function. {hint}".rstrip(". "), text, expected)
         require(name != "within", "states a range without proof", text, "hold or saturate")
         arity = len(PRIMITIVES[name].types)
         require(len(node.args) == arity, "has too few or many arguments", text, arity)
