@@ -94,7 +94,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def numbers_begin_anew(request: pytest.FixtureRequest) -> None:
-    """A test module's ``RNG`` gives a test the same numbers whichever tests ran before it."""
+    """Reset the ``RNG`` of a test module, so that each test draws the same numbers in any order."""
     generator: Any = getattr(request.module, "RNG", None)
     if generator is not None:
         kept = vars(request.module).setdefault("_RNG_BEGIN", generator.bit_generator.state)
@@ -103,7 +103,7 @@ def numbers_begin_anew(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of reference files beside the repository; ``NMPSIM_SHARED`` overrides it."""
+    """Return the folder of reference files; skip the test if it does not exist."""
     folder = shared_folder()
     if not folder.is_dir():
         pytest.skip(f"no reference files at {folder}")

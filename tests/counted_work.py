@@ -1,4 +1,4 @@
-"""Work counted instead of timed: machines are noisy, calls are not."""
+"""Count executed calls and lines, as a deterministic measure of work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def calls_of(function: Callable[..., Any], *arguments: Any) -> int:
-    """Function calls, Python's own included, that a call takes."""
+    """Return the number of function calls that a call makes, built-in functions included."""
     profile = cProfile.Profile()
     profile.runcall(function, *arguments)
     return sum(entry.callcount for entry in profile.getstats())

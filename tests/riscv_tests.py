@@ -49,8 +49,8 @@ LEFT_OUT = {
 
 
 @attrs.frozen
-class Elf:
-    """What a test file says."""
+class ElfImage:
+    """Entry point, address of ``tohost`` and segments of a test file."""
 
     entry: int
     tohost: int
@@ -58,11 +58,11 @@ class Elf:
 
 
 class NotATestError(Exception):
-    """A file is no test that this device could run."""
+    """A file is not a test that this device can run."""
 
 
-def read_elf(path: Path) -> Elf:
-    """Segments, entry and address of ``tohost``; raises NotATestError."""
+def read_elf(path: Path) -> ElfImage:
+    """Read segments, entry and address of ``tohost``; raise NotATestError for other files."""
     try:
         with path.open("rb") as file:
             elf = ELFFile(file)
@@ -83,11 +83,11 @@ def read_elf(path: Path) -> Elf:
     for start, data in (*segments, (tohost, bytes(8))):
         if not DRAM_BASE <= start <= DRAM_BASE + RAM_BYTES - len(data):
             raise NotATestError(f"{start:#x} is not in the first {RAM_BYTES} bytes of DRAM")
-    return Elf(elf["e_entry"], tohost, segments)
+    return ElfImage(elf["e_entry"], tohost, segments)
 
 
-def load_machine(elf: Elf) -> Machine:
-    """A machine of one core with a test in its DRAM."""
+def load_machine(elf: ElfImage) -> Machine:
+    """Build a machine of one core with a test in its DRAM."""
     config = attrs.evolve(default_device(), cores_count=1)
     nothing = np.zeros(0, np.uint8)
     machine = make_machine(config, nothing, DRAM_BASE, DRAM_BASE, RAM_BYTES, (1,), ())
@@ -98,8 +98,8 @@ def load_machine(elf: Elf) -> Machine:
     return machine
 
 
-def run(elf: Elf, engine_name: str) -> str:
-    """``passed``, or how it failed."""
+def run_elf(elf: ElfImage, engine_name: str) -> str:
+    """Run a test and return ``passed`` or the reason why it failed."""
     machine, engine = load_machine(elf), make_engine(engine_name)
     costs = get_costs(attrs.evolve(default_device(), cores_count=1))
     at = elf.tohost - DRAM_BASE
@@ -122,8 +122,8 @@ def _csr(machine: Machine, csr: CsrAddress) -> int:
     return int(machine.cores[0]["csr"][CSR_COLUMN[csr]])
 
 
-def tests_in(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Suite and file of each test, by name."""
+def list_tests(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the suite and the path of each test, sorted by name."""
     for suite in SUITES:
         for path in sorted(folder.glob(f"{suite}-p-*")):
             if not path.suffix:
@@ -131,8 +131,8 @@ def tests_in(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 @attrs.frozen
-class TraceColumn:
-    """A line of the table."""
+class RiscvTestResult:
+    """Results of one test on each engine."""
 
     suite: str
     name: str
@@ -141,12 +141,12 @@ class TraceColumn:
 
     @property
     def is_passed(self) -> bool:
-        """On both engines."""
+        """Return whether the test passed on both engines."""
         return all(one == "passed" for one in self.found)
 
     @property
     def verdict(self) -> str:
-        """What the table says."""
+        """Return the verdict that the table prints."""
         reason = LEFT_OUT.get(self.name)
         if self.is_passed:
             return "passed" if reason is None else "passed, though it is listed as left out"
@@ -157,24 +157,26 @@ class TraceColumn:
 
     @property
     def is_expected(self) -> bool:
-        """Passed, or left out."""
+        """Return whether the test passed or is listed as left out."""
         return self.verdict == "passed" or self.verdict.startswith("left out")
 
 
-def run_all(folder: Path) -> list[TraceColumn]:
-    """Every test of a folder on both engines; raises NotATestError."""
+def run_all(folder: Path) -> list[RiscvTestResult]:
+    """Run all tests of a folder on both engines; raise NotATestError for other files."""
     rows = []
-    for suite, path in tests_in(folder):
+    for suite, path in list_tests(folder):
         try:
             elf = read_elf(path)
         except NotATestError as error:
             raise NotATestError(f"{path.name}: {error}") from error
-        rows.append(TraceColumn(suite, path.name, tuple(run(elf, engine) for engine in ENGINES)))
+        rows.append(
+            RiscvTestResult(suite, path.name, tuple(run_elf(elf, engine) for engine in ENGINES))
+        )
     return rows
 
 
-def summary(rows: Sequence[TraceColumn]) -> Iterator[str]:
-    """How many tests of each suite passed."""
+def format_summary(rows: Sequence[RiscvTestResult]) -> Iterator[str]:
+    """Yield a line for each suite with its numbers of passed, left out and failed tests."""
     for suite in SUITES:
         own = [row for row in rows if row.suite == suite]
         if own:
@@ -185,11 +187,11 @@ def summary(rows: Sequence[TraceColumn]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.riscv_tests", description=__doc__)
     parser.add_argument("folder", type=Path, help="with rv32ui-p-add and the like, built")
     folder = parser.parse_args(arguments).folder
-    if not any(tests_in(folder)):
+    if not any(list_tests(folder)):
         print(f"skipped: no built tests (rv32ui-p-*, ...) in {folder}")
         return 0
     try:
@@ -200,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     width = max(len(row.name) for row in rows)
     for row in rows:
         print(f"{row.name:{width}}  {row.verdict}")
-    print(*summary(rows), sep="\n")
+    print(*format_summary(rows), sep="\n")
     return 0 if all(row.is_expected for row in rows) else 1
 
 

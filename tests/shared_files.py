@@ -1,4 +1,4 @@
-"""Where the reference files are, for tests that need to know before they run."""
+"""Find the reference files for tests that need them at collection time."""
 
 import os
 from pathlib import Path
@@ -7,11 +7,11 @@ _REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def shared_folder() -> Path:
-    """The folder ``shared`` beside the repository, or ``NMPSIM_SHARED``; it may not exist."""
+    """Return ``NMPSIM_SHARED`` or the folder ``shared`` beside the repository, if missing too."""
     return Path(os.environ.get("NMPSIM_SHARED", _REPOSITORY.parent / "shared"))
 
 
 def shared_names(pattern: str) -> list[str]:
-    """Names, relative to the folder, of the files that match; none if there is no folder."""
+    """Return the sorted relative paths of matching shared files; empty if there is no folder."""
     folder = shared_folder()
     return sorted(str(path.relative_to(folder)) for path in folder.rglob(pattern))

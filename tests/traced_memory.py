@@ -1,4 +1,4 @@
-"""How much memory something takes, of what Python and NumPy allocate."""
+"""Measure the memory that Python and NumPy allocate."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def at_most(nbytes: float) -> Iterator[None]:
-    """The most that is allocated meanwhile is no more."""
+    """Assert that the peak of memory allocated in the ``with`` block is at most ``nbytes``."""
     tracemalloc.start()
     try:
         yield

@@ -25,7 +25,7 @@ SEVEN = {"data": np.load("images/7.npy")}
 
 @pytest.fixture
 def tests(pytester, good_project, expected):
-    """Runs test functions beside the digits; ``expected`` has imported what is heavy before."""
+    """Return a function that runs the text of a test module beside the digits files."""
     for name in ("digits.bin", "digits.lir.txt", "digits.npz", "digits.tensors.json"):
         shutil.copy(good_project / name, pytester.path)
     shutil.copytree(good_project / "images", pytester.path / "images")

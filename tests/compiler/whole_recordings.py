@@ -64,7 +64,7 @@ class Recording:
 
     @cached_property
     def in_order(self) -> tuple[CoreInstruction, ...]:
-        """Instructions in an order of execution, sorted by layer within an epoch."""
+        """Return the instructions in execution order, sorted by layer within an epoch."""
         return tuple(
             one
             for epoch in self.epochs

@@ -88,7 +88,7 @@ class HappensBefore:
 
     @property
     def rivals(self) -> RivalPosts:
-        """Counts, by pend, of the later posts that another order could execute before the pend."""
+        """Return, for each pend, counts of later posts that another order could execute first."""
         found = dict(self.known_rivals)
         for key, counts in self._seen.items():
             found[key] = np.maximum(counts, found.get(key, 0))

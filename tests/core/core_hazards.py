@@ -68,7 +68,7 @@ class Hazard:
 
     @property
     def reported_instruction(self) -> ExecutedInstruction:
-        """The later of both instructions, or the earlier one if the host accesses the bytes."""
+        """Return the later instruction, or the earlier one if the host accesses the bytes."""
         found = self.later or self.earlier
         assert found is not None
         return found
@@ -87,7 +87,7 @@ class _OpenAccess:
 
 
 class _SharedAccesses:
-    """The latest ``MAX_OPEN`` accesses to DRAM, in order."""
+    """Window of the latest ``MAX_OPEN`` accesses to DRAM, in order."""
 
     def __init__(self) -> None:
         self._accesses: list[_OpenAccess] = []

@@ -69,7 +69,7 @@ def operations(draw: st.DrawFn) -> Instruction:
 
 @st.composite
 def blocks(draw: st.DrawFn) -> list[Instruction]:
-    """Straight code, code that a branch may skip, or a loop of a few rounds."""
+    """Draw straight code, code that a branch may skip, or a loop of a few rounds."""
     body = draw(st.lists(operations(), min_size=1, max_size=6))
     kind = draw(st.sampled_from(["straight", "skip", "loop"]))
     if kind == "straight":

@@ -121,7 +121,7 @@ _DISPLAYS = ("nogui", 'rfb, options="timeout=0"')
 
 
 @functools.cache
-def what_is_missing() -> str | None:
+def find_missing_requirement() -> str | None:
     """Return why Bochs cannot run code on this host, or None if it can."""
     bochs = shutil.which("bochs")
     if bochs is None:
@@ -152,7 +152,7 @@ def run(folder: Path, code: str, data: bytes, size: int) -> bytes | None:
         boot = boot.replace(name, str(value))
     quoted = [line.replace('"', "\\22") for line in boot.splitlines()]
     (folder / "kernel.o").write_bytes(
-        compiled("\n".join([code, *(f'module asm "{line}"' for line in quoted)]))
+        compile_object("\n".join([code, *(f'module asm "{line}"' for line in quoted)]))
     )
     (folder / "layout").write_text(_LAYOUT)
     link = ["ld", "--oformat=binary", "-T", "layout", "-o", "image", "kernel.o"]
@@ -174,7 +174,7 @@ def run(folder: Path, code: str, data: bytes, size: int) -> bytes | None:
     raise AssertionError(told)
 
 
-def compiled(code: str) -> bytes:
+def compile_object(code: str) -> bytes:
     """Compile a module to an object file, optimized as kernels are."""
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()

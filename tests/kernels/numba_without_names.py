@@ -19,7 +19,7 @@ MODULES = tuple(sorted(path.stem for path in INTERNALS.glob("[a-z]*.py")))
 PACKAGE = "nmpsim.kernels.numba_internals"
 
 
-def private_imports(path: Path) -> dict[str, str]:
+def find_private_imports(path: Path) -> dict[str, str]:
     """Return a module's imports of undocumented parts of Numba: name -> module."""
     found = {}
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -33,10 +33,10 @@ def is_private(module: str) -> bool:
     return module.startswith("numba.") and module != "numba.extending"
 
 
-def private_names(module: str) -> list[tuple[str, str]]:
+def list_private_names(module: str) -> list[tuple[str, str]]:
     """Return the modules, names and attributes of Numba that a module of numba_internals needs."""
     path = INTERNALS / f"{module}.py"
-    imports = private_imports(path)
+    imports = find_private_imports(path)
     names = [(where, name) for name, where in imports.items()]
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_NEEDED":
@@ -75,7 +75,7 @@ def import_again() -> Any:
     return importlib.import_module(PACKAGE)
 
 
-def what_kernels_answer() -> list[object]:
+def run_sample_kernels() -> list[object]:
     """Return results of kernels of each type that nmpsim compiles."""
     import ctypes
 
@@ -188,4 +188,4 @@ if __name__ == "__main__":
     for module in sys.argv[1:]:
         sys.modules[f"{PACKAGE}.{module}"] = None  # type: ignore[assignment]  # cannot be imported
     assert sorted(import_again().MISSING) == sorted(sys.argv[1:])
-    print(what_kernels_answer())
+    print(run_sample_kernels())

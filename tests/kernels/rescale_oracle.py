@@ -1,6 +1,6 @@
-"""Rescaling, rounding and saturation in plain integers, as docs/isa.md and docs/numerics.md say.
+"""Oracle of rescaling, rounding and saturation in plain integers.
 
-Shares nothing with the kernels and the reference engine but the arrays that accounts are kept in.
+It shares only the arrays of the counters with the kernels and the reference engine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOW, HIGH = 0, 1
 INT8, INT16 = 0, 1
 INT32 = -(1 << 31), (1 << 31) - 1
 INT48 = -(1 << 47), (1 << 47) - 1
-HELD = 1 << 62
+MAX_MAGNITUDE = 1 << 62
 """What is beyond it is held there."""
 CHANNELS, BASE, LAYER_INDEX = 5, 3, 1
 """Channels of the layer, the place of its first one in the account, the layer's own place."""
@@ -27,7 +27,7 @@ F32 = np.float32
 
 
 class SaturationCounters(NamedTuple):
-    """The arrays of a machine that saturation is counted in."""
+    """Arrays of a machine that count saturated values."""
 
     layers: Any
     channel_saturated: Any
@@ -42,16 +42,16 @@ def new_counters() -> SaturationCounters:
     return SaturationCounters(layers, by_channel, np.int64(LAYER_INDEX))
 
 
-class Ledger:
-    """The same account, kept value by value."""
+class SaturationOracle:
+    """Oracle of the saturation counters that updates them value by value."""
 
     def __init__(self) -> None:
         self.expected = new_counters()
 
-    def limit(
+    def clamp(
         self, value: int, low: int, high: int, stages: tuple[int, int], index: int, times: int = 1
     ) -> int:
-        """``value`` from ``low`` to ``high``; what is saturated is noted."""
+        """Clamp ``value`` to ``low`` .. ``high`` and count it if it is saturated."""
         for side, overshoot in ((LOW, low - value), (HIGH, value - high)):
             if overshoot > 0:
                 at, layer = (stages[side], side), self.expected.layers[LAYER_INDEX]
@@ -67,85 +67,91 @@ class Ledger:
         np.testing.assert_array_equal(counters.channel_saturated, self.expected.channel_saturated)
 
 
-def rounded_away(value: Any) -> int:
-    """Nearest integer of a float, halves away from zero, within +-2^62; 0 for what is no number."""
+def round_half_away(value: Any) -> int:
+    """Round a float half away from zero and clamp it to +-2^62; return 0 for NaN."""
     if np.isnan(value):
         return 0
     if np.isinf(value):
-        return HELD if value > 0 else -HELD
+        return MAX_MAGNITUDE if value > 0 else -MAX_MAGNITUDE
     size = int(abs(Fraction(float(value))) + Fraction(1, 2))
-    return min(max(size if value > 0 else -size, -HELD), HELD)
+    return min(max(size if value > 0 else -size, -MAX_MAGNITUDE), MAX_MAGNITUDE)
 
 
-def rounded_even(value: Any) -> int:
-    """Nearest integer of a float, halves to even, likewise."""
+def round_half_even(value: Any) -> int:
+    """Round a float half to even and clamp it to +-2^62; return 0 for NaN."""
     if np.isnan(value):
         return 0
     if np.isinf(value):
-        return HELD if value > 0 else -HELD
-    return min(max(round(Fraction(float(value))), -HELD), HELD)
+        return MAX_MAGNITUDE if value > 0 else -MAX_MAGNITUDE
+    return min(max(round(Fraction(float(value))), -MAX_MAGNITUDE), MAX_MAGNITUDE)
 
 
-def nearest_float32(exact: Fraction) -> Any:
-    """Of an exact number; halves to even. Infinity stands where 2^128 would be."""
+def round_to_float32(exact: Fraction) -> Any:
+    """Round an exact number half to even to float32; return infinity from 2^128 on."""
     with np.errstate(over="ignore"):
         first = F32(float(exact))
         around = [np.nextafter(first, F32(-np.inf)), first, np.nextafter(first, F32(np.inf))]
 
     def distance(value: Any) -> tuple[Fraction, int]:
         near = min(max(float(value), -(2.0**128)), 2.0**128)
-        return abs(Fraction(near) - exact), bits_of(value) & 1
+        return abs(Fraction(near) - exact), encode_float32(value) & 1
 
     return min(around, key=distance)
 
 
-def divided_away(x: int, shift: int) -> int:
-    """``x / 2^shift``, halves away from zero."""
+def shift_away(x: int, shift: int) -> int:
+    """Divide by ``2^shift`` and round half away from zero."""
     size = int(abs(Fraction(x, 1 << shift)) + Fraction(1, 2))
     return size if x > 0 else -size
 
 
-def high_product(x: int, mul: int) -> int:
-    """``x * mul / 2^31``, halves up; -2^31 times itself does not fit and is 2^31 - 1."""
+def multiply_high(x: int, mul: int) -> int:
+    """Return ``x * mul / 2^31`` rounded half up, at most 2^31 - 1."""
     return min((x * mul + (1 << 30)) // (1 << 31), INT32[1])
 
 
-def half_of(post: int) -> int:
+def compute_half(post: int) -> int:
     return (1 << post) >> 1
 
 
-def integer_form(
-    x: int, scale: tuple[int, int, int], element: int, stage: int, index: int, ledger: Ledger,
-    times: int = 1,
+def apply_integer_form(
+    x: int, scale: tuple[int, int, int], element: int, stage: int, index: int,
+    oracle: SaturationOracle, times: int = 1,
 ) -> int:  # fmt: skip
-    """``((x >> pre) * mul + half) >> post``."""
+    """Return ``((x >> pre) * mul + half) >> post`` and count saturated values."""
     pre, mul, post = scale
     if element == INT8:
-        total = ledger.limit((x >> pre) * mul + half_of(post), *INT32, (stage,) * 2, index, times)
+        total = oracle.clamp(
+            (x >> pre) * mul + compute_half(post), *INT32, (stage,) * 2, index, times
+        )
         return total >> post
     most = (1 << 61) // max(abs(mul), 1)
-    shifted = ledger.limit(x >> pre, -most, most, (stage,) * 2, index, times)
-    return (shifted * mul + half_of(post)) >> post
+    shifted = oracle.clamp(x >> pre, -most, most, (stage,) * 2, index, times)
+    return (shifted * mul + compute_half(post)) >> post
 
 
-def fixed_form(x: int, scale: tuple[int, int, int], index: int, ledger: Ledger) -> int:
-    """``x << pre``, times ``mul / 2^31``, divided by ``2^post``; ``x`` is held where 64 bits do."""
+def apply_fixed_point_form(
+    x: int, scale: tuple[int, int, int], index: int, oracle: SaturationOracle
+) -> int:
+    """Shift ``x`` left by ``pre``, multiply by ``mul / 2^31`` and divide by ``2^post``."""
     pre, mul, post = scale
-    held = min(max(x, -(HELD >> pre)), HELD >> pre)
-    shifted = ledger.limit(held << pre, *INT32, (RESCALE,) * 2, index)
-    return divided_away(high_product(shifted, mul), post)
+    held = min(max(x, -(MAX_MAGNITUDE >> pre)), MAX_MAGNITUDE >> pre)
+    shifted = oracle.clamp(held << pre, *INT32, (RESCALE,) * 2, index)
+    return shift_away(multiply_high(shifted, mul), post)
 
 
-def reduced_form(x: int, scale: tuple[int, int, int]) -> int:
-    """48-bit sums: ``mul`` rounded to 16 bits, one shift by ``15 - pre + post``, halves up."""
+def apply_reduced_form(x: int, scale: tuple[int, int, int]) -> int:
+    """Rescale a 48-bit sum by ``mul`` rounded to 16 bits, with one shift that rounds half up."""
     pre, mul, post = scale
     reduced = 0x7FFF if mul >= 0x7FFF0000 else (mul + 0x8000) // 0x10000
     shift = 15 - pre + post
-    return (x * reduced + half_of(shift)) >> shift
+    return (x * reduced + compute_half(shift)) >> shift
 
 
-def once_form(x: int, scale: tuple[int, int, int], low: tuple[int, int, int]) -> int:
-    """``x`` times a float64 whose bits are in two scales; halves away from zero; held at 2^61."""
+def apply_single_rounding_form(
+    x: int, scale: tuple[int, int, int], low: tuple[int, int, int]
+) -> int:
+    """Multiply by a float64 packed in two scales, round half away from zero, clamp at 2^61."""
     pre, mul, post = scale
     factor = math.ldexp(float((mul << 22) + low[1]), pre - post - low[2] - 53)
     product = float(x) * factor
@@ -153,13 +159,13 @@ def once_form(x: int, scale: tuple[int, int, int], low: tuple[int, int, int]) ->
     return size if product > 0 else -size
 
 
-def float_of(bits: int) -> Any:
+def decode_float32(bits: int) -> Any:
     return np.array([bits & 0xFFFF_FFFF], np.uint32).view(F32)[0]
 
 
-def bits_of(value: Any) -> int:
+def encode_float32(value: Any) -> int:
     return int(F32(value).view(np.int32))
 
 
-def double_bits(value: float) -> int:
+def encode_float64(value: float) -> int:
     return int(np.float64(value).view(np.int64))

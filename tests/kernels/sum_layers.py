@@ -1,4 +1,4 @@
-"""Layers whose sums are scaled: their words, their records, and each result in plain numbers."""
+"""Layers with random channels, and the expected result of each sum in plain integers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rescale_oracle import (
     INT48,
     RESCALE,
     RESULT,
-    Ledger,
-    fixed_form,
-    float_of,
-    integer_form,
-    once_form,
-    reduced_form,
-    rounded_away,
-    rounded_even,
+    SaturationOracle,
+    apply_fixed_point_form,
+    apply_integer_form,
+    apply_reduced_form,
+    apply_single_rounding_form,
+    decode_float32,
+    round_half_away,
+    round_half_even,
 )
 
 from nmpsim.kernels import channel_tables, channels
@@ -52,7 +52,7 @@ Three = tuple[int, int, int]
 
 @attrs.frozen
 class Channel:
-    """What a channel has of its own; scales are (pre, mul, post)."""
+    """Parameters of one channel; scales are (pre, mul, post)."""
 
     weight_offset: int
     bias: int
@@ -64,7 +64,7 @@ class Channel:
 
 @attrs.frozen
 class Layer:
-    """The words that all channels share."""
+    """Descriptor words shared by all channels, and the channels."""
 
     element: int
     profile: int
@@ -80,52 +80,56 @@ class Layer:
         return INT32 if self.element == INT8 else INT48
 
 
-def result_of(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
-    """The result of a finished sum."""
-    value = scaled(total, layer, c, index, ledger)
+def compute_result(
+    total: int, layer: Layer, c: Channel, index: int, oracle: SaturationOracle
+) -> int:
+    """Compute the clipped result of a finished sum."""
+    value = rescale_sum(total, layer, c, index, oracle)
     if layer.leaky is not None and value < layer.offset:
         below = value - layer.offset
         if layer.element == INT8:
-            below = ledger.limit(below, *INT32, (RESCALE,) * 2, index)
-        value = layer.offset + integer_form(
-            below, layer.leaky, layer.element, RESCALE, index, ledger
+            below = oracle.clamp(below, *INT32, (RESCALE,) * 2, index)
+        value = layer.offset + apply_integer_form(
+            below, layer.leaky, layer.element, RESCALE, index, oracle
         )
     low, high, wanted = layer.clip
     stages = ACTIVATION if wanted & 1 else RESULT, ACTIVATION if wanted & 2 else RESULT
-    return ledger.limit(value, low, high, stages, index)
+    return oracle.clamp(value, low, high, stages, index)
 
 
-def scaled(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
-    """The sum on the result's scale, with its zero point; each float32 operation on its own."""
+def rescale_sum(total: int, layer: Layer, c: Channel, index: int, oracle: SaturationOracle) -> int:
+    """Rescale a sum to the result scale and add the zero point, rounding each float32 operation."""
     offset, profile = layer.offset, layer.profile
     if profile in INTEGER:
         bias = min(max(c.bias, -(1 << 61)), 1 << 61) if profile == NMP else 0
-        return integer_form(total, c.out, layer.element, RESCALE, index, ledger) + bias + offset
+        return (
+            apply_integer_form(total, c.out, layer.element, RESCALE, index, oracle) + bias + offset
+        )
     if profile == Q31:
         if layer.element == INT16:
-            return reduced_form(total, c.out) + offset
-        return fixed_form(total, c.out, index, ledger) + offset
+            return apply_reduced_form(total, c.out) + offset
+        return apply_fixed_point_form(total, c.out, index, oracle) + offset
     if profile == Q31_ONCE:
-        return once_form(total, c.out, c.bias_scale) + offset
-    real, factor = F32(total), float_of(c.out[1])
+        return apply_single_rounding_form(total, c.out, c.bias_scale) + offset
+    real, factor = F32(total), decode_float32(c.out[1])
     with np.errstate(all="ignore"):
         if profile == GLOW_FLOAT:
-            return rounded_away(F32(real * factor) + F32(offset))
+            return round_half_away(F32(real * factor) + F32(offset))
         if profile == GLOW_FLOAT_LATE:
-            return rounded_away(real * factor) + offset
+            return round_half_away(real * factor) + offset
         if profile == FLOAT:
-            return rounded_even(real * factor) + offset
+            return round_half_even(real * factor) + offset
         bias = np.int64(c.bias).view(np.float64)
         if profile == FBGEMM:
-            return rounded_even(F32(np.float64(real) + bias) * factor) + offset
+            return round_half_even(F32(np.float64(real) + bias) * factor) + offset
         unsigned = 128 if layer.element == INT8 else 0
-        value = F32(real * float_of(c.bias_scale[1])) * factor
-        value = F32(np.float64(value) + bias) * float_of(layer.result_scale)
-        return rounded_even(value + F32(offset + unsigned)) - unsigned
+        value = F32(real * decode_float32(c.bias_scale[1])) * factor
+        value = F32(np.float64(value) + bias) * decode_float32(layer.result_scale)
+        return round_half_even(value + F32(offset + unsigned)) - unsigned
 
 
-def scratchpad_of(layer: Layer) -> tuple[ScratchpadViews, channels.OperandOffsets]:
-    """Channel and scale records as docs/isa.md lays them out, one channel of nobody before."""
+def build_scratchpad(layer: Layer) -> tuple[ScratchpadViews, channels.OperandOffsets]:
+    """Build a scratchpad with channel and scale records, preceded by one unused channel."""
     memory = np.zeros(SPM_BYTES, np.int8)
     views = ScratchpadViews(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
     for place, c in enumerate(layer.channels, start=1):
@@ -137,30 +141,30 @@ def scratchpad_of(layer: Layer) -> tuple[ScratchpadViews, channels.OperandOffset
     return views, channels.OperandOffsets(none, none, np.int64(RECORDS), table, none, none)
 
 
-def numbers(scale: Three | None) -> IntegerScaleRecord:
+def make_scale_record(scale: Three | None) -> IntegerScaleRecord:
     return IntegerScaleRecord(*map(np.int64, scale or (0, 0, 0)))
 
 
-def quantizer_of(layer: Layer) -> channels.Quantizer:
+def make_quantizer(layer: Layer) -> channels.Quantizer:
     c = layer.channels[0]
     return channels.Quantizer(
         np.int64(layer.element),
         np.int64(layer.profile),
         np.int64(c.weight_offset),
-        numbers(c.bias_scale),
-        numbers(c.out),
+        make_scale_record(c.bias_scale),
+        make_scale_record(c.out),
         np.int64(layer.result_scale),
         np.int64(layer.offset),
         np.int64(layer.leaky is not None),
-        numbers(layer.leaky),
+        make_scale_record(layer.leaky),
         Clip(*map(np.int64, layer.clip)),
     )
 
 
-def table_of(layer: Layer) -> Any:
-    """The kernels' table of channels."""
-    spm, at = scratchpad_of(layer)
+def build_channel_table(layer: Layer) -> Any:
+    """Build the channel table of the kernels."""
+    spm, at = build_scratchpad(layer)
     table = np.full((TABLE_ROWS, COUNT), -77, np.int64)
     with np.errstate(all="ignore"):
-        put_entry(spm, at, quantizer_of(layer), np.int64(1), table)
+        put_entry(spm, at, make_quantizer(layer), np.int64(1), table)
     return table

@@ -1,4 +1,4 @@
-"""What Python calls compiled: how arguments get there, and what is kept for who has no Numba."""
+"""Test argument passing and caching of the compiled functions that Python calls."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Outer(NamedTuple):
     table: Any
 
 
-def weighted(given: Outer, factor: int, is_odd: bool, out: Any) -> Any:
-    """A number in which each argument, and each index, counts another time."""
+def combine_arguments(given: Outer, factor: int, is_odd: bool, out: Any) -> Any:
+    """Combine all arguments with distinct weights, so that a wrong argument changes the result."""
     out[0] = given.inner.records[1].b[1, 2] + 10 * given.inner.records[2].a
     out[1] = given.inner.number - given.bits[2]
     out[2] = given.table[1, 2, 3] + 1000 * given.table.shape[1]
@@ -67,7 +67,7 @@ def test_arguments_of_each_kind_arrive(folder: CacheFolder) -> None:
         np.arange(60, dtype=np.int16).reshape(3, 4, 5),
     )
     out = np.zeros(3, np.int64)
-    entry = CompiledEntry("test.weighted", lambda: weighted)
+    entry = CompiledEntry("test.weighted", lambda: combine_arguments)
     for is_odd in (False, True):
         assert entry(given, -3, is_odd, out) == -3 * (33 + 4000) + is_odd
         assert out.tolist() == [11 - 30, (1 << 62) + 4, 33 + 4000]
@@ -123,7 +123,7 @@ def test_the_processor_is_the_one_that_numba_compiles_for() -> None:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that halts at once; what it needs is in the user's cache."""
+    """Build a program that halts at once and run it, so that its kernels are cached."""
     path = tmp_path_factory.mktemp("program") / "halt.bin"
     path.write_bytes(assemble("_start: nmp.halt", "halt.s", default_device().settings()).bundle())
     Device(engine="compiled").run(nmpsim.load(path), {})

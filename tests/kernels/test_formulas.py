@@ -1,4 +1,4 @@
-"""The formula language: reading, ranges, and each primitive of the vector code on its edges."""
+"""Test the formula language: parsing, value ranges and vector code of each primitive."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rescale_oracle import (
     INT16,
     INT32,
     INT48,
-    bits_of,
-    divided_away,
-    double_bits,
-    float_of,
-    rounded_away,
-    rounded_even,
+    decode_float32,
+    encode_float32,
+    encode_float64,
+    round_half_away,
+    round_half_even,
+    shift_away,
 )
 
 from nmpsim.isa.profiles import PROFILES, ROWS
@@ -43,7 +43,7 @@ TABLE: dict[str, Any] = {
 }
 
 
-def read(text: str, element: str = "int8") -> Any:
+def read_formula(text: str, element: str = "int8") -> Any:
     return FormulaReader(TABLE, element).read(text)
 
 
@@ -51,7 +51,9 @@ def read(text: str, element: str = "int8") -> Any:
 
 
 def test_terms_that_do_not_vary_are_computed_once() -> None:
-    found = read("half = 1 << out_post >> 1\n(acc * out_mul + half >> out_post) + (zero + extra)")
+    found = read_formula(
+        "half = 1 << out_post >> 1\n(acc * out_mul + half >> out_post) + (zero + extra)"
+    )
     assert dict(found.constants) == {
         "term0": "1 << out_post >> 1",
         "term1": "zero + (128 - element * 128)",
@@ -62,18 +64,18 @@ def test_terms_that_do_not_vary_are_computed_once() -> None:
 
 
 def test_functions_are_expanded_by_element() -> None:
-    assert dict(read("scaled(acc + 1, lhs)").steps) == {
+    assert dict(read_formula("scaled(acc + 1, lhs)").steps) == {
         "step0": "acc + 1",
         RESULT: "(step0 >> lhs_pre) * lhs_mul",
     }
-    assert dict(read("scaled(acc, rhs)", "int16").steps) == {
+    assert dict(read_formula("scaled(acc, rhs)", "int16").steps) == {
         "step0": "acc * 2",
         RESULT: "step0 << rhs_pre",
     }
 
 
 def test_equal_terms_are_one() -> None:
-    found = read("scaled(acc, out) + scaled(acc, out) + (1 << out_pre) + (1 << out_pre)")
+    found = read_formula("scaled(acc, out) + scaled(acc, out) + (1 << out_pre) + (1 << out_pre)")
     assert dict(found.constants) == {"term0": "1 << out_pre"}
 
 
@@ -98,7 +100,7 @@ def test_every_profile_has_the_formulas_of_its_instructions() -> None:
 # --- ranges -----------------------------------------------------------------------------------
 
 
-def value(low: int, high: int) -> IntegerVector:
+def make_integer_vector(low: int, high: int) -> IntegerVector:
     return IntegerVector(FormulaEmitter(), Interval(low, high), lambda bits: None)
 
 
@@ -131,12 +133,12 @@ def test_an_argument_of_within_may_exceed_64_bits() -> None:
     (-(1 << 63), (1 << 63) - 1, 64),
 ])  # fmt: skip
 def test_the_narrowest_word(low: int, high: int, bits: int) -> None:
-    assert value(low, high).bits == bits
+    assert make_integer_vector(low, high).bits == bits
 
 
 def test_what_64_bits_do_not_hold_is_not_proved() -> None:
     with pytest.raises(NotProvedError, match="64 bits do not hold"):
-        _ = value(0, 1 << 63).bits
+        _ = make_integer_vector(0, 1 << 63).bits
 
 
 @pytest.mark.parametrize("element", [0, 1])
@@ -155,8 +157,8 @@ Evaluate = Callable[[int, dict[str, int]], int | None]
 
 
 def compile_lanes(text: str, element: int) -> Evaluate:
-    """Vector code of a formula; all lanes have the same sum, and a lane's result has 32 bits."""
-    formula = read(text, ELEMENTS[element])
+    """Compile a formula to vector code and return a function that evaluates it for one sum."""
+    formula = read_formula(text, ELEMENTS[element])
     function = define_function(f"formula_{hash(text)}_{element}", partial(_emit, formula, element))
     entry: Any = numba.njit(lambda block: function((block,)))
     words = dict(formula.constants)
@@ -185,37 +187,37 @@ def compile_lanes(text: str, element: int) -> Evaluate:
     return evaluate
 
 
-def in_32_bits(exact: int) -> int | None:
+def int32_or_none(exact: int) -> int | None:
     return exact if INT32[0] <= exact <= INT32[1] else None
 
 
-def limited(exact: int, most: int) -> int | None:
-    return in_32_bits(exact) if -most <= exact <= most else None
+def bounded_or_none(exact: int, most: int) -> int | None:
+    return int32_or_none(exact) if -most <= exact <= most else None
 
 
-def rounded(real: Any, rule: Callable[[Any], int]) -> int | None:
+def round_or_none(real: Any, rule: Callable[[Any], int]) -> int | None:
     return rule(real) if abs(real) <= 1 << 30 else None
 
 
 EDGES = [0, 1, -1, 2, -3, 5, 100, -129, 255, (1 << 24) + 1, 1 << 30, -(1 << 30), *INT32]
 WIDE = [*EDGES, 1 << 31, -(1 << 31) - 1, (1 << 40) + 3, *INT48]
 INTEGERS: dict[str, Callable[[int, int, int], int | None]] = {
-    "acc + mul": lambda x, mul, n: in_32_bits(x + mul),
-    "acc - mul": lambda x, mul, n: in_32_bits(x - mul),
-    "saturate(acc * mul, 32)": lambda x, mul, n: in_32_bits(x * mul),
+    "acc + mul": lambda x, mul, n: int32_or_none(x + mul),
+    "acc - mul": lambda x, mul, n: int32_or_none(x - mul),
+    "saturate(acc * mul, 32)": lambda x, mul, n: int32_or_none(x * mul),
     "saturate(acc * mul + 5, 32) >> out_post": lambda x, mul, n: (
-        None if in_32_bits(x * mul + 5) is None else x * mul + 5 >> n
+        None if int32_or_none(x * mul + 5) is None else x * mul + 5 >> n
     ),
-    "acc >> out_post": lambda x, mul, n: in_32_bits(x >> n),
-    "shift_away(acc, out_post)": lambda x, mul, n: in_32_bits(divided_away(x, n)),
+    "acc >> out_post": lambda x, mul, n: int32_or_none(x >> n),
+    "shift_away(acc, out_post)": lambda x, mul, n: int32_or_none(shift_away(x, n)),
     "shift_away(saturate(acc, 32), out_post) + mul": lambda x, mul, n: (
-        None if in_32_bits(x) is None else in_32_bits(divided_away(x, n) + mul)
+        None if int32_or_none(x) is None else int32_or_none(shift_away(x, n) + mul)
     ),
-    "hold(acc, 1000)": lambda x, mul, n: limited(x, 1000),
+    "hold(acc, 1000)": lambda x, mul, n: bounded_or_none(x, 1000),
     "limit(acc >> out_post, 1 << 20) * mul": lambda x, mul, n: (
-        None if limited(x >> n, 1 << 20) is None else in_32_bits((x >> n) * mul)
+        None if bounded_or_none(x >> n, 1 << 20) is None else int32_or_none((x >> n) * mul)
     ),
-    "acc * mul + (1 << 30) >> 31": lambda x, mul, n: in_32_bits(x * mul + (1 << 30) >> 31),
+    "acc * mul + (1 << 30) >> 31": lambda x, mul, n: int32_or_none(x * mul + (1 << 30) >> 31),
 }
 
 
@@ -243,25 +245,26 @@ def test_integers(text: str, element: int) -> None:
 def test_shifts_to_the_left(count: int) -> None:
     evaluate = compile_lanes("saturate(acc << out_pre, 32)", INT8)
     for x in EDGES:
-        assert evaluate(x, {"out_pre": count}) == in_32_bits(x << count)
+        assert evaluate(x, {"out_pre": count}) == int32_or_none(x << count)
 
 
 REALS: dict[str, Callable[[int, int, int], int | None]] = {
-    "round_even(float32(acc) * real(mul))": lambda x, mul, bias: rounded(
-        F32(x) * float_of(mul), rounded_even
+    "round_even(float32(acc) * real(mul))": lambda x, mul, bias: round_or_none(
+        F32(x) * decode_float32(mul), round_half_even
     ),
-    "round_away(float32(acc) * real(mul))": lambda x, mul, bias: rounded(
-        F32(x) * float_of(mul), rounded_away
+    "round_away(float32(acc) * real(mul))": lambda x, mul, bias: round_or_none(
+        F32(x) * decode_float32(mul), round_half_away
     ),
-    "round_away(float64(acc) * real64(bias))": lambda x, mul, bias: rounded(
-        np.float64(x) * np.int64(bias).view(np.float64), rounded_away
+    "round_away(float64(acc) * real64(bias))": lambda x, mul, bias: round_or_none(
+        np.float64(x) * np.int64(bias).view(np.float64), round_half_away
     ),
-    "round_even(float64(acc) * real64(bias))": lambda x, mul, bias: rounded(
-        np.float64(x) * np.int64(bias).view(np.float64), rounded_even
+    "round_even(float64(acc) * real64(bias))": lambda x, mul, bias: round_or_none(
+        np.float64(x) * np.int64(bias).view(np.float64), round_half_even
     ),
     "round_even(float32(float64(float32(acc)) + real64(bias)) + real(mul))": lambda x, mul, bias: (
-        rounded(
-            F32(np.float64(F32(x)) + np.int64(bias).view(np.float64)) + float_of(mul), rounded_even
+        round_or_none(
+            F32(np.float64(F32(x)) + np.int64(bias).view(np.float64)) + decode_float32(mul),
+            round_half_even,
         )
     ),
 }
@@ -279,7 +282,7 @@ def test_reals(text: str, element: int, converts: bool, monkeypatch: pytest.Monk
     for x in [*(WIDE if element == INT16 else EDGES), *range(-8, 9)]:
         for factor in FACTORS:
             for wide in WIDE_FACTORS if "bias" in text else (0.0,):
-                words = bits_of(factor), double_bits(wide)
+                words = encode_float32(factor), encode_float64(wide)
                 with np.errstate(all="ignore"):
                     exact = expected(x, *words)
                 found = evaluate(x, {"mul": words[0], "bias": words[1]})

@@ -11,7 +11,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from rescale_oracle import F32, INT32, half_of
+from rescale_oracle import F32, INT32, compute_half
 
 from nmpsim.kernels.scale import (
     IntegerScale,
@@ -26,8 +26,8 @@ Three = tuple[int, int, int]
 """pre, post, mul"""
 
 
-def expected_of(factor: float) -> Three:
-    """Search the fewest doublings that give a factor its multiplier."""
+def compute_expected_scale(factor: float) -> Three:
+    """Compute pre, post and mul of a factor by searching for the fewest doublings."""
     s = Fraction(float(F32(factor)))
     if (s.numerator & (s.numerator - 1), s.denominator & (s.denominator - 1)) == (0, 0):
         return 0, s.denominator.bit_length() - 1, min(s.numerator, INT32[1])
@@ -37,7 +37,7 @@ def expected_of(factor: float) -> Three:
     return pre, post, min(int(s * 2**pre + Fraction(1, 2)), INT32[1])
 
 
-def factors() -> list[float]:
+def list_factors() -> list[float]:
     """Return all powers of two, their neighbours, factors near rounding limits, and random ones."""
     random, found = Random(1), []
     for exponent in range(-149, 128):
@@ -77,12 +77,12 @@ def factors() -> list[float]:
 )
 def test_by_hand(factor: float, pre: int, post: int, mul: int) -> None:
     assert make_integer_scale(factor) == IntegerScale(pre=pre, post=post, mul=mul)
-    assert expected_of(factor) == (pre, post, mul)
+    assert compute_expected_scale(factor) == (pre, post, mul)
 
 
 def test_every_exponent() -> None:
-    chosen = factors()
-    expected = [expected_of(factor) for factor in chosen]
+    chosen = list_factors()
+    expected = [compute_expected_scale(factor) for factor in chosen]
     one_by_one = [make_integer_scale(factor) for factor in chosen]
     assert [(s.pre, s.post, s.mul) for s in one_by_one] == expected
     columns = make_integer_scales(np.array(chosen))
@@ -116,7 +116,7 @@ def test_scaled_integers(scale: Three) -> None:
     pre, post, mul = scale
     expected = []
     for x in XS:
-        total = (x >> pre) * mul + half_of(post)
+        total = (x >> pre) * mul + compute_half(post)
         expected.append((min(max(total, INT32[0]), INT32[1]) >> post) + 17)
     xs = np.array(XS, np.int64)
     if post < 62:

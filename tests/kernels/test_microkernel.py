@@ -1,4 +1,4 @@
-"""Sums of products against plain loops over numbers, with each kind of the host's instructions."""
+"""Test sums of products of each instruction set against plain loops."""
 
 from __future__ import annotations
 
@@ -53,8 +53,10 @@ WINDOWS = {
 }
 
 
-def naive_sums(inputs: Array, corner: int, window: InputWindow, weights: Array, lane: int) -> int:
-    """One pixel's and one lane's sum, product by product."""
+def compute_naive_sum(
+    inputs: Array, corner: int, window: InputWindow, weights: Array, lane: int
+) -> int:
+    """Compute the sum of one pixel and one lane, product by product."""
     fours = (window.length + 3) // 4
     per_block = window.rows * window.runs * fours * LANES * 4
     at = lane // LANES * per_block + lane % LANES * 4
@@ -69,10 +71,10 @@ def naive_sums(inputs: Array, corner: int, window: InputWindow, weights: Array, 
     return total
 
 
-def packed_blocks(
+def draw_packed_weights(
     rng: np.random.Generator, window: InputWindow, blocks: int, values: list[int]
 ) -> Array:
-    """Random blocks of weights; what a run lacks to four is 0."""
+    """Draw random blocks of packed weights; runs are padded with zeros to a multiple of four."""
     fours = (window.length + 3) // 4
     shape = (blocks, window.rows * window.runs, fours, LANES, 4)
     weights = rng.choice(np.array(values, np.int8), shape)
@@ -81,10 +83,10 @@ def packed_blocks(
     return weights.reshape(-1)
 
 
-def sums_in_numpy(
+def compute_numpy_sums(
     inputs: Array, offsets: Array, window: InputWindow, weights: Array, blocks: int
 ) -> Array:
-    """All pixels' and lanes' sums, of runs of whole fours."""
+    """Compute the sums of all pixels and lanes with NumPy, for runs of whole fours."""
     rows, runs = np.ogrid[: window.rows, : window.runs]
     starts = (rows * window.row_stride + runs * window.run_stride).reshape(-1, 1)
     windows = inputs[3 + offsets[:, None, None] + starts + np.arange(window.length)]
@@ -92,10 +94,10 @@ def sums_in_numpy(
     return windows.reshape(len(offsets), -1).astype(np.int64) @ lanes.T.astype(np.int64)
 
 
-def sums_of(
+def compute_kernel_sums(
     inputs: Array, offsets: Array, window: InputWindow, weights: Array, pixels: int, blocks: int
 ) -> Array:
-    """What the kernels say; their arrays may hold anything before, and nothing behind changes."""
+    """Compute the sums with the kernels and assert that nothing behind the arrays changes."""
     out = np.full((MAX_PIXELS + 1, blocks * LANES), 77, np.int32)
     excess = np.full(MAX_PIXELS + 1, 77, np.int32)
     depth = window.rows * window.runs * ((window.length + 3) // 4 * 4)
@@ -119,12 +121,12 @@ def check(window: InputWindow, pixels: int, blocks: int, values: list[int]) -> A
     inputs = rng.choice(np.array(values, np.int8), 12_000)
     offsets = rng.integers(0, 5_000, MAX_PIXELS)
     offsets[pixels:] = offsets[pixels - 1]
-    weights = packed_blocks(rng, window, blocks, values)
-    sums = sums_of(inputs, offsets, window, weights, pixels, blocks)
+    weights = draw_packed_weights(rng, window, blocks, values)
+    sums = compute_kernel_sums(inputs, offsets, window, weights, pixels, blocks)
     for p in {0, pixels // 2, pixels - 1}:
         corner = 3 + int(offsets[p])
         lanes = sorted({0, 1, LANES - 1, (blocks - 1) * LANES, blocks * LANES - 1})
-        expected = [naive_sums(inputs, corner, window, weights, lane) for lane in lanes]
+        expected = [compute_naive_sum(inputs, corner, window, weights, lane) for lane in lanes]
         assert sums[p, lanes].tolist() == expected
     return sums
 
@@ -150,11 +152,11 @@ def test_tails_of_channels_are_exact(blocks: int) -> None:
     window = WINDOWS["3x3 strided"]
     inputs = rng.integers(-128, 128, 12_000, np.int8)
     offsets = rng.integers(0, 5_000, MAX_PIXELS)
-    weights = packed_blocks(rng, window, blocks, ALL)
-    expected = sums_in_numpy(inputs, offsets, window, weights, blocks)
+    weights = draw_packed_weights(rng, window, blocks, ALL)
+    expected = compute_numpy_sums(inputs, offsets, window, weights, blocks)
     for pixels in range(1, MAX_PIXELS + 1):
         filled = offsets[np.minimum(np.arange(MAX_PIXELS), pixels - 1)]
-        sums = sums_of(inputs, filled, window, weights, pixels, blocks)
+        sums = compute_kernel_sums(inputs, filled, window, weights, pixels, blocks)
         np.testing.assert_array_equal(sums, expected[:pixels])
     check(window, MAX_PIXELS, blocks, ALL)
 
@@ -180,8 +182,8 @@ def test_weights_beyond_16_bit_pairs_are_exact() -> None:
         weights[chosen] = rng.choice(np.array([-128, -65, 65, 127], np.int8), int(chosen.sum()))
         for last in (127, -1, -128):
             inputs[3 + 55 * 256 :] = last
-            expected = sums_in_numpy(inputs, offsets, window, weights, blocks)
-            found = sums_of(inputs, offsets, window, weights, pixels, blocks)
+            expected = compute_numpy_sums(inputs, offsets, window, weights, blocks)
+            found = compute_kernel_sums(inputs, offsets, window, weights, pixels, blocks)
             np.testing.assert_array_equal(found, expected)
 
 
@@ -189,12 +191,12 @@ def test_packed_weights_are_cached() -> None:
     """Products of one block of weights after another, of any inputs, with what is kept of them."""
     rng = np.random.default_rng(8)
     window, blocks = InputWindow(1, 0, 1, 0, 100), 2
-    weights = packed_blocks(rng, window, blocks, ALL)
+    weights = draw_packed_weights(rng, window, blocks, ALL)
     offsets = np.arange(MAX_PIXELS) * 100
     packed = np.zeros(get_packed_weights_size(blocks, 100), np.int64)
     for low in (0, 0, -128, 0):
         inputs = rng.integers(low, 128, 12_000).astype(np.int8)
-        expected = sums_in_numpy(inputs, offsets, window, weights, blocks)
+        expected = compute_numpy_sums(inputs, offsets, window, weights, blocks)
         found = np.zeros((MAX_PIXELS, blocks * LANES), np.int32)
         workspace = np.zeros(words_entry(blocks, 100), np.int64)
         clear_entry(workspace)
@@ -203,16 +205,16 @@ def test_packed_weights_are_cached() -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-def digest_of_sums() -> str:
-    """Sums of many kinds in one string."""
+def compute_digest() -> str:
+    """Compute a string of totals over many kinds of sums."""
     sums = [check(w, 29, 5, ALL) for w in WINDOWS.values()]
     sums += [check(WINDOWS["1x1 odd"], p, 5, ALL) for p in range(1, MAX_PIXELS + 1)]
     total = [some.astype(np.int64).sum() for some in sums]
     return " ".join(map(str, total))
 
 
-def run_with(**settings: str) -> subprocess.CompletedProcess[str]:
-    code = "import test_microkernel as t; print(t.digest_of_sums())"
+def run_digest_process(**settings: str) -> subprocess.CompletedProcess[str]:
+    code = "import test_microkernel as t; print(t.compute_digest())"
     environment = {**os.environ, **settings}
     folder = Path(__file__).parent
     return subprocess.run(
@@ -226,18 +228,18 @@ def test_all_targets_give_the_same_bytes() -> None:
     possible = [name for name, needed in TARGETS.items() if features.issuperset(needed)]
     found = {}
     for name in possible:
-        run = run_with(**get_numba_settings({**os.environ, SETTING: name}))
+        run = run_digest_process(**get_numba_settings({**os.environ, SETTING: name}))
         assert run.returncode == 0, run.stderr
         found[name] = run.stdout
-    assert set(found.values()) == {digest_of_sums() + "\n"}
+    assert set(found.values()) == {compute_digest() + "\n"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"NUMBA_DISABLE_JIT": "1"}, {"NUMBA_CPU_NAME": "generic"}])
 def test_without(settings: dict[str, str]) -> None:
     """Without the compiler; without any but the processor family's first instructions."""
-    run = run_with(**settings)
-    assert (run.returncode, run.stdout) == (0, digest_of_sums() + "\n"), run.stderr
+    run = run_digest_process(**settings)
+    assert (run.returncode, run.stdout) == (0, compute_digest() + "\n"), run.stderr
 
 
 BEST = frozenset(("+fma", "+avx512vl", *TARGETS["vnni"], *TARGETS["avx2"]))

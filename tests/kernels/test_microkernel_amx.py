@@ -1,4 +1,4 @@
-"""Kernels for AMX: what LLVM makes of them, and their sums.
+"""Test the assembly and the sums of the AMX kernels.
 
 Tiles are computed by NumPy, by the emulator Bochs, and by the host if it has them.
 """
@@ -24,7 +24,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llvmlite import binding, ir
-from test_microkernel import run_with
+from test_microkernel import run_digest_process
 from tiers import examples
 
 from nmpsim.cli.environment import get_numba_settings
@@ -49,8 +49,8 @@ EMITTED = {
 }
 
 
-def assembly(across: int, blocks: int) -> list[str]:
-    """The lines of a register block."""
+def compile_register_block(across: int, blocks: int) -> list[str]:
+    """Compile a register block and return the lines of its assembly."""
     module = ir.Module()
     module.triple = bochs.TRIPLE
     kernel = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 11), "kernel")
@@ -69,9 +69,11 @@ def assembly(across: int, blocks: int) -> list[str]:
 @pytest.mark.parametrize(("across", "blocks"), [(1, 1), (1, 2), (2, 1), (2, 2)])
 def test_the_kernel_uses_amx_instructions(across: int, blocks: int) -> None:
     """16,384 products an instruction; each tile is loaded once a turn, and sums stay in tiles."""
-    lines = assembly(across, blocks)
+    lines = compile_register_block(across, blocks)
     (end,) = (
-        i for i, line in enumerate(lines) if re.match(r"j(?!mp)\w+\s", line) and _is_back(lines, i)
+        i
+        for i, line in enumerate(lines)
+        if re.match(r"j(?!mp)\w+\s", line) and _is_backward_branch(lines, i)
     )
     begin = lines.index(f"{lines[end].split()[1]}:")
     loop = [line.split()[0] for line in lines[begin + 1 : end + 1] if line[0] not in ".#"]
@@ -83,8 +85,8 @@ def test_the_kernel_uses_amx_instructions(across: int, blocks: int) -> None:
     assert len(stored) == across * blocks
 
 
-def _is_back(lines: list[str], end: int) -> bool:
-    """True if a branch is to a line before it."""
+def _is_backward_branch(lines: list[str], end: int) -> bool:
+    """Return whether the branch in a line goes to an earlier line."""
     return f"{lines[end].split()[1]}:" in lines[:end]
 
 
@@ -104,8 +106,8 @@ class Case:
     def depth(self) -> int:
         return self.window.rows * self.window.runs * -(-self.window.length // 4) * 4
 
-    def expected(self, kind: Any = np.int8) -> Array:
-        """Sums [pixels, lanes] modulo 2^32, of bytes that are signed, or not."""
+    def compute_expected(self, kind: Any = np.int8) -> Array:
+        """Compute the sums [pixels, lanes] modulo 2^32, for int8 or uint8 operands."""
         w = self.window
         runs = [
             row * w.row_stride + run * w.run_stride + np.arange(-(-w.length // 4) * 4)
@@ -130,8 +132,8 @@ SHAPES = [(1, 1), (16, 2), (33, 1), (MAX_PIXELS, 3)]
 """Pixels and blocks."""
 
 
-def case_of(window: InputWindow, step: int | None, pixels: int, blocks: int) -> Case:
-    """Pixels are ``step`` bytes apart, or anywhere."""
+def draw_case(window: InputWindow, step: int | None, pixels: int, blocks: int) -> Case:
+    """Draw a case whose pixels are ``step`` bytes apart, or at random offsets."""
     rng = np.random.default_rng(pixels)
     offsets = np.arange(MAX_PIXELS) * step if step is not None else rng.integers(0, 700, MAX_PIXELS)
     offsets[pixels:] = offsets[pixels - 1]
@@ -144,8 +146,8 @@ def case_of(window: InputWindow, step: int | None, pixels: int, blocks: int) -> 
     return Case(window, pixels, blocks, inputs, offsets.astype(np.int64), weights.reshape(-1))
 
 
-class Placed(np.ndarray[Any, Any]):
-    """An array that says that it is at another address."""
+class PlacedArray(np.ndarray[Any, Any]):
+    """Array that reports a given address instead of its own."""
 
     address: int
 
@@ -154,39 +156,39 @@ class Placed(np.ndarray[Any, Any]):
         return SimpleNamespace(data=self.address)
 
 
-def placed(array: Array, address: int) -> Placed:
-    view = array.view(Placed)
+def place_array(array: Array, address: int) -> PlacedArray:
+    view = array.view(PlacedArray)
     view.address = address
     return view
 
 
 @contextmanager
-def recorded() -> Iterator[list[Call]]:
-    """What the driver calls, with the numbers it gives; it is not compiled."""
+def record_calls() -> Iterator[list[Call]]:
+    """Record the calls of the driver and their arguments without compiling them."""
     calls: list[Call] = []
     with pytest.MonkeyPatch.context() as patch:
         for name in EMITTED:
             patch.setattr(microkernel_amx, name, lambda given, n=name: calls.append((n, given)))
         for name in ("_workspace_at", "_uniform_stride", "get_address", "make_window_rows"):
-            plain = plain_function(getattr(microkernel_amx, name))
+            plain = get_python_function(getattr(microkernel_amx, name))
             patch.setattr(microkernel_amx, name, plain)
         yield calls
 
 
-def plain_function(function: Any) -> Any:
+def get_python_function(function: Any) -> Any:
     return getattr(function, "py_func", function)
 
 
-def drive(case: Case, data: int, out: int, workspace_at: int, times: int = 1) -> bytes:
-    """Drive the kernel over a case whose data are at an address; these are the answer."""
+def run_driver(case: Case, data: int, out: int, workspace_at: int, times: int = 1) -> bytes:
+    """Run the driver on a case whose data is at ``data``, and return the bytes of the data."""
     parts = [case.offsets, case.weights, case.inputs]
     starts = data + np.cumsum([0, *(part.nbytes for part in parts[:-1])])
-    offsets, weights, inputs = map(placed, parts, starts.tolist())
-    sums = placed(np.zeros((MAX_PIXELS, case.blocks * LANES), np.int32), out)
-    words = plain_function(microkernel_amx.get_workspace_size_amx)(case.blocks, case.depth)
-    workspace = placed(np.full(words, 77), workspace_at)
-    plain_function(microkernel_amx.initialize_workspace_amx)(workspace)
-    products = plain_function(microkernel_amx.compute_products_amx)
+    offsets, weights, inputs = map(place_array, parts, starts.tolist())
+    sums = place_array(np.zeros((MAX_PIXELS, case.blocks * LANES), np.int32), out)
+    words = get_python_function(microkernel_amx.get_workspace_size_amx)(case.blocks, case.depth)
+    workspace = place_array(np.full(words, 77), workspace_at)
+    get_python_function(microkernel_amx.initialize_workspace_amx)(workspace)
+    products = get_python_function(microkernel_amx.compute_products_amx)
     for _ in range(times):
         products(
             inputs, 0, offsets, case.window, weights, 0, case.pixels, sums, None, workspace, None
@@ -194,8 +196,8 @@ def drive(case: Case, data: int, out: int, workspace_at: int, times: int = 1) ->
     return b"".join(part.tobytes() for part in parts)
 
 
-def module_of(calls: list[Call]) -> str:
-    """A function ``kernel`` that does all calls."""
+def build_module(calls: list[Call]) -> str:
+    """Build an LLVM module whose function ``kernel`` makes all calls."""
     module = ir.Module()
     functions: dict[str, ir.Function] = {}
     for name, numbers in calls:
@@ -222,7 +224,7 @@ class Tiles:
     """t: a tile; p: an address; s: a stride in bytes."""
 
     def __init__(self, readable: list[Array], writable: list[Array]) -> None:
-        """Tiles may be loaded from some arrays, and stored to some; none: to any."""
+        """Create tiles that may access only the given arrays, or any memory if there are none."""
         self.readable, self.writable = (
             [(part.ctypes.data, part.ctypes.data + part.nbytes) for part in parts]
             for parts in (readable, writable)
@@ -270,11 +272,11 @@ class Tiles:
         c.view(np.int32)[:] += np.einsum("mkj,knj->mn", of_a, of_b, dtype=np.int32)
         self.count += 1
 
-    def instructions(self) -> dict[str, Any]:
-        """Functions that can be called from compiled code; what fails is noted."""
+    def make_ctypes_functions(self) -> dict[str, Any]:
+        """Make functions that compiled code can call; they record errors in ``wrong``."""
         kinds = {"t": ctypes.c_uint8, "p": ctypes.c_int64, "s": ctypes.c_int64}
 
-        def noting(name: str) -> Callable[..., None]:
+        def record_errors(name: str) -> Callable[..., None]:
             def execute(*given: int) -> None:
                 try:
                     getattr(self, name)(*given)
@@ -284,17 +286,17 @@ class Tiles:
             return execute
 
         return {
-            name: ctypes.CFUNCTYPE(None, *(kinds[one] for one in kind))(noting(name))
+            name: ctypes.CFUNCTYPE(None, *(kinds[one] for one in kind))(record_errors(name))
             for name, kind in self.signatures.items()
         }
 
 
 @contextmanager
-def with_tiles(tiles: Tiles, code: str) -> Iterator[str]:
-    """Code that calls functions where it had instructions of AMX."""
+def link_tile_functions(tiles: Tiles, code: str) -> Iterator[str]:
+    """Replace AMX instructions in the code by calls of the functions of ``tiles``."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    instructions = tiles.instructions()
+    instructions = tiles.make_ctypes_functions()
     for name, function in instructions.items():
         address = ctypes.cast(function, ctypes.c_void_p).value
         assert address is not None
@@ -304,42 +306,42 @@ def with_tiles(tiles: Tiles, code: str) -> Iterator[str]:
     assert not tiles.tiles
 
 
-def run_here(code: str) -> None:
-    """The function ``kernel``, for the host's processor."""
+def run_on_host(code: str) -> None:
+    """Run the function ``kernel`` on the host processor."""
     machine = binding.Target.from_default_triple().create_target_machine(opt=1)
     engine = binding.create_mcjit_compiler(binding.parse_assembly(code), machine)
     ctypes.CFUNCTYPE(None)(engine.get_function_address("kernel"))()
 
 
-def check_here(case: Case) -> None:
-    """Also: tiles are configured as the manual wants them, and nothing is loaded from elsewhere."""
+def check_with_numpy_tiles(case: Case) -> None:
+    """Assert that the sums are exact, with all loads and stores inside the given arrays."""
     data = np.zeros(case.offsets.nbytes + case.weights.nbytes + case.inputs.nbytes, np.uint8)
     out = np.full((MAX_PIXELS, case.blocks * LANES), 77, np.int32)
-    with recorded() as calls:
-        words = plain_function(microkernel_amx.get_workspace_size_amx)(case.blocks, case.depth)
+    with record_calls() as calls:
+        words = get_python_function(microkernel_amx.get_workspace_size_amx)(case.blocks, case.depth)
         workspace = np.full(words + 1, 77)
         addresses = (one.ctypes.data for one in (data, out, workspace))
-        data[:] = np.frombuffer(drive(case, *addresses), np.uint8)
+        data[:] = np.frombuffer(run_driver(case, *addresses), np.uint8)
     tiles = Tiles([data[case.offsets.nbytes :], workspace[:-1]], [out])
-    with with_tiles(tiles, module_of(calls)) as code:
-        run_here(code)
-    np.testing.assert_array_equal(out[: case.pixels], case.expected())
+    with link_tile_functions(tiles, build_module(calls)) as code:
+        run_on_host(code)
+    np.testing.assert_array_equal(out[: case.pixels], case.compute_expected())
     assert (out[case.pixels :] == 77).all()
     assert workspace[-1] == 77
     assert tiles.count == -(-case.pixels // 16) * case.blocks * -(-case.depth // 64)
 
 
 def check_under_bochs(cases: list[Case], folder: Path) -> None:
-    """Bochs up to 3.0 takes the bytes of ``tdpbssd`` for unsigned; then it does so all the time."""
-    missing = bochs.what_is_missing()
+    """Assert that the sums under Bochs are exact, for signed or (up to Bochs 3.0) unsigned bytes."""
+    missing = bochs.find_missing_requirement()
     if missing is not None:
         pytest.skip(missing)
     data, size = b"", 0
-    with recorded() as calls:
+    with record_calls() as calls:
         for case in cases:
-            data += drive(case, bochs.DATA + len(data), bochs.RESULTS + size, bochs.ROOM)
+            data += run_driver(case, bochs.DATA + len(data), bochs.RESULTS + size, bochs.ROOM)
             size += 4 * MAX_PIXELS * case.blocks * LANES
-    found = bochs.run(folder, module_of(calls), data, size)
+    found = bochs.run(folder, build_module(calls), data, size)
     if found is None:
         pytest.skip("this bochs was built without AMX")
     sums, results = np.frombuffer(found, np.int32), []
@@ -349,7 +351,7 @@ def check_under_bochs(cases: list[Case], folder: Path) -> None:
         sums = sums[MAX_PIXELS * lanes :]
     assert any(
         all(
-            np.array_equal(found[: case.pixels], case.expected(kind))
+            np.array_equal(found[: case.pixels], case.compute_expected(kind))
             for case, found in zip(cases, results, strict=True)
         )
         for kind in (np.int8, np.uint8)
@@ -360,16 +362,16 @@ def check_under_bochs(cases: list[Case], folder: Path) -> None:
 @pytest.mark.parametrize("name", WINDOWS)
 def test_sums_are_exact_with_tiles_in_numpy(name: str) -> None:
     for shape in SHAPES:
-        check_here(case_of(*WINDOWS[name], *shape))
+        check_with_numpy_tiles(draw_case(*WINDOWS[name], *shape))
 
 
 def test_sums_are_exact_under_bochs(tmp_path: Path) -> None:
-    cases = [case_of(*WINDOWS[name], *shape) for name in WINDOWS for shape in SHAPES]
+    cases = [draw_case(*WINDOWS[name], *shape) for name in WINDOWS for shape in SHAPES]
     check_under_bochs(cases, tmp_path)
 
 
 CASES = st.builds(
-    case_of,
+    draw_case,
     st.builds(
         InputWindow,
         rows=st.integers(1, 4),
@@ -388,7 +390,7 @@ CASES = st.builds(
 @examples(5)
 @given(CASES)
 def test_random_sums_are_exact_with_tiles_in_numpy(case: Case) -> None:
-    check_here(case)
+    check_with_numpy_tiles(case)
 
 
 @examples(2)
@@ -405,16 +407,16 @@ def test_weights_are_packed_once_and_windows_gathered_only_where_they_must_be() 
         ("scattered", ["_gather", *one_pass] * 2),
         ("last chunk", ["_pack_tails", *["_gather", *one_pass] * 2]),
     ):
-        with recorded() as calls:
-            drive(case_of(*WINDOWS[name], 16, 2), 0, 0, 0, times=2)
+        with record_calls() as calls:
+            run_driver(draw_case(*WINDOWS[name], 16, 2), 0, 0, 0, times=2)
         assert [called for called, _ in calls] == expected
 
 
 def test_sums_are_exact_on_this_host() -> None:
     if not FEATURES.issuperset(TARGETS["amx"]):
         pytest.skip("this processor has no AMX, or the system does not let programs use it")
-    portable = run_with(**get_numba_settings({**os.environ, SETTING: "portable"}))
-    amx = run_with(**get_numba_settings({**os.environ, SETTING: "amx"}))
+    portable = run_digest_process(**get_numba_settings({**os.environ, SETTING: "portable"}))
+    amx = run_digest_process(**get_numba_settings({**os.environ, SETTING: "amx"}))
     assert (amx.returncode, amx.stdout) == (0, portable.stdout), amx.stderr
 
 
@@ -424,7 +426,7 @@ XEON = frozenset(("+fma", "+avx512vl", *TARGETS["amx"], *TARGETS["vnni"], *TARGE
 
 
 class UnsignedTiles(Tiles):
-    """As Bochs has them."""
+    """Tiles whose ``tdpbssd`` takes bytes as unsigned, as in Bochs up to 3.0."""
 
     def tdpbssd(self, sums: int, left: int, right: int) -> None:
         c, a, b = (self.tiles[tile].astype(np.int32) for tile in (sums, left, right))
@@ -434,7 +436,7 @@ class UnsignedTiles(Tiles):
 
 @pytest.mark.parametrize(("kind", "expected"), [(Tiles, True), (UnsignedTiles, False)])
 def test_wrong_tiles_fail_the_self_test(kind: type[Tiles], expected: bool) -> None:
-    with with_tiles(kind([], []), emit_check()) as code:
+    with link_tile_functions(kind([], []), emit_check()) as code:
         assert is_correct(code) is expected
 
 

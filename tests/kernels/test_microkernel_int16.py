@@ -1,4 +1,4 @@
-"""Int16 sums of products against NumPy."""
+"""Test Int16 sums of products against NumPy."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ WINDOWS = {
 }
 
 
-def lanes_of(weights: Array, blocks: int) -> Array:
-    """Weights [lanes, inputs] of packed blocks."""
+def unpack_lanes(weights: Array, blocks: int) -> Array:
+    """Return the weights [lanes, inputs] of packed blocks."""
     return weights.reshape(blocks, -1, LANES, 2).transpose(0, 2, 1, 3).reshape(blocks * LANES, -1)
 
 
-def windows_of(inputs: Array, base: int, offsets: Array, window: InputWindow) -> Array:
-    """Inputs [pixels, inputs] of some windows."""
+def gather_windows(inputs: Array, base: int, offsets: Array, window: InputWindow) -> Array:
+    """Return the inputs [pixels, inputs] of the windows at some offsets."""
     rows, runs = np.ogrid[: window.rows, : window.runs]
     starts = (rows * window.row_stride + runs * window.run_stride).reshape(-1, 1) // 2
     at = (base + offsets[:, None, None]) // 2 + starts + np.arange(window.length)
     return inputs[at].reshape(len(offsets), -1)
 
 
-def steps_for(
+def compute_carry_steps(
     weights: Array, window: InputWindow, blocks: int, inputs: Array, squares: bool = False
 ) -> int:
-    """What the kernel would ask for."""
+    """Compute the number of steps between carries as the kernel does."""
     low, high = min(int(inputs.min()), 0), max(int(inputs.max()), 0)
     run_steps, runs = (window.length + 1) // 2, window.rows * window.runs * blocks
     bounds, workspace = np.full(2 * LEVELS, -1), np.empty(3 * LANES, np.int32)
@@ -68,14 +68,14 @@ def steps_for(
 
 
 def check(inputs: Array, window: InputWindow, weights: Array, blocks: int, pixels: int) -> int:
-    """Sums of windows 10 bytes apart are those of NumPy; the steps between carries."""
+    """Assert that sums of windows 10 bytes apart equal NumPy; return the steps between carries."""
     offsets, base = 10 * np.arange(pixels), 4
-    steps = steps_for(weights, window, blocks, inputs)
+    steps = compute_carry_steps(weights, window, blocks, inputs)
     assert steps > 0
     out = np.full((pixels + 1, blocks * LANES), 77, np.int64)
     products(inputs, base, offsets, window, steps, weights, 0, pixels, out)
-    taken = windows_of(inputs, base, offsets, window).astype(np.int64)
-    expected = taken @ lanes_of(weights, blocks).T.astype(np.int64)
+    taken = gather_windows(inputs, base, offsets, window).astype(np.int64)
+    expected = taken @ unpack_lanes(weights, blocks).T.astype(np.int64)
     np.testing.assert_array_equal(out[:pixels], expected)
     assert (out[pixels:] == 77).all()
     return steps
@@ -108,8 +108,8 @@ def test_extreme_values_are_exact(x: int, w: int) -> None:
 def test_pairs_of_products_may_overflow() -> None:
     """2^31 in one step; not so if no input is that small."""
     window, weights = InputWindow(1, 0, 1, 0, 2), np.full(2 * LANES, LOW, np.int16)
-    assert steps_for(weights, window, 1, np.full(2, LOW, np.int16)) == 0
-    assert steps_for(weights, window, 1, np.full(2, LOW + 1, np.int16)) > 0
+    assert compute_carry_steps(weights, window, 1, np.full(2, LOW, np.int16)) == 0
+    assert compute_carry_steps(weights, window, 1, np.full(2, LOW + 1, np.int16)) > 0
 
 
 @pytest.mark.parametrize("steps", [2, 4, 8, 16, 32, 64])
@@ -131,8 +131,8 @@ def test_signs_matter() -> None:
     """Of positive inputs, weights of both signs never add up."""
     weights = np.tile(np.array([HIGH, -HIGH], np.int16), 8 * LANES)
     window = InputWindow(1, 0, 1, 0, 16)
-    assert steps_for(weights, window, 1, np.array([0, HIGH])) == 2
-    assert steps_for(weights, window, 1, np.array([-HIGH, HIGH])) == 1
+    assert compute_carry_steps(weights, window, 1, np.array([0, HIGH])) == 2
+    assert compute_carry_steps(weights, window, 1, np.array([-HIGH, HIGH])) == 1
 
 
 def test_squares_know_more_than_extremes() -> None:
@@ -141,13 +141,13 @@ def test_squares_know_more_than_extremes() -> None:
     weights = rng.integers(-8000, 8000, 96 * LANES).astype(np.int16)
     inputs = rng.integers(-900, 900, 480).astype(np.int16)
     weights[[5, 300]], inputs[[7, 40]] = HIGH, [LOW, HIGH]
-    steps = [steps_for(weights, window, 1, inputs, squares) for squares in (False, True)]
+    steps = [compute_carry_steps(weights, window, 1, inputs, squares) for squares in (False, True)]
     assert steps[0] < steps[1]
     offsets, out = 32 * np.arange(20), np.zeros((20, LANES), np.int64)
     for some in steps:
         products(inputs, 0, offsets, window, some, weights, 0, 20, out)
-        taken = windows_of(inputs, 0, offsets, window).astype(np.int64)
-        np.testing.assert_array_equal(out, taken @ lanes_of(weights, 1).T.astype(np.int64))
+        taken = gather_windows(inputs, 0, offsets, window).astype(np.int64)
+        np.testing.assert_array_equal(out, taken @ unpack_lanes(weights, 1).T.astype(np.int64))
 
 
 @pytest.mark.parametrize("steps", [8, 16, 32, 64])
@@ -159,8 +159,8 @@ def test_squares_of_equal_operands_are_bounded(steps: int) -> None:
         weights, inputs = np.zeros((64, LANES, 2), np.int16), np.full(128, number, np.int16)
         weights[:, 3], inputs[:GRANULE] = number, 0
         inputs[5] = min(HIGH, round(3.9 * number))
-        assert steps_for(weights.reshape(-1), window, 1, inputs, True) == expected
-        assert steps_for(weights.reshape(-1), window, 1, inputs) < steps
+        assert compute_carry_steps(weights.reshape(-1), window, 1, inputs, True) == expected
+        assert compute_carry_steps(weights.reshape(-1), window, 1, inputs) < steps
 
 
 def test_energy_bounds_sums() -> None:

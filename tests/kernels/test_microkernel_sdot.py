@@ -1,4 +1,4 @@
-"""Kernels for Arm: what LLVM makes of them here, and their sums under QEMU."""
+"""Test the assembly of the Arm kernels, and their sums under QEMU."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ binding.initialize_all_targets()
 binding.initialize_all_asmprinters()
 
 
-def target_machine() -> binding.TargetMachine:
+def make_target_machine() -> binding.TargetMachine:
     target = binding.Target.from_triple(TRIPLE)
     return target.create_target_machine(cpu="generic", features="+dotprod", opt=3)
 
 
-def compiled(arguments: int, emit: Emit) -> binding.ModuleRef:
-    """A module with one function, optimized as kernels are."""
+def compile_function(arguments: int, emit: Emit) -> binding.ModuleRef:
+    """Compile a module with one function, optimized as kernels are."""
     module = ir.Module()
     module.triple = TRIPLE
     kind = ir.FunctionType(ir.VoidType(), [I64] * arguments)
@@ -47,18 +47,18 @@ def compiled(arguments: int, emit: Emit) -> binding.ModuleRef:
     builder.ret_void()
     parsed = binding.parse_assembly(str(module))
     options = binding.create_pipeline_tuning_options(speed_level=3)
-    passes = binding.create_pass_builder(target_machine(), options)
+    passes = binding.create_pass_builder(make_target_machine(), options)
     passes.getModulePassManager().run(parsed, passes)
     return parsed
 
 
 def emit_sdot(b: ir.IRBuilder, pixels: int, offsets: ir.Value, *given: ir.Value) -> None:
-    """A register block of one block of channels."""
+    """Emit a register block of one block of channels."""
     emit_block(b, SDOT, pixels, 1, offsets, WindowRows(*given[:6]), *given[6:])
 
 
-def innermost_loop(assembly: str) -> list[str]:
-    """The instructions from a label to the first branch back to it."""
+def find_innermost_loop(assembly: str) -> list[str]:
+    """Return the instructions from a label to the first branch back to it."""
     lines = [line.strip() for line in assembly.splitlines()]
     for end, line in enumerate(lines):
         back = re.fullmatch(r"b\.\w+\s+(\.\w+)", line)
@@ -71,8 +71,8 @@ def innermost_loop(assembly: str) -> list[str]:
 @pytest.mark.parametrize("pixels", PIXELS)
 def test_the_kernel_uses_sdot_instructions(pixels: int) -> None:
     """Sixteen lanes, four inputs: four ``sdot`` a pixel, and all sums stay in registers."""
-    kernel = compiled(ARGUMENTS, lambda b, given: emit_sdot(b, pixels, *given))
-    loop = innermost_loop(target_machine().emit_assembly(kernel))
+    kernel = compile_function(ARGUMENTS, lambda b, given: emit_sdot(b, pixels, *given))
+    loop = find_innermost_loop(make_target_machine().emit_assembly(kernel))
     assert sum(line.startswith("sdot") for line in loop) == 4 * pixels
     assert not any("sp" in re.split(r"\W+", line) for line in loop)
     assert len(loop) <= 6 + 5 * pixels
@@ -120,7 +120,7 @@ BASE, START = 0x400000, 128
 def run_under_qemu(
     path: Path, window: InputWindow, inputs: Array, offsets: Array, weights: Array
 ) -> dict[int, Array]:
-    """Sums of each shape, from a program that has nothing but the kernel and its data."""
+    """Run a program of only the kernel and its data under QEMU; return the sums by pixel count."""
     qemu = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
     if qemu is None:
         pytest.skip("there is no qemu-aarch64 (Debian: qemu-user)")
@@ -140,11 +140,11 @@ def run_under_qemu(
             to += pixels * row
 
     size = sum(PIXELS) * row
-    code = target_machine().emit_object(compiled(0, emit))
+    code = make_target_machine().emit_object(compile_function(0, emit))
     sections = {s.name(): s.data() for s in binding.ObjectFileRef.from_data(code).sections()}
     assert b".rela.text" not in sections and ".rela.text" not in sections
     (text,) = (held for name, held in sections.items() if name in (b".text", ".text"))
-    path.write_bytes(executable(text, data, at_offsets, out, size))
+    path.write_bytes(build_executable(text, data, at_offsets, out, size))
     path.chmod(0o755)
     done = subprocess.run([qemu, path], capture_output=True, check=True, timeout=60)
     rows = np.frombuffer(done.stdout, np.int32).reshape(-1, LANES)
@@ -152,11 +152,17 @@ def run_under_qemu(
     return {p: rows[end - p : end] for p, end in zip(PIXELS, ends, strict=True)}
 
 
-def executable(text: bytes, data: bytes, at_data: int, out: int, size: int) -> bytes:
-    """An ELF file for Linux: calls the code, writes ``size`` bytes from ``out`` and exits."""
+def build_executable(text: bytes, data: bytes, at_data: int, out: int, size: int) -> bytes:
+    """Build a Linux ELF file that calls the code, writes ``size`` bytes from ``out`` and exits."""
     call, write, leave = 0x94000000, 64, 93
-    begin = [*_set(1, out), *_set(2, size), *_set(0, 1), *_set(8, write), 0xD4000001]
-    begin += [*_set(0, 0), *_set(8, leave), 0xD4000001]
+    begin = [
+        *_encode_set_register(1, out),
+        *_encode_set_register(2, size),
+        *_encode_set_register(0, 1),
+        *_encode_set_register(8, write),
+        0xD4000001,
+    ]
+    begin += [*_encode_set_register(0, 0), *_encode_set_register(8, leave), 0xD4000001]
     words = [call | (len(begin) + 1), *begin]
     code = struct.pack(f"<{len(words)}I", *words) + text
     image = bytes(START) + code
@@ -171,8 +177,8 @@ def executable(text: bytes, data: bytes, at_data: int, out: int, size: int) -> b
     return header + segment + image[len(header + segment) :]
 
 
-def _set(register: int, value: int) -> list[int]:
-    """``movz`` and ``movk``: a value of 32 bits."""
+def _encode_set_register(register: int, value: int) -> list[int]:
+    """Encode ``movz`` and ``movk``, which set a register to a 32-bit value."""
     low, high = value & 0xFFFF, value >> 16
     return [0xD2800000 | low << 5 | register, 0xF2A00000 | high << 5 | register]
 

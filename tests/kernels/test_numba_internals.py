@@ -1,4 +1,4 @@
-"""Numba's private names: one package has them all, and does without each."""
+"""Test that one package uses Numba's private names and works without each of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numba_without_names import (
     MODULES,
     ROOT,
     is_private,
-    private_names,
+    list_private_names,
 )
 
 compiled_only = pytest.mark.skipif(
@@ -25,8 +25,8 @@ compiled_only = pytest.mark.skipif(
 )
 
 
-def private_uses(path: Path) -> list[str]:
-    """Imports from, and ways into, what Numba does not document."""
+def find_private_uses(path: Path) -> list[str]:
+    """Return the undocumented names of Numba that a module imports or accesses."""
     found: list[str] = []
     text = path.read_text(encoding="utf-8")
     for node in ast.walk(ast.parse(text)) if "numba" in text else ():
@@ -42,12 +42,12 @@ def private_uses(path: Path) -> list[str]:
 
 
 def is_hidden(name: str) -> bool:
-    """True for ``numba.core`` and for what begins with one underscore."""
+    """Return whether a name is in ``numba.core`` or begins with a single underscore."""
     return re.match(r"numba\.(core\b|_(?!_))", name) is not None
 
 
 def test_one_package_has_all_private_names() -> None:
-    found = {path: private_uses(path) for path in (ROOT / "nmpsim").rglob("*.py")}
+    found = {path: find_private_uses(path) for path in (ROOT / "nmpsim").rglob("*.py")}
     assert {path.parent for path, names in found.items() if names} == {INTERNALS}
 
 
@@ -64,7 +64,7 @@ def test_one_package_has_all_private_names() -> None:
 def test_a_private_use_is_found(line: str, tmp_path: Path) -> None:
     path = tmp_path / "module.py"
     path.write_text(line)
-    assert private_uses(path)
+    assert find_private_uses(path)
 
 
 def test_this_numba_has_every_name() -> None:
@@ -88,7 +88,7 @@ def run_child(*words: str, cache: Path) -> str:
 EACH = """
 from numba_without_names import *
 for module in MODULES:
-    for name in private_names(module):
+    for name in list_private_names(module):
         with without(*name):
             missing = import_again().MISSING
         assert module in missing, name
@@ -97,12 +97,12 @@ assert import_again().MISSING == []
 
 
 def test_a_missing_name_is_noticed_when_it_would_be_imported(tmp_path: Path) -> None:
-    assert len([name for module in MODULES for name in private_names(module)]) > 30
+    assert len([name for module in MODULES for name in list_private_names(module)]) > 30
     run_child("-c", EACH, cache=tmp_path)
 
 
 @functools.cache
-def answers_without(cache: Path, *modules: str) -> str:
+def run_without_modules(cache: Path, *modules: str) -> str:
     return run_child("numba_without_names.py", *modules, cache=cache)
 
 
@@ -112,6 +112,6 @@ def answers_without(cache: Path, *modules: str) -> str:
 def test_kernels_give_the_same_without_private_names(
     missing: tuple[str, ...], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    usual = answers_without(tmp_path_factory.getbasetemp())
-    assert answers_without(tmp_path, *missing) == usual
+    usual = run_without_modules(tmp_path_factory.getbasetemp())
+    assert run_without_modules(tmp_path, *missing) == usual
     assert bool(list(tmp_path.rglob("*.kernel"))) == ("object_files" not in missing)

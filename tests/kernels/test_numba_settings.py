@@ -1,4 +1,4 @@
-"""What is said where Numba is missing, or cannot read its settings."""
+"""Test messages for a missing Numba and for invalid Numba settings."""
 
 from __future__ import annotations
 

@@ -18,19 +18,19 @@ from rescale_oracle import (
     ACCUMULATOR,
     BIAS,
     F32,
-    HELD,
     INT8,
     INT16,
     INT32,
     INT48,
     LAYER_INDEX,
-    Ledger,
-    bits_of,
-    double_bits,
-    float_of,
-    integer_form,
+    MAX_MAGNITUDE,
+    SaturationOracle,
+    apply_integer_form,
+    decode_float32,
+    encode_float32,
+    encode_float64,
     new_counters,
-    rounded_away,
+    round_half_away,
 )
 from sum_layers import (
     CASES,
@@ -51,11 +51,11 @@ from sum_layers import (
     Channel,
     Layer,
     Three,
+    build_channel_table,
+    build_scratchpad,
+    compute_result,
+    make_quantizer,
     put_entry,
-    quantizer_of,
-    result_of,
-    scratchpad_of,
-    table_of,
 )
 
 from nmpsim.core.reference import arithmetic
@@ -79,36 +79,36 @@ requantize_entry: Any = numba.njit(
 )
 
 
-def bias_of(layer: Layer, c: Channel, index: int, ledger: Ledger, times: int) -> int:
-    """The bias on the scale of the sum; nothing where it comes after the sum."""
+def compute_bias(layer: Layer, c: Channel, index: int, oracle: SaturationOracle, times: int) -> int:
+    """Compute the bias on the scale of the sum, or 0 if the profile adds it after the sum."""
     if layer.profile in (NMP, FBGEMM, ONEDNN):
         return 0
     bias = c.bias
     if layer.profile in (GLOW_FLOAT, GLOW_FLOAT_LATE):
         with np.errstate(all="ignore"):
-            bias = rounded_away(F32(bias) * float_of(c.bias_scale[1]))
-    bias = ledger.limit(bias, *layer.accumulator, (BIAS,) * 2, index, times)
+            bias = round_half_away(F32(bias) * decode_float32(c.bias_scale[1]))
+    bias = oracle.clamp(bias, *layer.accumulator, (BIAS,) * 2, index, times)
     if layer.profile == GLOW_INT:
-        bias = integer_form(bias, c.bias_scale, layer.element, BIAS, index, ledger, times)
+        bias = apply_integer_form(bias, c.bias_scale, layer.element, BIAS, index, oracle, times)
     return bias
 
 
-def start_of(layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
-    """What a sum of each of the pixels begins with."""
-    zero_term = min(max(c.zero_term, -HELD), HELD)
-    total = bias_of(layer, c, index, ledger, PIXELS) + zero_term
-    return ledger.limit(total, *layer.accumulator, (ACCUMULATOR,) * 2, index, PIXELS)
+def compute_start(layer: Layer, c: Channel, index: int, oracle: SaturationOracle) -> int:
+    """Compute the initial value of a sum, counted once for each pixel."""
+    zero_term = min(max(c.zero_term, -MAX_MAGNITUDE), MAX_MAGNITUDE)
+    total = compute_bias(layer, c, index, oracle, PIXELS) + zero_term
+    return oracle.clamp(total, *layer.accumulator, (ACCUMULATOR,) * 2, index, PIXELS)
 
 
 # --- layers at random, with what is special among them ------------------------------------------
 
 
-def integer_scale(random: Random) -> Three:
+def draw_integer_scale(random: Random) -> Three:
     mul = random.choice([0, 1, -1, 255, random.randint(1, 300), INT32[1], INT32[0]])
     return random.choice([0, 0, 3, 31]), mul, random.choice([0, 1, 5, 12, 31])
 
 
-def fixed_scale(random: Random, element: int) -> Three:
+def draw_fixed_point_scale(random: Random, element: int) -> Three:
     pre, post = random.choice([0, 0, 1, 9, 31]), random.choice([0, 1, 6, 31])
     if element == INT16:
         pre = min(pre, 14 + post)
@@ -116,58 +116,58 @@ def fixed_scale(random: Random, element: int) -> Three:
     return pre, random.choice([*muls, random.randint(1 << 30, INT32[1]), -5]), post
 
 
-def real_scale(random: Random) -> Three:
+def draw_float_scale(random: Random) -> Three:
     factor = random.choice([0.0, 1.0, 0.5, 0.25, 1e-45, 3e38, random.uniform(1e-4, 2)])
-    return 0, bits_of(factor), 0
+    return 0, encode_float32(factor), 0
 
 
-def scale(random: Random, profile: int, element: int) -> Three:
+def draw_scale(random: Random, profile: int, element: int) -> Three:
     if profile in INTEGER:
-        return integer_scale(random)
+        return draw_integer_scale(random)
     if profile == Q31_ONCE:
-        pre, mul, post = fixed_scale(random, INT8)
+        pre, mul, post = draw_fixed_point_scale(random, INT8)
         return pre, abs(mul), post
-    return fixed_scale(random, element) if profile == Q31 else real_scale(random)
+    return draw_fixed_point_scale(random, element) if profile == Q31 else draw_float_scale(random)
 
 
-def record(random: Random, profile: int) -> int:
+def draw_record(random: Random, profile: int) -> int:
     if profile in (FBGEMM, ONEDNN):
-        return double_bits(random.choice([0.0, -0.5, 1e300, -77.25, random.uniform(-1e6, 1e6)]))
+        return encode_float64(random.choice([0.0, -0.5, 1e300, -77.25, random.uniform(-1e6, 1e6)]))
     edges = [0, -1, *INT32, INT32[1] + 1, *INT48, INT48[1] + 1, 1 << 62, -(1 << 63), (1 << 61) + 5]
     return random.choice([*edges, random.randint(-(1 << 16), 1 << 16), random.randint(-99, 99)])
 
 
-def layer_of(profile: int, element: int, seed: int) -> Layer:
+def draw_layer(profile: int, element: int, seed: int) -> Layer:
     random = Random(1000 * profile + 100 * element + seed)
     most = 127 if element == INT8 else 32767
-    shared_scales = scale(random, profile, element), scale(random, profile, element)
+    shared_scales = draw_scale(random, profile, element), draw_scale(random, profile, element)
     has_table, calm = seed % 2 == 0, seed % 3 == 0
     found = []
     for _ in range(COUNT):
-        own = scale(random, profile, element), scale(random, profile, element)
+        own = draw_scale(random, profile, element), draw_scale(random, profile, element)
         bias_scale, out = own if has_table else shared_scales
-        bias = random.randint(-999, 999) if calm else record(random, profile)
+        bias = random.randint(-999, 999) if calm else draw_record(random, profile)
         if calm and profile in (FBGEMM, ONEDNN):
-            bias = double_bits(bias / 8)
-        zero_term = random.randint(-999, 999) if calm else record(random, GLOW_INT)
+            bias = encode_float64(bias / 8)
+        zero_term = random.randint(-999, 999) if calm else draw_record(random, GLOW_INT)
         offset = random.randint(-most - 1, most) if has_table else 5
         found.append(Channel(offset, bias, zero_term, bias_scale, out))
-    leaky = integer_scale(random) if profile in INTEGER and seed % 4 < 2 else None
+    leaky = draw_integer_scale(random) if profile in INTEGER and seed % 4 < 2 else None
     low, high = sorted((random.randint(-most - 1, most), random.randint(-most - 1, most)))
     return Layer(
-        element, profile, bits_of(random.choice([1.0, 0.5, 31.25, 3e38])),
+        element, profile, encode_float32(random.choice([1.0, 0.5, 31.25, 3e38])),
         random.randint(-most - 1, most), leaky, (low, high, seed % 4), has_table, tuple(found),
     )  # fmt: skip
 
 
-def sums_of(layer: Layer, seed: int) -> list[int]:
+def draw_sums(layer: Layer, seed: int) -> list[int]:
     random, (low, high) = Random(seed), layer.accumulator
     edges = [0, 1, -1, 2, -2, 3, -3, low, high, 127, -128, 1 << 24, (1 << 24) + 1]
     return [random.choice([*edges, random.randint(-9999, 9999), random.randint(low, high)])
             for _ in range(COUNT)]  # fmt: skip
 
 
-def layers() -> Iterator[Any]:
+def list_profile_params() -> Iterator[Any]:
     for profile in PROFILES:
         for element in (INT8, INT16):
             yield pytest.param(profile, element, id=f"{profile}-{'int16' if element else 'int8'}")
@@ -176,60 +176,62 @@ def layers() -> Iterator[Any]:
 # --- the compiled engine's kernels --------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("profile", "element"), [*layers()])
+@pytest.mark.parametrize(("profile", "element"), [*list_profile_params()])
 def test_results_of_the_kernels(profile: int, element: int) -> None:
     for seed in range(CASES):
-        layer = layer_of(profile, element, seed)
-        table = table_of(layer)
+        layer = draw_layer(profile, element, seed)
+        table = build_channel_table(layer)
         assert table[channels.OFFSET].tolist() == [c.weight_offset for c in layer.channels]
-        sums, counters, ledger = sums_of(layer, seed), new_counters(), Ledger()
+        sums, counters, oracle = draw_sums(layer, seed), new_counters(), SaturationOracle()
         run = np.array(sums, np.int64)
         at = (np.int64(INDEX),)
         with np.errstate(all="ignore"):
-            requantize_entry(run, table, quantizer_of(layer), *at, counters)
+            requantize_entry(run, table, make_quantizer(layer), *at, counters)
         expected = [
-            result_of(total, layer, c, INDEX + i, ledger)
+            compute_result(total, layer, c, INDEX + i, oracle)
             for i, (total, c) in enumerate(zip(sums, layer.channels, strict=True))
         ]
         assert run.tolist() == expected, seed
-        ledger.assert_equal(counters)
+        oracle.assert_equal(counters)
 
 
-@pytest.mark.parametrize(("profile", "element"), [*layers()])
+@pytest.mark.parametrize(("profile", "element"), [*list_profile_params()])
 def test_starts_of_the_kernels(profile: int, element: int) -> None:
     for seed in range(CASES):
-        layer = layer_of(profile, element, seed)
-        spm, at = scratchpad_of(layer)
+        layer = draw_layer(profile, element, seed)
+        spm, at = build_scratchpad(layer)
         integers = np.full((TABLE_ROWS, COUNT), -77, np.int64)
         place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
-        counters, ledger = new_counters(), Ledger()
+        counters, oracle = new_counters(), SaturationOracle()
         with np.errstate(all="ignore"):
             plain = starts_entry(
                 spm,
                 at,
-                quantizer_of(layer),
+                make_quantizer(layer),
                 np.int64(1),
                 integers,
                 np.int64(PIXELS),
                 place,
                 counters,
             )
-        expected = [start_of(layer, c, INDEX + 1 + i, ledger) for i, c in enumerate(layer.channels)]
+        expected = [
+            compute_start(layer, c, INDEX + 1 + i, oracle) for i, c in enumerate(layer.channels)
+        ]
         assert integers[channels.START].tolist() == expected, seed
-        ledger.assert_equal(counters)
-        assert not (plain and ledger.expected.channel_saturated.any())
+        oracle.assert_equal(counters)
+        assert not (plain and oracle.expected.channel_saturated.any())
 
 
 def test_without_records_there_is_neither_bias_nor_zero_term() -> None:
-    layer = layer_of(NMP, INT8, 0)
-    spm, at = scratchpad_of(layer)
+    layer = draw_layer(NMP, INT8, 0)
+    spm, at = build_scratchpad(layer)
     at = at._replace(channels=np.int64(-1))
     integers = np.full((TABLE_ROWS, COUNT), -77, np.int64)
-    put_entry(spm, at, quantizer_of(layer), np.int64(1), integers)
+    put_entry(spm, at, make_quantizer(layer), np.int64(1), integers)
     addends = integers[channels.FIRST_PARAMETER + NMP_PARAMETERS.index("addend")]
     assert addends.tolist() == [layer.offset] * COUNT
     place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
-    arguments = quantizer_of(layer), np.int64(1), integers, np.int64(PIXELS), place
+    arguments = make_quantizer(layer), np.int64(1), integers, np.int64(PIXELS), place
     assert starts_entry(spm, at, *arguments, new_counters())
     assert integers[channels.START].tolist() == [0] * COUNT
 
@@ -240,12 +242,12 @@ def test_plain_starts_have_each_channel_s_own_scale(first: int) -> None:
     own = [(n % 2, 3 + n, 2 + n % 3) for n in range(COUNT)]
     found = [Channel(0, 1000 + n, 7 * n, own[n], (0, 1, 0)) for n in range(COUNT)]
     layer = Layer(INT8, GLOW_INT, 0, 0, None, (-9, 9, 0), True, tuple(found))
-    spm, at = scratchpad_of(layer)
+    spm, at = build_scratchpad(layer)
     integers = np.full((TABLE_ROWS, COUNT + 1 - first), -77, np.int64)
     place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
     arguments = np.int64(first), integers, np.int64(PIXELS), place
-    assert starts_entry(spm, at, quantizer_of(layer), *arguments, new_counters())
-    expected = [start_of(layer, c, 0, Ledger()) for c in found[first - 1 :]]
+    assert starts_entry(spm, at, make_quantizer(layer), *arguments, new_counters())
+    expected = [compute_start(layer, c, 0, SaturationOracle()) for c in found[first - 1 :]]
     assert integers[channels.START].tolist() == expected
     assert len(set(expected)) == len(expected)
 
@@ -258,7 +260,7 @@ def test_records_at_the_begin_of_the_scratchpad(records: int, table: int) -> Non
     spm = ScratchpadViews(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
     none = np.int64(0)
     at = channels.OperandOffsets(none, none, np.int64(records), np.int64(table), none, none)
-    q = quantizer_of(layer_of(NMP, INT8, 1))
+    q = make_quantizer(draw_layer(NMP, INT8, 1))
     integers = np.zeros((TABLE_ROWS, 1), np.int64)
     spm.i32[table // 4 :][:7] = 11, 0, 1, 0, 3, 99, 5
     put_entry(spm, at._replace(channels=np.int64(-1)), q, none, integers)
@@ -287,23 +289,23 @@ def test_starts_that_surely_fit(bias: int, past: int) -> None:
         one = Channel(0, own, zero_term, (0, 1, 0), (0, 1, 0))
         fine = Channel(0, 3, 4, (0, 1, 0), (0, 1, 0))
         layer = Layer(INT8, GLOW_INT, 0, 0, None, (-9, 9, 0), True, (fine, one, fine))
-        spm, at = scratchpad_of(layer)
+        spm, at = build_scratchpad(layer)
         integers = np.zeros((TABLE_ROWS, 3), np.int64)
         place = OutputPosition(*map(np.int64, (INDEX, 100, 10)))
-        arguments = quantizer_of(layer), np.int64(1), integers, np.int64(PIXELS), place
+        arguments = make_quantizer(layer), np.int64(1), integers, np.int64(PIXELS), place
         assert starts_entry(spm, at, *arguments, new_counters()) == is_plain
         other = attrs.evolve(layer, profile=Q31)
         assert (
-            starts_entry(spm, at, quantizer_of(other), *arguments[1:], new_counters()) == is_plain
+            starts_entry(spm, at, make_quantizer(other), *arguments[1:], new_counters()) == is_plain
         )
         wide = attrs.evolve(layer, element=INT16)
-        assert not starts_entry(spm, at, quantizer_of(wide), *arguments[1:], new_counters())
+        assert not starts_entry(spm, at, make_quantizer(wide), *arguments[1:], new_counters())
 
 
 # --- the reference engine -----------------------------------------------------------------------
 
 
-def words_of(layer: Layer) -> dict[str, int]:
+def make_descriptor_words(layer: Layer) -> dict[str, int]:
     low, high, wanted = layer.clip
     pre, mul, post = layer.leaky or (0, 0, 0)
     return {
@@ -314,11 +316,11 @@ def words_of(layer: Layer) -> dict[str, int]:
     }  # fmt: skip
 
 
-def requantizer_of(layer: Layer) -> reference.RequantizationParameters:
+def make_requantizer(layer: Layer) -> reference.RequantizationParameters:
     columns = np.array([[*c.bias_scale, *c.out] for c in layer.channels], np.int64).T
     bias = np.array([c.bias for c in layer.channels], np.int64)
     return reference.make_requantizer(
-        words_of(layer),
+        make_descriptor_words(layer),
         FORMULAS[layer.profile],
         bias,
         Scale(*columns[:3]),
@@ -326,56 +328,62 @@ def requantizer_of(layer: Layer) -> reference.RequantizationParameters:
     )
 
 
-def place_of(counters: Any, times: int) -> ResultPositions:
+def make_result_positions(counters: Any, times: int) -> ResultPositions:
     return ResultPositions(
         LayerCounters(counters, LAYER_INDEX), np.arange(INDEX, INDEX + COUNT), times
     )
 
 
-@pytest.mark.parametrize(("profile", "element"), [*layers()])
+@pytest.mark.parametrize(("profile", "element"), [*list_profile_params()])
 def test_results_of_the_reference(profile: int, element: int) -> None:
     for seed in range(CASES):
-        layer = layer_of(profile, element, seed)
-        sums, counters, ledger = sums_of(layer, seed), new_counters(), Ledger()
-        q = requantizer_of(layer)
+        layer = draw_layer(profile, element, seed)
+        sums, counters, oracle = draw_sums(layer, seed), new_counters(), SaturationOracle()
+        q = make_requantizer(layer)
         assert q.element == ELEMENTS[element]
         steps = reference.finish_sums(
-            np.array(sums, np.int64), words_of(layer), q, place_of(counters, 1)
+            np.array(sums, np.int64),
+            make_descriptor_words(layer),
+            q,
+            make_result_positions(counters, 1),
         )
         found = arithmetic.evaluate(steps)
         expected = [
-            result_of(total, layer, c, INDEX + i, ledger)
+            compute_result(total, layer, c, INDEX + i, oracle)
             for i, (total, c) in enumerate(zip(sums, layer.channels, strict=True))
         ]
         assert found.tolist() == expected, seed
-        ledger.assert_equal(counters)
+        oracle.assert_equal(counters)
 
 
-@pytest.mark.parametrize(("profile", "element"), [*layers()])
+@pytest.mark.parametrize(("profile", "element"), [*list_profile_params()])
 def test_biases_of_the_reference(profile: int, element: int) -> None:
     for seed in range(CASES):
-        layer = layer_of(profile, element, seed)
-        counters, ledger = new_counters(), Ledger()
-        steps = BIASES[profile](requantizer_of(layer), place_of(counters, PIXELS))
+        layer = draw_layer(profile, element, seed)
+        counters, oracle = new_counters(), SaturationOracle()
+        steps = BIASES[profile](make_requantizer(layer), make_result_positions(counters, PIXELS))
         found = arithmetic.evaluate(steps)
         expected = [
-            bias_of(layer, c, INDEX + i, ledger, PIXELS) for i, c in enumerate(layer.channels)
+            compute_bias(layer, c, INDEX + i, oracle, PIXELS) for i, c in enumerate(layer.channels)
         ]
         assert found.tolist() == expected, seed
-        ledger.assert_equal(counters)
+        oracle.assert_equal(counters)
 
 
-@pytest.mark.parametrize(("profile", "element"), [*layers()])
+@pytest.mark.parametrize(("profile", "element"), [*list_profile_params()])
 def test_what_a_sum_of_the_reference_begins_with(profile: int, element: int) -> None:
     """Bias plus zero term, in as many bits as a sum has."""
     largest = (1 << (47 if element else 31)) - 1
     for seed in range(CASES):
-        layer = layer_of(profile, element, seed)
-        q, place = requantizer_of(layer), place_of(new_counters(), PIXELS)
+        layer = draw_layer(profile, element, seed)
+        q, place = make_requantizer(layer), make_result_positions(new_counters(), PIXELS)
         biases = arithmetic.evaluate(BIASES[profile](q, place)).tolist()
         zero_terms = [7, -3, largest, -largest, *range(100, 100 + COUNT)][:COUNT]
         steps = reference.compute_initial_sums(
-            words_of(layer), np.array(zero_terms, np.int64), requantizer_of(layer), place
+            make_descriptor_words(layer),
+            np.array(zero_terms, np.int64),
+            make_requantizer(layer),
+            place,
         )
         expected = [
             min(max(bias + term, -largest - 1), largest)

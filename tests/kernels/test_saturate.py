@@ -1,4 +1,4 @@
-"""Saturated values and the account of them, against an account kept value by value."""
+"""Test saturation and its counters against counters updated value by value."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rescale_oracle import (
     LOW,
     RESCALE,
     RESULT,
-    Ledger,
     SaturationCounters,
-    fixed_form,
-    integer_form,
+    SaturationOracle,
+    apply_fixed_point_form,
+    apply_integer_form,
     new_counters,
 )
 
@@ -56,11 +56,11 @@ REST = [1 << 40, -(1 << 40)]
 """Behind what is limited: nobody's."""
 
 
-def integers(values: list[int]) -> Any:
+def make_int64_array(values: list[int]) -> Any:
     return np.array(values, np.int64)
 
 
-def place_of(
+def make_result_positions(
     counters: SaturationCounters, index: int, count: int, times: int = 1
 ) -> saturation.ResultPositions:
     machine: Any = counters
@@ -89,24 +89,24 @@ def test_where_a_value_is_counted() -> None:
 @pytest.mark.parametrize("stage", range(5))
 def test_single_values(stage: int) -> None:
     rng = np.random.default_rng(stage)
-    counters, ledger = new_counters(), Ledger()
+    counters, oracle = new_counters(), SaturationOracle()
     for _ in range(80):
         value, times = int(rng.integers(-60, 60)), int(rng.integers(1, 9))
         index = int(rng.integers(0, 3 * CHANNELS))
-        expected = ledger.limit(value, -40, 40, (stage, stage), index, times)
+        expected = oracle.clamp(value, -40, 40, (stage, stage), index, times)
         numbers = map(np.int64, (value, -40, 40, stage, times, index))
         assert limit_entry(*numbers, counters) == expected
-    ledger.assert_equal(counters)
+    oracle.assert_equal(counters)
 
 
 @pytest.mark.parametrize(("element", "bits"), [(0, 32), (1, 48)])
 def test_a_sum_saturates_to_the_accumulator_and_counts_once(element: int, bits: int) -> None:
     high = 2 ** (bits - 1) - 1
-    counters, ledger = new_counters(), Ledger()
+    counters, oracle = new_counters(), SaturationOracle()
     for value in (high - 1, high, high + 1, high + 7, -high, -high - 1, -high - 2):
-        expected = ledger.limit(value, -high - 1, high, (ACCUMULATOR, ACCUMULATOR), 3)
+        expected = oracle.clamp(value, -high - 1, high, (ACCUMULATOR, ACCUMULATOR), 3)
         assert sum_entry(np.int64(value), np.int64(element), np.int64(3), counters) == expected
-    ledger.assert_equal(counters)
+    oracle.assert_equal(counters)
 
 
 def test_saturated_biases_and_initial_sums_are_added() -> None:
@@ -143,7 +143,7 @@ RUNS = [
 def test_runs_are_clipped(values: list[int], index: int, wanted: int, dtype: Any) -> None:
     """What the network asks for is activation, the rest saturation of the result."""
     stages = ACTIVATION if wanted & 1 else RESULT, ACTIVATION if wanted & 2 else RESULT
-    ledger, counters, other = Ledger(), new_counters(), new_counters()
+    oracle, counters, other = SaturationOracle(), new_counters(), new_counters()
     clip = saturate.Clip(np.int64(-40), np.int64(40), np.int64(wanted))
     # Twice, the second time an earlier one or a later one: the account goes on.
     for first in (index + CHANNELS, index, index + 3 * CHANNELS):
@@ -151,66 +151,72 @@ def test_runs_are_clipped(values: list[int], index: int, wanted: int, dtype: Any
         run = np.array([*values, *rest], dtype)
         clip_entry(run, np.int64(len(values)), clip, np.int64(first), counters)
         expected = [
-            ledger.limit(value, -40, 40, stages, first + i) for i, value in enumerate(values)
+            oracle.clamp(value, -40, 40, stages, first + i) for i, value in enumerate(values)
         ]
         assert run.tolist() == [*expected, *rest]
-        place = place_of(other, first, len(values))
-        assert saturation.clamp(integers(values), -40, 40, stages, place).tolist() == expected
-    ledger.assert_equal(counters)
-    ledger.assert_equal(other)
+        place = make_result_positions(other, first, len(values))
+        assert (
+            saturation.clamp(make_int64_array(values), -40, 40, stages, place).tolist() == expected
+        )
+    oracle.assert_equal(counters)
+    oracle.assert_equal(other)
 
 
 def test_runs_of_every_length() -> None:
     rng = np.random.default_rng(5)
-    counters, ledger = new_counters(), Ledger()
+    counters, oracle = new_counters(), SaturationOracle()
     clip = saturate.Clip(np.int64(-3), np.int64(5), np.int64(1))
     for count in range(1, 18):
         for index in range(7):
             values = rng.integers(-6, 9, count).tolist()
-            run = integers(values)
+            run = make_int64_array(values)
             clip_entry(run, np.int64(count), clip, np.int64(index), counters)
             expected = [
-                ledger.limit(value, -3, 5, (ACTIVATION, RESULT), index + i)
+                oracle.clamp(value, -3, 5, (ACTIVATION, RESULT), index + i)
                 for i, value in enumerate(values)
             ]
             assert run.tolist() == expected
-    ledger.assert_equal(counters)
+    oracle.assert_equal(counters)
 
 
 @pytest.mark.parametrize("stage", [BIAS, RESCALE])
 def test_runs_are_saturated_to_32_bits(stage: int) -> None:
     values = [INT32[0] - 1, INT32[0], INT32[1], INT32[1] + 1, 0, 1 << 60, -(1 << 60)]
-    ledger, counters, other = Ledger(), new_counters(), new_counters()
-    run = integers([*values, *REST])
+    oracle, counters, other = SaturationOracle(), new_counters(), new_counters()
+    run = make_int64_array([*values, *REST])
     saturate_entry(run, np.int64(len(values)), np.int64(stage), np.int64(6), counters)
-    expected = [ledger.limit(v, *INT32, (stage, stage), 6 + i) for i, v in enumerate(values)]
+    expected = [oracle.clamp(v, *INT32, (stage, stage), 6 + i) for i, v in enumerate(values)]
     assert run.tolist() == [*expected, *REST]
-    ledger.assert_equal(counters)
-    place = place_of(other, 6, len(values))
-    assert saturation.saturate(integers(values), 32, stage, place).tolist() == expected
-    ledger.assert_equal(other)
+    oracle.assert_equal(counters)
+    place = make_result_positions(other, 6, len(values))
+    assert saturation.saturate(make_int64_array(values), 32, stage, place).tolist() == expected
+    oracle.assert_equal(other)
 
 
 def test_each_value_in_its_own_range_several_times() -> None:
     """The reference engine's account of a bias: one for every pixel."""
-    ledger, counters = Ledger(), new_counters()
+    oracle, counters = SaturationOracle(), new_counters()
     values, lows, highs = [5, -5, 9, -9], [-1, -2, -3, -4], [4, 5, 6, 7]
-    place = place_of(counters, 4, 4, times=6)
+    place = make_result_positions(counters, 4, 4, times=6)
     found = saturation.clamp(
-        integers(values), integers(lows), integers(highs), (BIAS, RESULT), place
+        make_int64_array(values),
+        make_int64_array(lows),
+        make_int64_array(highs),
+        (BIAS, RESULT),
+        place,
     ).tolist()
     assert found == [
-        ledger.limit(value, low, high, (BIAS, RESULT), 4 + i, 6)
+        oracle.clamp(value, low, high, (BIAS, RESULT), 4 + i, 6)
         for i, (value, low, high) in enumerate(zip(values, lows, highs, strict=True))
     ]
     assert saturation.ResultPositions(place.account, place.index).times == 1, (
         "unless told otherwise"
     )
     chosen = place.select(np.array([False, True, False, True]))
-    saturation.clamp(integers([8, -8]), -1, 1, (RESULT, RESULT), chosen)
+    saturation.clamp(make_int64_array([8, -8]), -1, 1, (RESULT, RESULT), chosen)
     for value, index in ((8, 5), (-8, 7)):
-        ledger.limit(value, -1, 1, (RESULT, RESULT), index, 6)
-    ledger.assert_equal(counters)
+        oracle.clamp(value, -1, 1, (RESULT, RESULT), index, 6)
+    oracle.assert_equal(counters)
     saturation.LayerCounters(counters, LAYER_INDEX).add_elements(12)  # type: ignore[arg-type]
     saturation.LayerCounters(counters, LAYER_INDEX).add_elements(3)  # type: ignore[arg-type]
     assert counters.layers.elements.tolist() == [0, 15, 0]
@@ -221,7 +227,7 @@ def test_the_account_keeps_its_first_and_worst() -> None:
     counters = new_counters()
     clip = saturate.Clip(np.int64(-40), np.int64(40), np.int64(0))
     for values, index in (([0, 44], 11), ([41, 0], 7), ([0, 50], 8), ([-99, 0], 20)):
-        clip_entry(integers(values), np.int64(2), clip, np.int64(index), counters)
+        clip_entry(make_int64_array(values), np.int64(2), clip, np.int64(index), counters)
     layer = counters.layers[LAYER_INDEX]
     assert layer["first"][RESULT].tolist() == [20, 7]
     assert layer["worst"][RESULT].tolist() == [59, 10]
@@ -243,26 +249,26 @@ WIDE_XS = [*XS, 1 << 40, -(1 << 40), (1 << 47) - 1, -(1 << 47), 1 << 61, -(1 << 
 @pytest.mark.parametrize("element", [INT8, INT16])
 def test_an_integer_scale_of_the_reference(element: int, scale: tuple[int, int, int]) -> None:
     xs = XS if element == INT8 else WIDE_XS
-    counters, ledger = new_counters(), Ledger()
-    place = place_of(counters, 0, len(xs), times=4)
+    counters, oracle = new_counters(), SaturationOracle()
+    place = make_result_positions(counters, 0, len(xs), times=4)
     steps = arithmetic.rescale_integer(
-        integers(xs), operands.Scale(*scale), operands.ELEMENTS[element], place, BIAS
+        make_int64_array(xs), operands.Scale(*scale), operands.ELEMENTS[element], place, BIAS
     )
     found = arithmetic.evaluate(steps)
     assert found.tolist() == [
-        integer_form(x, scale, element, BIAS, i, ledger, times=4) for i, x in enumerate(xs)
+        apply_integer_form(x, scale, element, BIAS, i, oracle, times=4) for i, x in enumerate(xs)
     ]
-    ledger.assert_equal(counters)
+    oracle.assert_equal(counters)
 
 
 @pytest.mark.parametrize("scale", [(0, 1 << 30, 0), (31, INT32[1], 31), (9, 1518500250, 4)])
 def test_a_fixed_point_scale_of_the_reference(scale: tuple[int, int, int]) -> None:
     """Beyond 32 bits, too: what 64 bits hold after the shift to the left."""
     xs = [*XS, 1 << 40, -(1 << 40), 1 << 62, -(1 << 62)]
-    counters, ledger = new_counters(), Ledger()
-    place = place_of(counters, 0, len(xs))
+    counters, oracle = new_counters(), SaturationOracle()
+    place = make_result_positions(counters, 0, len(xs))
     found = arithmetic.evaluate(
-        arithmetic.rescale_fixed_point(integers(xs), operands.Scale(*scale), place)
+        arithmetic.rescale_fixed_point(make_int64_array(xs), operands.Scale(*scale), place)
     )
-    assert found.tolist() == [fixed_form(x, scale, i, ledger) for i, x in enumerate(xs)]
-    ledger.assert_equal(counters)
+    assert found.tolist() == [apply_fixed_point_form(x, scale, i, oracle) for i, x in enumerate(xs)]
+    oracle.assert_equal(counters)

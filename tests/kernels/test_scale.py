@@ -52,7 +52,7 @@ def test_every_recorded_transform(recorded: Archive) -> None:
     np.testing.assert_array_equal(rescaled + recorded["offset"][:, None], recorded["y"])
 
 
-def _ratios(name: str, case: dict[str, Array]) -> dict[str, Array]:
+def _compute_ratios(name: str, case: dict[str, Array]) -> dict[str, Array]:
     """Return the factor of each prefix of recorded integers, as LIR_FORMAT defines."""
     f = {key: np.asarray(value, F32) for key, value in case.items() if "scale" in key}
     if name == "rescale_quantize_dequantize.npz":
@@ -96,7 +96,7 @@ def test_integers_recorded_beside_operations(shared: Path, name: str) -> None:
     for number in range(int(z["ncases"])):
         head = f"{number:04d}."
         case = {key[5:]: z[key] for key in z.files if key.startswith(head)}
-        for prefix, factors in _ratios(name, case).items():
+        for prefix, factors in _compute_ratios(name, case).items():
             for part, values in zip(
                 ("pre", "post", "mul"), make_integer_scales(factors), strict=True
             ):

@@ -1,4 +1,4 @@
-"""What the folder of compiled kernels is named by."""
+"""Test the digest that names the folder of compiled kernels."""
 
 from __future__ import annotations
 

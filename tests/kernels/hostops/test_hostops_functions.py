@@ -21,7 +21,7 @@ from nmpsim.lir.host_execution import execute_operation
 F32 = np.float32
 
 
-def one(value: float) -> HostTensor:
+def make_float_tensor(value: float) -> HostTensor:
     return HostTensor(np.array([value], dtype=F32))
 
 
@@ -88,7 +88,7 @@ def test_largest_float_below_a_half_rounds_to_zero() -> None:
 )
 def test_quantize_saturates_and_takes_nan_as_zero(value: float, expected: int) -> None:
     dest = HostTensor(np.zeros(1, dtype=np.int8), 0.5, 5, quantized=True)
-    result = execute_operation("quantize", [dest, one(value)], {})
+    result = execute_operation("quantize", [dest, make_float_tensor(value)], {})
     assert result.outputs[0][0] == expected
     assert (result.unclipped[0][0] > 127) == (value > 1e3)
 

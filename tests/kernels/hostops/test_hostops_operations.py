@@ -16,21 +16,21 @@ F32, I8, I16 = np.float32, np.int8, np.int16
 Array = npt.NDArray[Any]
 
 
-def plain(values: Any, dtype: Any = F32) -> HostTensor:
+def make_tensor(values: Any, dtype: Any = F32) -> HostTensor:
     return HostTensor(np.array(values, dtype=dtype))
 
 
-def blank(
+def make_output(
     shape: Sequence[int], dtype: Any = F32, scale: float = 1.0, offset: int = 0
 ) -> HostTensor:
     return HostTensor(np.zeros(shape, dtype=dtype), scale, offset, quantized=dtype in (I8, I16))
 
 
-def run(opcode: str, operands: list[HostTensor], **attributes: Any) -> Array:
+def run_operation(opcode: str, operands: list[HostTensor], **attributes: Any) -> Array:
     return execute_operation(opcode, operands, attributes).outputs[0]
 
 
-def naive_convolution(
+def convolve_naively(
     x: Array, weights: Array, bias: Array, strides: int, pads: Sequence[int], group: int, apart: int
 ) -> Array:
     top, left, bottom, right = pads
@@ -53,9 +53,9 @@ def test_float_products_are_summed_in_order() -> None:
     x = random.normal(size=(1, 3, 3, 70)).astype(F32)
     weights = random.normal(size=(2, 2, 2, 70)).astype(F32)
     bias = random.normal(size=2).astype(F32)
-    y = run(
+    y = run_operation(
         "convolution",
-        [blank((1, 2, 2, 2)), plain(x), plain(weights), plain(bias)],
+        [make_output((1, 2, 2, 2)), make_tensor(x), make_tensor(weights), make_tensor(bias)],
         Kernels=(2, 2),
         Strides=(1, 1),
         Pads=(0, 0, 0, 0),
@@ -63,14 +63,16 @@ def test_float_products_are_summed_in_order() -> None:
         Dilation=(1, 1),
     )
     rows = x[:, 1:, 1:].reshape(1, -1)
-    product = run("matmul", [blank((1, 2)), plain(rows), plain(np.ones((280, 2)))])
+    product = run_operation(
+        "matmul", [make_output((1, 2)), make_tensor(rows), make_tensor(np.ones((280, 2)))]
+    )
     for r, c, o in np.ndindex(2, 2, 2):
         terms = (x[0, r : r + 2, c : c + 2] * weights[o]).reshape(-1)
-        assert y[0, r, c, o] == in_order(terms) + bias[o]
-    assert product.tolist() == [[in_order(rows[0])] * 2]
+        assert y[0, r, c, o] == sum_in_order(terms) + bias[o]
+    assert product.tolist() == [[sum_in_order(rows[0])] * 2]
 
 
-def in_order(terms: Array) -> Any:
+def sum_in_order(terms: Array) -> Any:
     total = F32(0)
     for term in terms:
         total += term
@@ -90,10 +92,15 @@ def test_convolution_against_plain_loops(
         random.integers(-3, 4, shape).astype(dtype)
         for shape in ((2, 6, 5, 4), (8, 3, 3, 4 // group), (8,))
     )
-    expected = naive_convolution(x, weights, bias, strides, pads, group, apart)
+    expected = convolve_naively(x, weights, bias, strides, pads, group, apart)
     y = execute_operation(
         "convolution",
-        [blank(expected.shape, dtype), plain(x, dtype), plain(weights, dtype), plain(bias, dtype)],
+        [
+            make_output(expected.shape, dtype),
+            make_tensor(x, dtype),
+            make_tensor(weights, dtype),
+            make_tensor(bias, dtype),
+        ],
         {
             "Kernels": (3, 3),
             "Strides": (strides, strides),
@@ -121,29 +128,36 @@ def test_fused_activations_are_applied(
 ) -> None:
     attributes = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Group": 1}
     operands = [
-        blank((1, 1, 3, 1), dtype),
-        plain(np.reshape([-20, 4, 20], (1, 1, 3, 1)), dtype),
-        plain(np.ones((1, 1, 1, 1)), dtype),
-        plain([0], dtype),
+        make_output((1, 1, 3, 1), dtype),
+        make_tensor(np.reshape([-20, 4, 20], (1, 1, 3, 1)), dtype),
+        make_tensor(np.ones((1, 1, 1, 1)), dtype),
+        make_tensor([0], dtype),
     ]
     fused = {"FusedActivation": kind, "FusedActivationArgs": arguments}
-    assert run("convolution", operands, **attributes, **fused).ravel().tolist() == expected
+    assert (
+        run_operation("convolution", operands, **attributes, **fused).ravel().tolist() == expected
+    )
 
 
 def test_unknown_fused_activation_is_refused() -> None:
     attributes = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Group": 1}
     one = np.ones((1, 1, 1, 1))
-    operands = [blank((1, 1, 1, 1), I8), plain(one, I8), plain(one, I8), plain([0], I8)]
+    operands = [
+        make_output((1, 1, 1, 1), I8),
+        make_tensor(one, I8),
+        make_tensor(one, I8),
+        make_tensor([0], I8),
+    ]
     with pytest.raises(UnsupportedHostOp, match="TANH has no quantized form"):
-        run("convolution", operands, **attributes, FusedActivation="TANH")
+        run_operation("convolution", operands, **attributes, FusedActivation="TANH")
 
 
 def test_max_pool_with_argmax_takes_the_last_of_equals() -> None:
-    x = plain(np.reshape([5, 5, 1, 5, 2, 2, 2, 9], (2, 2, 2, 1)), I8)
+    x = make_tensor(np.reshape([5, 5, 1, 5, 2, 2, 2, 9], (2, 2, 2, 1)), I8)
     attributes = {"Kernels": (2, 2), "Strides": (2, 2), "Pads": (0, 0, 0, 0), "Layout": 0}
     result = execute_operation(
         "maxpoolwithargmax",
-        [blank((2, 1, 1, 1), I8), x, blank((2, 1, 1, 1), np.int64)],
+        [make_output((2, 1, 1, 1), I8), x, make_output((2, 1, 1, 1), np.int64)],
         attributes,
     )
     assert result.outputs[0].ravel().tolist() == [5, 9]
@@ -153,63 +167,83 @@ def test_max_pool_with_argmax_takes_the_last_of_equals() -> None:
 def test_window_wholly_in_padding_is_real_zero() -> None:
     attributes = {"Kernels": (1, 1), "Strides": (2, 2), "Pads": (1, 1, 0, 0), "Layout": 0}
     x = HostTensor(np.full((1, 2, 2, 1), -7, dtype=I8), 1.0, 3, quantized=True)
-    y = run("maxpool", [blank((1, 2, 2, 1), I8, 1.0, 3), x], **attributes)
+    y = run_operation("maxpool", [make_output((1, 2, 2, 1), I8, 1.0, 3), x], **attributes)
     assert y.ravel().tolist() == [3, 3, 3, -7]
-    mean = run("avgpool", [blank((1, 2, 2, 1), I8, 1.0, 3), x], **attributes, CountIncludePads=0)
+    mean = run_operation(
+        "avgpool", [make_output((1, 2, 2, 1), I8, 1.0, 3), x], **attributes, CountIncludePads=0
+    )
     assert mean.ravel().tolist() == [3, 3, 3, -7]
 
 
 def test_other_layouts_are_refused() -> None:
     attributes = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Layout": 1}
     with pytest.raises(UnsupportedHostOp, match="not NHWC"):
-        run("maxpool", [blank((1, 1, 1, 1)), blank((1, 1, 1, 1))], **attributes)
+        run_operation(
+            "maxpool", [make_output((1, 1, 1, 1)), make_output((1, 1, 1, 1))], **attributes
+        )
 
 
 def test_moves_equal_numpy() -> None:
-    x = plain(np.arange(6).reshape(2, 3))
-    assert run("copy", [blank((2, 3)), x]).tolist() == x.values.tolist()
-    turned = run("transpose", [blank((3, 2)), x], Shuffle=(1, 0))
+    x = make_tensor(np.arange(6).reshape(2, 3))
+    assert run_operation("copy", [make_output((2, 3)), x]).tolist() == x.values.tolist()
+    turned = run_operation("transpose", [make_output((3, 2)), x], Shuffle=(1, 0))
     np.testing.assert_array_equal(turned, x.values.T)
-    part = run("extracttensor", [blank((1, 2)), x], Offsets=(1, 1))
+    part = run_operation("extracttensor", [make_output((1, 2)), x], Offsets=(1, 1))
     assert part.tolist() == [[4, 5]]
-    twice = run("inserttensor", [blank((3, 6)), plain([[1, 2]])], Offsets=(1, 1), Count=2, Axis=1)
+    twice = run_operation(
+        "inserttensor",
+        [make_output((3, 6)), make_tensor([[1, 2]])],
+        Offsets=(1, 1),
+        Count=2,
+        Axis=1,
+    )
     assert twice.tolist() == [[0] * 6, [0, 1, 2, 1, 2, 0], [0] * 6]
-    wide = run("resizenearest", [blank((2, 6)), x], Scale=(1.0, 2.0))
+    wide = run_operation("resizenearest", [make_output((2, 6)), x], Scale=(1.0, 2.0))
     assert wide.tolist() == [[0, 0, 1, 1, 2, 2], [3, 3, 4, 4, 5, 5]]
     assert execute_operation("touch", [x], {}).outputs == {}
 
 
 def test_insert_and_extract_check_bounds() -> None:
     with pytest.raises(UnsupportedHostOp, match="leaves"):
-        run("extracttensor", [blank((2, 2)), blank((2, 3))], Offsets=(0, 2))
+        run_operation("extracttensor", [make_output((2, 2)), make_output((2, 3))], Offsets=(0, 2))
     with pytest.raises(UnsupportedHostOp, match="leaves"):
-        run("inserttensor", [blank((2,)), blank((2,))], Offsets=(0,), Count=2, Axis=0)
+        run_operation(
+            "inserttensor", [make_output((2,)), make_output((2,))], Offsets=(0,), Count=2, Axis=0
+        )
 
 
 def test_splat_fills_a_tensor() -> None:
-    assert run("splat", [blank((2,))], Value=0.5).tolist() == [0.5, 0.5]
-    assert run("splat", [blank((2,), I16, 0.001, 1)], Value=1.0).tolist() == [1001, 1001]
-    assert run("splat", [blank((2,), I8, 0.001)], Value=1.0).tolist() == [127, 127]
-    assert run("splat", [blank((1,), np.int64)], Value=3.0).tolist() == [3]
+    assert run_operation("splat", [make_output((2,))], Value=0.5).tolist() == [0.5, 0.5]
+    assert run_operation("splat", [make_output((2,), I16, 0.001, 1)], Value=1.0).tolist() == [
+        1001,
+        1001,
+    ]
+    assert run_operation("splat", [make_output((2,), I8, 0.001)], Value=1.0).tolist() == [127, 127]
+    assert run_operation("splat", [make_output((1,), np.int64)], Value=3.0).tolist() == [3]
 
 
 @pytest.mark.parametrize(("dtype", "entries"), [(I8, 256), (I16, 65536)])
 def test_lookup_tables_are_applied(dtype: Any, entries: int) -> None:
     low = int(np.iinfo(dtype).min)
-    mapping = plain(np.arange(low, low + entries)[::-1], dtype)
-    y = run("intlookuptable", [blank((3,), dtype), plain([low, 0, 5], dtype), mapping])
+    mapping = make_tensor(np.arange(low, low + entries)[::-1], dtype)
+    y = run_operation(
+        "intlookuptable", [make_output((3,), dtype), make_tensor([low, 0, 5], dtype), mapping]
+    )
     assert y.tolist() == [-low - 1, -1, -6]
     with pytest.raises(UnsupportedHostOp, match="entries"):
-        run("intlookuptable", [blank((1,), dtype), plain([0], dtype), plain([0, 1], dtype)])
+        run_operation(
+            "intlookuptable",
+            [make_output((1,), dtype), make_tensor([0], dtype), make_tensor([0, 1], dtype)],
+        )
 
 
 def test_plain_integers_of_index_kinds() -> None:
-    lhs, rhs, dest = (plain(v, np.int32) for v in ([-7, 7, 5], [2, -2, 0], [0, 0, 0]))
-    assert run("elementdiv", [dest, lhs, rhs]).tolist() == [-3, -3, 0]
-    assert run("elementmul", [dest, lhs, rhs]).tolist() == [-14, -14, 0]
+    lhs, rhs, dest = (make_tensor(v, np.int32) for v in ([-7, 7, 5], [2, -2, 0], [0, 0, 0]))
+    assert run_operation("elementdiv", [dest, lhs, rhs]).tolist() == [-3, -3, 0]
+    assert run_operation("elementmul", [dest, lhs, rhs]).tolist() == [-14, -14, 0]
     quantized = HostTensor(lhs.values, 0.5, quantized=True)
     with pytest.raises(UnsupportedHostOp, match="no defined arithmetic"):
-        run("elementadd", [dest, quantized, rhs])
+        run_operation("elementadd", [dest, quantized, rhs])
 
 
 @pytest.mark.parametrize("dtype", [I8, I16])
@@ -217,7 +251,7 @@ def test_quantized_division_equals_a_plain_loop(dtype: Any) -> None:
     lhs = HostTensor(np.array([10, 10, -10, 0], dtype=dtype), 0.5, quantized=True)
     rhs = HostTensor(np.array([4, 0, 0, 0], dtype=dtype), 0.25, quantized=True)
     limits = np.iinfo(dtype)
-    y = run("elementdiv", [blank((4,), dtype, 0.5, 1), lhs, rhs])
+    y = run_operation("elementdiv", [make_output((4,), dtype, 0.5, 1), lhs, rhs])
     assert y.tolist() == [11, limits.max, limits.min, 1]
 
 
@@ -232,17 +266,17 @@ def test_quantized_division_equals_a_plain_loop(dtype: Any) -> None:
 )
 @pytest.mark.parametrize("dtype", [F32, I8, I16, np.int64])
 def test_comparisons_return_booleans(opcode: str, expected: list[bool], dtype: Any) -> None:
-    lhs, rhs = plain([1, 2, 3], dtype), plain([2, 2, 2], dtype)
-    assert run(opcode, [blank((3,), np.bool_), lhs, rhs]).tolist() == expected
+    lhs, rhs = make_tensor([1, 2, 3], dtype), make_tensor([2, 2, 2], dtype)
+    assert run_operation(opcode, [make_output((3,), np.bool_), lhs, rhs]).tolist() == expected
 
 
 def test_select_int8_rescales_each_side() -> None:
-    condition = plain([True, False], np.bool_)
+    condition = make_tensor([True, False], np.bool_)
     lhs = HostTensor(np.array([3, 3], dtype=I8), 1.0, quantized=True)
     rhs = HostTensor(np.array([3, 3], dtype=I8), 0.25, quantized=True)
     for dtype in (I8, I16):
         sides = [HostTensor(s.values.astype(dtype), s.scale, quantized=True) for s in (lhs, rhs)]
-        y = run("elementselect", [blank((2,), dtype, 0.5), condition, *sides])
+        y = run_operation("elementselect", [make_output((2,), dtype, 0.5), condition, *sides])
         assert y.tolist() == [6, 2]
 
 
@@ -250,7 +284,9 @@ def test_select_counts_only_selected_values() -> None:
     condition = HostTensor(np.array([True, False]))
     lhs = HostTensor(np.array([100, 100], dtype=I8), 0.5, quantized=True)
     rhs = HostTensor(np.array([0, 0], dtype=I8), 0.5, quantized=True)
-    result = execute_operation("elementselect", [blank((2,), I8, 3e-10), condition, lhs, rhs], {})
+    result = execute_operation(
+        "elementselect", [make_output((2,), I8, 3e-10), condition, lhs, rhs], {}
+    )
     (saturated,) = result.overshoots
     assert saturated.stage == "rescale"
     assert np.flatnonzero(saturated.overshoot).tolist() == [0]
@@ -258,28 +294,37 @@ def test_select_counts_only_selected_values() -> None:
 
 @pytest.mark.parametrize("dtype", [F32, I8, I16])
 def test_batched_sums_equal_numpy(dtype: Any) -> None:
-    batch = plain([[1, 2], [3, 4], [5, 6]], dtype)
-    assert run("batchedreduceadd", [blank((2,), dtype), batch], Axis=0).tolist() == [9, 12]
-    assert run("batchedreduceadd", [blank((3,), dtype), batch], Axis=1).tolist() == [3, 7, 11]
-    added = run("batchedadd", [blank((3, 2), dtype), batch, plain([10, 20], dtype)])
+    batch = make_tensor([[1, 2], [3, 4], [5, 6]], dtype)
+    assert run_operation(
+        "batchedreduceadd", [make_output((2,), dtype), batch], Axis=0
+    ).tolist() == [9, 12]
+    assert run_operation(
+        "batchedreduceadd", [make_output((3,), dtype), batch], Axis=1
+    ).tolist() == [3, 7, 11]
+    added = run_operation(
+        "batchedadd", [make_output((3, 2), dtype), batch, make_tensor([10, 20], dtype)]
+    )
     assert added.tolist() == [[11, 22], [13, 24], [15, 26]]
 
 
 @pytest.mark.parametrize("dtype", [F32, I8, I16])
 def test_activations_equal_a_plain_loop(dtype: Any) -> None:
-    x = plain([-8, 0, 8], dtype)
-    dest = blank((3,), dtype)
-    assert run("relu", [dest, x]).tolist() == [0, 0, 8]
-    assert run("clip", [dest, x], Min=-2.0, Max=6.0).tolist() == [-2, 0, 6]
-    assert run("cpumaxsplat", [dest, x], SplatValue=-1.0).tolist() == [-1, 0, 8]
-    assert run("leakyrelu", [dest, x], Alpha=0.25).tolist() == [-2, 0, 8]
-    assert run("leakyrelu", [dest, x], Alpha=0.0).tolist() == [0, 0, 8]
-    assert run("leakyrelu", [dest, x], Alpha=-0.25).tolist() == [2, 0, 8]
+    x = make_tensor([-8, 0, 8], dtype)
+    dest = make_output((3,), dtype)
+    assert run_operation("relu", [dest, x]).tolist() == [0, 0, 8]
+    assert run_operation("clip", [dest, x], Min=-2.0, Max=6.0).tolist() == [-2, 0, 6]
+    assert run_operation("cpumaxsplat", [dest, x], SplatValue=-1.0).tolist() == [-1, 0, 8]
+    assert run_operation("leakyrelu", [dest, x], Alpha=0.25).tolist() == [-2, 0, 8]
+    assert run_operation("leakyrelu", [dest, x], Alpha=0.0).tolist() == [0, 0, 8]
+    assert run_operation("leakyrelu", [dest, x], Alpha=-0.25).tolist() == [2, 0, 8]
 
 
 def test_int16_rescale_keeps_the_range_of_int16() -> None:
     src = HostTensor(np.array([1000, -32768], dtype=I16), 1.0, quantized=True)
-    assert run("rescalequantized", [blank((2,), I16, 0.5), src]).tolist() == [2000, -32768]
+    assert run_operation("rescalequantized", [make_output((2,), I16, 0.5), src]).tolist() == [
+        2000,
+        -32768,
+    ]
 
 
 def test_supported_operations_are_listed() -> None:
@@ -307,8 +352,10 @@ def test_refusals_carry_opcode_and_reason() -> None:
         "the host has no such operation",
     )
     with pytest.raises(UnsupportedHostOp, match="without attribute Alpha"):
-        run("leakyrelu", [blank((1,)), blank((1,))])
+        run_operation("leakyrelu", [make_output((1,)), make_output((1,))])
     with pytest.raises(UnsupportedHostOp, match="positive and finite"):
-        run("rescalequantized", [blank((1,), I8), blank((1,), I8, float("inf"))])
+        run_operation(
+            "rescalequantized", [make_output((1,), I8), make_output((1,), I8, float("inf"))]
+        )
     with pytest.raises(UnsupportedHostOp, match="at least two dimensions"):
-        run("softmax", [blank((3,)), blank((3,))])
+        run_operation("softmax", [make_output((3,)), make_output((3,))])
