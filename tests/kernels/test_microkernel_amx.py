@@ -332,7 +332,7 @@ def check_with_numpy_tiles(case: Case) -> None:
 
 
 def check_under_bochs(cases: list[Case], folder: Path) -> None:
-    """Assert that the sums under Bochs are exact, for signed or (up to Bochs 3.0) unsigned bytes."""
+    """Assert that sums under Bochs are exact, for signed or (up to Bochs 3.0) unsigned bytes."""
     missing = bochs.find_missing_requirement()
     if missing is not None:
         pytest.skip(missing)

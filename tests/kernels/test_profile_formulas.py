@@ -365,7 +365,8 @@ def test_single_values(profile: int, element: int) -> None:
             first = map(np.int64, (element, profile, -128, 127, 0))
             u = RescaleParameters(
                 *first, make_scale_record(scale), np.int64(leaky is not None),
-                make_scale_record(leaky or NONE), np.int64(encode_float32(last)), np.int64(OFFSET), CLIP,
+                make_scale_record(leaky or NONE), np.int64(encode_float32(last)),
+                np.int64(OFFSET), CLIP,
             )  # fmt: skip
             run = np.array([*values, BEHIND], np.int64)
             with np.errstate(all="ignore"):

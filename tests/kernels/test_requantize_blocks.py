@@ -103,7 +103,7 @@ class Blocks:
     def finish(
         self, sums: Array, clip: Clip = CLIP, pixels: int | None = None
     ) -> tuple[int, Array]:
-        """Run the vector code; return its flags and the results, and assert that sums do not change."""
+        """Run the vector code and return its flags and results; assert that sums are unchanged."""
         is_int16 = self.layer.element == INT16
         all_sums = np.zeros((len(sums), BLOCKS * LANES), np.int64 if is_int16 else np.int32)
         all_sums[:, LANE : LANE + COUNT] = sums
