@@ -105,7 +105,9 @@ def make_integer_vector(low: int, high: int) -> IntegerVector:
 
 
 def find_result(text: str, **names: tuple[int, int]) -> tuple[int, int]:
-    found = find_ranges(read(text), {name: Interval(*of) for name, of in names.items()})[RESULT]
+    found = find_ranges(read_formula(text), {name: Interval(*of) for name, of in names.items()})[
+        RESULT
+    ]
     assert isinstance(found, Interval)
     return found.low, found.high
 
@@ -146,7 +148,9 @@ def test_parameters_of_all_sums_are_proved(element: int) -> None:
     for (_, own), formula in read_formulas("sums").items():
         for known in find_parameters(formula).values():
             assert (
-                own != element or not isinstance(known, Interval) or value(*known).bits in (32, 64)
+                own != element
+                or not isinstance(known, Interval)
+                or make_integer_vector(*known).bits in (32, 64)
             )
 
 

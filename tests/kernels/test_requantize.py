@@ -398,7 +398,7 @@ vector_entry: Any = numba.njit(lambda q: requantize.has_vector_code(q))
 
 def test_formulas_of_a_program_have_neither_a_number_nor_vector_code() -> None:
     def entries(profile: int, leaky: int) -> tuple[int, bool]:
-        q = quantizer_of(layer_of(GLOW_INT, INT8, 0))
+        q = make_quantizer(draw_layer(GLOW_INT, INT8, 0))
         q = q._replace(profile=np.int64(profile), leaky=np.int64(leaky))
         return int(formula_entry(q)), bool(vector_entry(q))
 
