@@ -75,7 +75,7 @@ class Program:
         return self.numerics if self.formulas is None else self.formulas.label
 
     def list_inputs(self) -> tuple[Tensor, ...]:
-        """Return the input tensors, with the element types of the user and the address 0."""
+        """Return the input tensors with the element types in which users pass them."""
         inputs, _ = find_inputs_and_outputs(self.module)
         return tuple(self._make_user_tensor(view.name, view.type) for view in inputs)
 

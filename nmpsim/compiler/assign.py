@@ -19,7 +19,7 @@ from nmpsim.lir.names import make_display_names
 def assign_numerics(
     operations: tuple[Operation, ...], numerics: str, by_name: Mapping[str, str] | None = None
 ) -> tuple[Operation, ...]:
-    """Return operations with a numerics profile each: ``numerics``, or their own by name.
+    """Return operations with profiles: ``by_name[name]`` if it is given, else ``numerics``.
 
     Raises
     ------

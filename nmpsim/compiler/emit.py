@@ -28,7 +28,7 @@ class Emitter:
         """[segment][core] Instruction words, layer by layer."""
 
     def begin_segment(self) -> None:
-        """Begin a sequence of device layers without host operations between them."""
+        """Start new core programs for device layers without a host operation between them."""
         self._programs.append([[] for _ in range(self._cores)])
 
     def add_layer(self, plan: LayerPlan, layer: int, barrier: int) -> None:

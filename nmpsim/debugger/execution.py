@@ -103,7 +103,7 @@ class Pause:
 
     @property
     def is_segment_end(self) -> bool:
-        """Whether all cores have halted, which ends a device segment."""
+        """Whether the device segment has ended, because all cores have halted."""
         return self.last_core is not None
 
 

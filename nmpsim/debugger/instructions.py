@@ -107,7 +107,7 @@ class ExecutedInstruction:
 
     @property
     def instruction(self) -> DeviceInstruction:
-        """Row of the instruction table."""
+        """Static properties of the instruction: its row of the instruction table."""
         return INSTRUCTIONS[self.number]
 
     @property

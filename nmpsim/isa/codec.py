@@ -108,7 +108,7 @@ def encode_table(name: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.uint
 
 
 def decode_descriptor(name: str, data: bytes | bytearray | memoryview) -> dict[str, int]:
-    """Decode the descriptor or record at the start of some bytes to words by name."""
+    """Return the words, by name, of the descriptor or record that begins ``data``."""
     record = _record(name)
     if len(data) < record.nbytes:
         raise fail(

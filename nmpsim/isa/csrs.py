@@ -98,5 +98,5 @@ CSR_ROWS: dict[CsrAddress, CsrDefinition] = make_exhaustive_table(
 
 
 def is_read_only(address: int) -> bool:
-    """Return whether a CSR is read-only, which its address determines."""
+    """Return whether a CSR is read-only, according to bits 10 and 11 of its address."""
     return address >> 10 == 3

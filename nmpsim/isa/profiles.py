@@ -350,7 +350,7 @@ def compute_profile_mask(descriptor: str) -> int:
 
 
 def check_profiles(place: str, numbers: Iterable[int], *descriptors: str) -> None:
-    """Raise IncompleteError unless a table has exactly the profiles of some instructions."""
+    """Raise IncompleteError unless ``numbers`` are the profiles that the descriptors allow."""
     needed = {profile for name in descriptors for profile in PROFILES_OF[name]}
     check_exhaustive(place, (PROFILES[number] for number in numbers), needed)
 

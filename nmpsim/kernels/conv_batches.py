@@ -168,7 +168,7 @@ def sum_products(
     multiply: Any,
     pixels: Int,
 ) -> None:
-    """Sum the products of inputs and weights; subtract the weights' zero points."""
+    """Store the sums of input-weight products in ``b.sums``, corrected for zero points."""
     offsets = workspace.offsets
     multiply(b, inputs, base, offsets, pixels)
     if not workspace.head[HAS_OFFSETS]:

@@ -136,7 +136,7 @@ class FloatVector:
         self._value: Any = None
 
     def get_value(self) -> Any:
-        """Return the LLVM vector."""
+        """Return the LLVM value of the vector; its code is emitted at the first call."""
         if self._value is None:
             self._value = self._emit()
         return self._value

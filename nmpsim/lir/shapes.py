@@ -163,7 +163,7 @@ def require_product_shape(left: str, right: str, form: Literal["", "transposed"]
 
 @make_shape_rule
 def check_slice_shape(batch: Shape) -> Checks:
-    """Check that Slice has the shape of one item of Batch."""
+    """Yield the shape required of the operand Slice: that of one item of the operand Batch."""
     yield ExpectedShape("Slice", batch[1:], "one item of Batch")
 
 

@@ -201,7 +201,7 @@ def _records(kind: Any) -> Iterator[type]:
 
 
 def main() -> None:
-    """Print the Markdown page named as argument, with regenerated tables of report fields."""
+    """Print the Markdown page named as argument with regenerated tables of report fields."""
     sys.stdout.write(fill_tables(Path(sys.argv[1]).read_text(encoding="utf-8")))
 
 

@@ -55,7 +55,7 @@ def multiply_words(factors: Any, kind: int, d: Any) -> int:
 def count_unit_cycles(
     throughput: int, rows: int, depth: int, columns: int, groups: int, wide: int, costs: Any
 ) -> int:
-    """Return the cycles of a unit for an amount of work; 0 for a transfer."""
+    """Return the cycles that a unit computes; 0 for a transfer, which the DRAM determines."""
     if throughput == PRODUCT:
         return count_conv_cycles(rows, 1, 1, depth, columns, groups, wide, costs)
     if throughput == DEPTHWISE:

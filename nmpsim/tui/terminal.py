@@ -39,7 +39,7 @@ class TerminalContent:
         self._rows: list[list[Cell]] = []
 
     def clear(self) -> None:
-        """Mark the content of the terminal as unknown."""
+        """Forget what the terminal shows, so that the next update sends every cell."""
         self._rows = []
 
     def render_changes(self, strips: Sequence[Strip], console: Console) -> str:

@@ -57,7 +57,7 @@ def compute_element_type_usage(metadata: Metadata) -> tuple[ElementTypeUsage, ..
 
 
 def find_element_type(layer: Layer, step: ProgramStep | None) -> str:
-    """Return the element type of a layer, a key of ``KINDS``.
+    """Return what a layer computes with: i8, i16, float, conversion or other.
 
     It is the type of the input on the host, and of the output on the device.
     """

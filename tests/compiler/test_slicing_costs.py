@@ -25,7 +25,7 @@ from nmpsim.compiler.tiling.compiled.state import make_initial_state
 from nmpsim.compiler.tiling.cost_model import DramModel, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import TileGrid
 from nmpsim.compiler.tiling.plan import LOAD, STORE, PlanBuilder, make_box_words
-from nmpsim.compiler.tiling.simulate import Estimate, make_simulation_input, simulate
+from nmpsim.compiler.tiling.simulate import LayerCostEstimate, make_simulation_input, simulate
 from nmpsim.config import DeviceConfig, default_device, load_device
 from nmpsim.core.device import Device
 from nmpsim.isa.table import DRAM_BASE, SCRATCHPAD_BASE, Unit
@@ -49,7 +49,7 @@ def boxes(draw: st.DrawFn) -> dict[str, Any]:
     return make_box_words(start, SCRATCHPAD_BASE, run, count_x, count_y, **strides)
 
 
-def estimate_load(box: dict[str, Any], memory: DramModel) -> Estimate:
+def estimate_load(box: dict[str, Any], memory: DramModel) -> LayerCostEstimate:
     """Estimate the cost of one core that loads a box."""
     builder = PlanBuilder(TileGrid.from_counts([1]), Unit.MAC, ONE)
     builder.add_instructions(LOAD, box)

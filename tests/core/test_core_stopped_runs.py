@@ -99,4 +99,4 @@ def test_infinite_inputs_saturate(digits: Bundle) -> None:
     report = nmpsim.Device().run(digits, {"data": image})
 
     (cut,) = report.layers[0].saturation
-    assert (cut.stage, cut.side, cut.count, cut.first) == ("input", "high", 1, [0, 0, 2, 5])
+    assert (cut.stage, cut.side, cut.count, cut.first) == ("input", "high", 1, (0, 0, 2, 5))

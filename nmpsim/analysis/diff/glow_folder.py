@@ -75,7 +75,7 @@ def read_folder_tensors(folder: Path, module: Module | None = None) -> list[Stor
     candidates = (folder / f"data0000.{ending}" for ending in _ENDINGS)
     first = next((file for file in candidates if file.is_file()), None)
     if module is not None and first is not None:
-        files = list_numbered_files(module, first.suffix)
+        files = compute_dump_files(module, first.suffix)
         return [_tensor(folder / one.file, _format_of(first, files[0]), one) for one in files]
     raise fail(
         "DUMP002",
@@ -86,8 +86,8 @@ def read_folder_tensors(folder: Path, module: Module | None = None) -> list[Stor
     )
 
 
-def list_numbered_files(module: Module, ending: str) -> list[DumpFile]:
-    """Return the ``dataNNNN`` files that Glow writes for a program, with their operands."""
+def compute_dump_files(module: Module, ending: str) -> list[DumpFile]:
+    """Return the names of a program's ``dataNNNN`` files and the operand that each contains."""
     places = locate_tensors(module)
     operands = (
         (instruction, index, role.name, operand.name)

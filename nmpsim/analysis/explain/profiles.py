@@ -94,7 +94,7 @@ class ProfileFacts:
 
 
 def explain_profiles(module: Module, op: Operation) -> tuple[ProfileFacts, ...]:
-    """Return the factors of a quantized operation in every profile; empty without rescaling."""
+    """Return the factors of an operation in every profile, or () if it does not rescale."""
     opcode = op.instruction.opcode
     layer = read_weighted_scales(module, op)
     has_words = opcode in PAIRS | UNARY | {"avgpool"} or layer is not None

@@ -276,11 +276,11 @@ class ProfileEncoder(ABC):
         raise self.make_unsupported_error("a layer with weights", layer.place)
 
     def get_matmul_words(self, pair: OperandPair) -> Words:
-        """Return the descriptor words of a matrix product."""
+        """Return the words of a matrix product; raise UserError (COMP001) if unsupported."""
         raise self.make_unsupported_error("matmul", pair.place)
 
     def get_average_words(self, pool: AveragePoolOperands) -> Words:
-        """Return the descriptor words of an average pool."""
+        """Return the words of an average pool; raise UserError (COMP001) if unsupported."""
         raise self.make_unsupported_error("avgpool", pool.place)
 
     def check_softmax(

@@ -17,7 +17,7 @@ from nmpsim.compiler.tiling.compiled.items import NEVER
 from nmpsim.compiler.tiling.context import TilingOptions, list_tilings, select_tilings
 from nmpsim.compiler.tiling.cost_model import DramModel
 from nmpsim.compiler.tiling.plan import LayerPlan
-from nmpsim.compiler.tiling.simulate import Estimate, simulate, simulate_fully
+from nmpsim.compiler.tiling.simulate import LayerCostEstimate, simulate, simulate_fully
 from nmpsim.config import DeviceConfig
 from nmpsim.report.fields import FLAT, JsonKey, WrittenBefore
 from nmpsim.timing import get_costs
@@ -43,7 +43,7 @@ class TilingTrial:
     """Tiling of a layer with its simulated cost."""
 
     label: Annotated[str, JsonKey("tiling")]
-    estimate: Annotated[Estimate, FLAT]
+    estimate: Annotated[LayerCostEstimate, FLAT]
 
 
 @attrs.frozen
@@ -82,7 +82,7 @@ class TiledLayer:
         return _reason(self.trials[0].estimate, self.trials[1].estimate, len(self.trials))
 
 
-def _reason(best: Estimate, second: Estimate, tried: int) -> str:
+def _reason(best: LayerCostEstimate, second: LayerCostEstimate, tried: int) -> str:
     """Return by which costs the best tiling beats the second best."""
     if second.cycles == best.cycles:
         return f"none of {tried} that were simulated is faster"

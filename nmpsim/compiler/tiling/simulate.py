@@ -27,8 +27,8 @@ _BOX = ("run_bytes", "count_x", "count_y")
 
 
 @attrs.frozen
-class Estimate:
-    """Simulated cost of a layer, from barrier to barrier."""
+class LayerCostEstimate:
+    """Simulated cost of a layer, from the barrier before it to the barrier after it."""
 
     cycles: int
     compute: Annotated[int, "cycles that the busiest core's unit works"]
@@ -74,7 +74,7 @@ def _announce() -> None:
         print_compile_notice(logging.INFO)
 
 
-def simulate(plan: LayerPlan, memory: DramModel, limit: int = NEVER) -> Estimate | None:
+def simulate(plan: LayerPlan, memory: DramModel, limit: int = NEVER) -> LayerCostEstimate | None:
     """Simulate a plan; return its cost, or None if it takes more than ``limit`` cycles."""
     from nmpsim.compiler.tiling.compiled.entries import simulate_plan
     from nmpsim.compiler.tiling.compiled.state import WORKED, make_initial_state
@@ -89,10 +89,10 @@ def simulate(plan: LayerPlan, memory: DramModel, limit: int = NEVER) -> Estimate
     busy, grants, bursts, row_misses = state.sums.tolist()
     nbytes = _bytes_of(plan.loads) + _bytes_of(plan.stores)
     cores = int(np.count_nonzero(np.diff(plan.cores)))
-    return Estimate(cycles, compute, busy, grants, bursts, row_misses, nbytes, cores)
+    return LayerCostEstimate(cycles, compute, busy, grants, bursts, row_misses, nbytes, cores)
 
 
-def simulate_fully(plan: LayerPlan, memory: DramModel) -> Estimate:
+def simulate_fully(plan: LayerPlan, memory: DramModel) -> LayerCostEstimate:
     """Simulate a plan to its end; return its cost."""
     estimate = simulate(plan, memory)
     assert estimate is not None

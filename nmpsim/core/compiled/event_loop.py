@@ -284,7 +284,7 @@ def run(
     stop_at_layers: bool,
     stops: StopConditions,
 ) -> Any:
-    """Run :func:`run_events`, or :func:`run_in_parallel` if ``stops`` asks for it."""
+    """Run cores in parallel if ``stops.parallel`` is set, otherwise in simulated order."""
     m, costs, context = struct_pointer(machine), struct_pointer(settings), struct_pointer(given)
     if stops.parallel.shape[0] > 1:
         run_in_parallel(m, costs, stops)

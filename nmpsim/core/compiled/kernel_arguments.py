@@ -50,13 +50,13 @@ def make_workspace(m: Machine) -> Int64s:
 
 
 def use_scratchpads(contexts: Any, m: Machine) -> None:
-    """Set the memory of an array of CONTEXT to the scratchpads of the cores."""
+    """Let kernel contexts address the scratchpads of the cores."""
     contexts["scratchpad"] = m.scratchpad.ctypes.data
     contexts["scratchpad_bytes"] = contexts["scratchpad_step"] = m.scratchpad.shape[1]
 
 
 def use_host_memory(contexts: Any) -> None:
-    """Set the memory of an array of CONTEXT to all host memory instead of scratchpads."""
+    """Let kernel contexts address all host memory instead of scratchpads."""
     contexts["scratchpad"], contexts["scratchpad_bytes"] = ORIGIN, HOST_BYTES
     contexts["scratchpad_step"] = 0
 

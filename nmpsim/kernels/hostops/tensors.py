@@ -128,7 +128,7 @@ class HostResult:
 
     @property
     def unclipped(self) -> Mapping[int, IntArray]:
-        """int64 values before saturation by operand index."""
+        """Operand index -> its int64 values before saturation."""
         return {index: self._unclipped(index) for index in self.clipped}
 
     def _unclipped(self, index: int) -> IntArray:
