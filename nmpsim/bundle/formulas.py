@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import textwrap
 import tomllib
 from collections.abc import Sequence
 from functools import cache, partial
@@ -214,7 +215,7 @@ class _FormulaReader:
             if set(text) != set(ELEMENTS):
                 found = ", ".join(map(str, text))
                 self._fail(f"has wrong element types in {where}", found, " and ".join(ELEMENTS))
-        self._table[place][key] = text
+        self._table[place][key] = _dedent(text)
         self._given[place, key] = None
 
     def _check_texts(self) -> None:
@@ -250,6 +251,13 @@ class _FormulaReader:
     def _fail_formula(self, error: FormulaError, where: str) -> NoReturn:
         message, _, hint = str(error).partition(". ")
         self._fail(f"{message} in {where}", error.found, error.expected, hint or None)
+
+
+def _dedent(entry: Any) -> Any:
+    """Return an entry whose texts lack their common indentation."""
+    if isinstance(entry, dict):
+        return {element: _dedent(text) for element, text in entry.items()}
+    return textwrap.dedent(entry) if isinstance(entry, str) else entry
 
 
 def _list_texts(entry: Any) -> list[Any]:

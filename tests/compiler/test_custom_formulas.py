@@ -200,3 +200,13 @@ def test_a_layer_of_another_profile_must_not_use_the_formulas() -> None:
             draft.module(), SMALL, numerics="float", formulas=custom,
             layer_numerics={"0": "float-fbgemm"},
         )  # fmt: skip
+
+
+def test_common_indentation_of_a_text_is_ignored() -> None:
+    text = '[q31]\nrescale = """\n{0}y = x + 1\n{0}y * 2\n{0}"""\n'
+    plain, indented = (
+        parse_custom_formulas(f"name = 'a'\nbase = 'q31'\n{text.format(indent)}", "a.toml")
+        for indent in ("", "    ")
+    )
+    assert plain.table == indented.table
+    assert plain.profiles == ("q31",)
