@@ -66,7 +66,7 @@ class OperatorMapping:
 
 @frozen
 class Normalization:
-    """Mean and standard deviation for the normalization of image pixels."""
+    """Mean and standard deviation with which image pixels are normalized."""
 
     input: str
     mean: Annotated[tuple[float, ...], limits.CHANNELS]

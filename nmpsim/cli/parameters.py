@@ -101,7 +101,7 @@ def get_given_arguments(ctx: click.Context) -> tuple[str, ...]:
 
 
 def define_command(run: Callable[[Any], int | None], help: str | None = None) -> GroupedCommand:
-    """Return the click command of a function with a parameter ``options`` of an options class.
+    """Return a click command that parses options and passes them to a function.
 
     The command is named as the function's module. Its help is the docstring unless given.
     """

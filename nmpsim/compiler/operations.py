@@ -45,7 +45,7 @@ class BufferView:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the tensor is quantized Int8 or Int16, the types that the device computes."""
+        """Whether the tensor is quantized to Int8 or Int16, the types that the device supports."""
         return self.type.elem in NARROW and self.type.quant is not None
 
     @property

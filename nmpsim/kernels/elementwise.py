@@ -183,7 +183,7 @@ def rescale_tile_int8(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Rescale an Int8 tile with 16-bit arithmetic; return False if that is not possible."""
+    """Rescale an Int8 tile with 16-bit arithmetic; return False if 16 bits do not suffice."""
     channels = counters.layers[counters.layer].channels
     numbers = np.empty(PARAMETERS, np.int16)
     if not can_use_blocks(sides, place.origin, count, channels) or not encode_rescale(u, numbers):

@@ -82,7 +82,7 @@ def initialize_llvm() -> None:
 
 
 def get_cpu_name(settings: Mapping[str, str]) -> str:
-    """Return LLVM's name of Numba's target processor: a setting's, or else the host's."""
+    """Return the LLVM name of the processor for which Numba compiles, by default the host's."""
     return settings[NAME] if NAME in settings else str(binding.get_host_cpu_name())
 
 

@@ -359,7 +359,7 @@ def _is_exact(s: CarrySearch, energy: Int, level: Int) -> Any:
 
 @jit
 def find_carry_steps(s: CarrySearch, energy: Int) -> Any:
-    """Return a number of steps between two carries that is proven exact, or 0 if there is none.
+    """Return how many steps may be summed before a carry without overflow; 0 if unproved.
 
     ``energy`` is the bound of :func:`bound_energy` for the inputs of any MIDDLE_STEPS steps, or
     negative if it is not known.

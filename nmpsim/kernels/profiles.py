@@ -188,7 +188,7 @@ def read_kinds(
 
 @frozen
 class Family:
-    """Formulas that one function computes, whichever their profile."""
+    """Formulas of all profiles for one purpose, which one function computes."""
 
     kinds: tuple[str, ...]
     """Kinds of the formulas: keys of ``isa/formulas.toml``."""

@@ -21,7 +21,7 @@ from nmpsim.quantization import ValueRange
 
 @attrs.frozen(eq=False)
 class OriginalBias:
-    """Bias before its type was changed."""
+    """Integers and scale of a bias before its declared type was changed."""
 
     payload: Array | None
     """Stored integers: int64 [channels]; None if a digest shows that they are unchanged."""

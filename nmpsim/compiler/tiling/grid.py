@@ -81,7 +81,7 @@ class TileGrid:
         return changed
 
     def count_changes(self, changed: npt.NDArray[np.bool_]) -> Integers:
-        """Return the number of changes up to each tile, without the first tile of its core."""
+        """Return how many of its core's tiles, up to each tile and after the first, are changes."""
         turns = np.cumsum(changed)
         return turns - turns[self.ends[:-1]][self.core]
 

@@ -273,7 +273,7 @@ class GraphLowering:
                 self.get_value(name, PLAIN)
 
     def check_output(self, name: str) -> None:
-        """Raise UnsupportedError if a model output is not computed; copy it if it is a constant."""
+        """Copy a constant model output; raise UnsupportedError if an output is not computed."""
         if name in self.constants and name not in self._stored:
             value = self.get_value(name)
             output = self.builder.add_output(self.output_names[name], value.type)

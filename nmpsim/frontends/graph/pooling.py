@@ -153,7 +153,7 @@ def lower_reduction(
 def lower_arg_max(
     op: OperatorContext, *, axis: int = 0, keepdims: bool = True, select_last_index: bool = False
 ) -> LoweringResult:
-    """Lower ArgMax or ArgMin; of equal values the first index is returned."""
+    """Lower ArgMax or ArgMin; among equal values, the first index is the result."""
     shape = op.get_shape()
     axis = normalize_axis(axis, shape)
     require(not select_last_index, "select_last_index 1", "select_last_index 0")
