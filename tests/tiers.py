@@ -10,7 +10,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from hypothesis import HealthCheck, settings
 
-SHARE = 5
+SHARE = 4
 """One of so many random examples is tried where slow tests are left out."""
 run = {"slow": False}
 """Whether slow tests run, too; ``conftest.py`` sets it before tests are collected."""

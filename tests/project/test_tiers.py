@@ -31,7 +31,7 @@ def test_each_value_keeps_every_part_of_a_path() -> None:
     assert {part for name in fast for part in program_parts(name)} == set("nmxyzp")
 
 
-@pytest.mark.parametrize(("slow", "tried"), [(True, 10), (False, 2)])
+@pytest.mark.parametrize(("slow", "tried"), [(True, 10), (False, 3)])
 def test_fewer_examples_run_without_slow_tests(
     slow: bool, tried: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
