@@ -205,7 +205,7 @@ def compile(
         slicing=DEFAULT_TILING if slicing is None else slicing,
         on_slicing=sliced.append if explain_slicing else None,
         unsigned=imported.unsigned,
-        fates=imported.operators,
+        operators=imported.operators,
         normalizations=imported.normalizations,
         on_layer=progress
         and (lambda done, total, name: progress(Progress("layer", done, total, name))),

@@ -13,7 +13,7 @@ from nmpsim.lir.names import get_operation_name, make_display_names
 from nmpsim.records import frozen
 from nmpsim.report.fields import NOT_IN_JSON, OMITTED_IF_EMPTY, WrittenBefore
 
-SCHEMA: Final = "nmpsim-bundle-2"
+SCHEMA: Final = "nmpsim-bundle-3"
 """Schema of the metadata and descriptors; a reader accepts only its own version."""
 
 
@@ -186,7 +186,7 @@ class Metadata:
     unsigned: Annotated[tuple[str, ...], limits.TENSORS] = ()
     """Inputs and outputs that are uint8 or uint16 for the user: their values and offsets are 128 or
     32768 larger than those stored."""
-    fates: Annotated[tuple[OperatorMapping, ...], limits.LAYERS] = ()
+    operators: Annotated[tuple[OperatorMapping, ...], limits.LAYERS] = ()
     """Mapping of each operation of the model's file; empty if the program was LIR."""
     normalizations: Annotated[tuple[Normalization, ...], limits.TENSORS] = ()
     """Normalization of inputs that are images, if the model's file contains it."""
@@ -202,7 +202,7 @@ class Metadata:
         return self.numerics if custom is None else custom.label
 
     @property
-    def schema(self) -> Annotated[Literal["nmpsim-bundle-2"], WrittenBefore("program")]:
+    def schema(self) -> Annotated[Literal["nmpsim-bundle-3"], WrittenBefore("program")]:
         """Version of the metadata."""
         return SCHEMA
 
@@ -223,7 +223,7 @@ class Metadata:
     @property
     def channel_order(self) -> str:
         """Default channel order of images: RGB for imported models, else BGR."""
-        return "RGB" if self.fates else "BGR"
+        return "RGB" if self.operators else "BGR"
 
     @property
     def display_names(self) -> Mapping[str, str]:
@@ -248,4 +248,4 @@ class Metadata:
     @property
     def origins(self) -> Mapping[str, str]:
         """Operation of the imported model for each LIR instruction, by instruction name."""
-        return {name: fate.node for fate in self.fates for name in fate.layers}
+        return {name: operator.node for operator in self.operators for name in operator.layers}

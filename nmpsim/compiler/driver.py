@@ -75,7 +75,7 @@ def compile_module(
     slicing: str = DEFAULT_TILING,
     on_slicing: Callable[[TiledLayer], None] | None = None,
     unsigned: Collection[str] = (),
-    fates: Sequence[OperatorMapping] = (),
+    operators: Sequence[OperatorMapping] = (),
     normalizations: Sequence[Normalization] = (),
     on_layer: Callable[[int, int, str], None] | None = None,
     on_warning: Callable[[str], object] | None = None,
@@ -104,7 +104,7 @@ def compile_module(
         Called with the tiling of each device layer.
     unsigned : collection of str
         Inputs and outputs that are uint8 or uint16 for the user.
-    fates : sequence of OperatorMapping
+    operators : sequence of OperatorMapping
         Mapping of the operations of the model's file, if the module was imported.
     normalizations : sequence of Normalization
         Normalization of images in the model's file, if the module was imported.
@@ -142,7 +142,7 @@ def compile_module(
     stored = "" if formulas is None else formulas.text
     compilation = _Compilation(module, config, weights, operations, numerics, search, stored)
     said = on_layer or (lambda done, total, name: None)
-    return compilation.bundle(said, unsigned, fates, normalizations)
+    return compilation.bundle(said, unsigned, operators, normalizations)
 
 
 def find_unsupported_operations(
@@ -196,7 +196,7 @@ class _Compilation:
         self,
         on_layer: Callable[[int, int, str], None],
         unsigned: Collection[str],
-        fates: Sequence[OperatorMapping],
+        operators: Sequence[OperatorMapping],
         normalizations: Sequence[Normalization],
     ) -> BundleFile:
         """Plan all layers, then emit them."""
@@ -248,7 +248,7 @@ class _Compilation:
                     for step in steps
                 ),
                 unsigned=tuple(sorted(unsigned)),
-                fates=tuple(fates),
+                operators=tuple(operators),
                 normalizations=tuple(normalizations),
                 formulas=self._formulas,
             )

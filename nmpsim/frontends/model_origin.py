@@ -18,7 +18,7 @@ from nmpsim.lir.constants import replace_lir_suffix
 from nmpsim.lir.nodes import Module
 from nmpsim.report.fields import WrittenBefore
 
-SCHEMA: Final = "nmpsim-model-1"
+SCHEMA: Final = "nmpsim-model-2"
 SUFFIX = ".model.json"
 
 
@@ -26,13 +26,13 @@ SUFFIX = ".model.json"
 class ModelOrigin:
     """Operators of a model file and the normalization of its inputs."""
 
-    fates: Annotated[tuple[OperatorMapping, ...], limits.LAYERS]
+    operators: Annotated[tuple[OperatorMapping, ...], limits.LAYERS]
     """How each operator of the model file was compiled, in the order of the file."""
     normalizations: Annotated[tuple[Normalization, ...], limits.TENSORS] = ()
     """Normalization of image inputs, as given in the model file."""
 
     @property
-    def schema(self) -> Annotated[Literal["nmpsim-model-1"], WrittenBefore("fates")]:
+    def schema(self) -> Annotated[Literal["nmpsim-model-2"], WrittenBefore("operators")]:
         """Version of the document."""
         return SCHEMA
 
@@ -69,5 +69,5 @@ def read_model_origin(lir: Path) -> ModelOrigin | None:
 
 def import_lir(module: Module, origin: ModelOrigin | None = None) -> ImportedModel:
     """Return an imported model of an LIR module and, if known, its origin."""
-    fates, normalizations = (origin.fates, origin.normalizations) if origin else ((), ())
-    return ImportedModel(module, frozenset(), fates, DEFAULT_NUMERICS, normalizations)
+    operators, normalizations = (origin.operators, origin.normalizations) if origin else ((), ())
+    return ImportedModel(module, frozenset(), operators, DEFAULT_NUMERICS, normalizations)

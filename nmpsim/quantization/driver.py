@@ -170,7 +170,7 @@ class CalibratedProgram:
         imported = ImportedModel(
             rewritten.module,
             frozenset(),
-            _fates(self.origin.operators, rewritten.names),
+            _map_operators(self.origin.operators, rewritten.names),
             "nmp" if settings.bias_on_result else DEFAULT_NUMERICS,
             self.origin.normalizations,
         )
@@ -183,15 +183,15 @@ def get_float_inputs(program: ImportedModel) -> dict[str, TensorType]:
     return {value.name: value.type for value in build_graph(program.module).inputs}
 
 
-def _fates(
-    fates: Sequence[OperatorMapping], names: Mapping[str, str]
+def _map_operators(
+    operators: Sequence[OperatorMapping], names: Mapping[str, str]
 ) -> tuple[OperatorMapping, ...]:
     """Return the mappings of a model's operations with the quantized program's layer names."""
     found = []
-    for fate in fates:
-        layers = tuple(names[name] for name in fate.layers if name in names)
-        why = fate.why or ("" if layers else "no layer of its own")
-        found.append(attrs.evolve(fate, layers=layers, why=why))
+    for operator in operators:
+        layers = tuple(names[name] for name in operator.layers if name in names)
+        why = operator.why or ("" if layers else "no layer of its own")
+        found.append(attrs.evolve(operator, layers=layers, why=why))
     return tuple(found)
 
 

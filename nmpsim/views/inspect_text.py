@@ -59,8 +59,8 @@ def _sizes(bundle: Bundle) -> Mapping[str, int]:
     }
 
 
-def _layers_of(fate: OperatorMapping, bundle: Bundle) -> list[Layer]:
-    names = set(fate.layers)
+def _layers_of(operator: OperatorMapping, bundle: Bundle) -> list[Layer]:
+    names = set(operator.layers)
     return [
         layer for layer in bundle.metadata.layers if names.intersection((layer.name, *layer.fused))
     ]
@@ -68,9 +68,9 @@ def _layers_of(fate: OperatorMapping, bundle: Bundle) -> list[Layer]:
 
 def _operations(bundle: Bundle) -> list[Any]:
     return [
-        {"node": fate.node, "layers": [one.index for one in _layers_of(fate, bundle)],
-         "why": fate.why}
-        for fate in bundle.metadata.fates
+        {"node": operator.node, "layers": [one.index for one in _layers_of(operator, bundle)],
+         "why": operator.why}
+        for operator in bundle.metadata.operators
     ]  # fmt: skip
 
 
@@ -178,9 +178,9 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     _print_elements(bundle, console)
     _print_tensors("inputs", metadata.user_inputs, console)
     _print_tensors("outputs", metadata.user_outputs, console)
-    if metadata.fates:
+    if metadata.operators:
         print_heading(console, "operations of the model")
-        _print_fates(bundle, console)
+        _print_operators(bundle, console)
     if metadata.layers:
         print_heading(console, "layers")
         _print_layers(metadata.layers, console)
@@ -246,13 +246,13 @@ def _tensor_text(tensor: Tensor) -> str:
     return f"{text}, scale {tensor.scale!r}, offset {tensor.offset}"
 
 
-def _print_fates(bundle: Bundle, console: Console) -> None:
+def _print_operators(bundle: Bundle, console: Console) -> None:
     """Print the layers that each operation of the model lowers to."""
-    fates = bundle.metadata.fates
+    operators = bundle.metadata.operators
     print_table(
         console,
-        [(fate, _layers_of(fate, bundle)) for fate in fates],
-        TableColumn("operation", lambda row: _fate_text(row[0]), least=16),
+        [(operator, _layers_of(operator, bundle)) for operator in operators],
+        TableColumn("operation", lambda row: _format_operator(row[0]), least=16),
         TableColumn("layers", lambda row: _named(row[1]) or row[0].why, least=16),
         TableColumn(
             "on",
@@ -267,9 +267,9 @@ def _named(layers: Sequence[Layer]) -> str:
     return ", ".join(f"{layer.index} {layer.display_name}" for layer in layers)
 
 
-def _fate_text(fate: OperatorMapping) -> str:
+def _format_operator(operator: OperatorMapping) -> str:
     """Return number and kind of an operation, and its tensor if no layer is named after it."""
-    return escape_line(" ".join(fate.node.split(" ")[:2]) if fate.layers else fate.node)
+    return escape_line(" ".join(operator.node.split(" ")[:2]) if operator.layers else operator.node)
 
 
 def _print_layers(layers: Sequence[Layer], console: Console) -> None:

@@ -111,10 +111,10 @@ def test_folded_norms_keep_the_results(tmp_path: Path) -> None:
     path, image = write_network(tmp_path / "net.onnx"), samples(1)[0]
     program = import_network(path)
     np.testing.assert_allclose(run_in_float(program, image), expected(path, image), atol=1e-6)
-    fates = {fate.node: fate.why for fate in program.operators}
-    assert fates["1 BatchNormalization n1"] == "part of 0 Conv n1"
-    assert fates["6 Add a2"] == fates["5 Mul m2"] == "part of 4 Conv a2"
-    assert fates["14 Add scores"] == "part of 13 MatMul scores"
+    operators = {operator.node: operator.why for operator in program.operators}
+    assert operators["1 BatchNormalization n1"] == "part of 0 Conv n1"
+    assert operators["6 Add a2"] == operators["5 Mul m2"] == "part of 4 Conv a2"
+    assert operators["14 Add scores"] == "part of 13 MatMul scores"
     assert "batchnormalization" not in list_computing(program)
     assert list_computing(program).count("elementadd") == 1
 
@@ -212,7 +212,7 @@ def test_a_float_model_is_quantized_and_its_errors_are_explained(tmp_path: Path)
     made = run("compile", lir, "--weights", tmp_path / "net.npz", "-o", tmp_path / "other.bin")
     assert (made.exit_code, made.stderr.count("warning")) == (0, 0), made.stderr
     bundles = [nmpsim.load(one) for one in (bundle, tmp_path / "other.bin")]
-    assert bundles[0].metadata.fates == bundles[1].metadata.fates
+    assert bundles[0].metadata.operators == bundles[1].metadata.operators
     device = nmpsim.Device(threads=1)
     reports = [device.run(one, {"image": held[0]}, save_layers=True) for one in bundles]
     np.testing.assert_array_equal(*(report.outputs["y"] for report in reports))
@@ -288,9 +288,9 @@ def test_functions_of_one_value_become_one_table(tmp_path: Path) -> None:
         *("quantize", "intlookuptable", "transpose", "maxpool", "elementmul"),
         *("transpose", "dequantize"),
     ]
-    fates = {fate.node: fate for fate in program.imported.operators}
-    assert fates["2 Mul m"].layers == ("m",)
-    assert fates["1 Sigmoid s"].why == "no layer of its own"
+    operators = {operator.node: operator for operator in program.imported.operators}
+    assert operators["2 Mul m"].layers == ("m",)
+    assert operators["1 Sigmoid s"].why == "no layer of its own"
     *_, (_, _, values) = execute_exact(program.module, {"image": image})
     right = expected(path, image)
     assert compute_sqnr_db(right, values - right) > 38

@@ -77,7 +77,7 @@ def test_inputs_keep_the_order_of_the_file(tmp_path: Path) -> None:
 
 def test_each_operator_has_a_mapping(model: Path) -> None:
     metadata = nmpsim.compile(model).bundle.metadata
-    assert [fate.node for fate in metadata.fates] == [
+    assert [operator.node for operator in metadata.operators] == [
         "0 CONV_2D conv",
         "1 MAX_POOL_2D pool",
         "2 MEAN mean",
@@ -85,9 +85,9 @@ def test_each_operator_has_a_mapping(model: Path) -> None:
         "4 SOFTMAX classes",
     ]
     names = {name for layer in metadata.layers for name in (layer.name, *layer.fused)}
-    for fate in metadata.fates:
-        assert set(fate.layers) <= names
-        assert bool(fate.layers) != bool(fate.why)
+    for operator in metadata.operators:
+        assert set(operator.layers) <= names
+        assert bool(operator.layers) != bool(operator.why)
     assert metadata.origins["conv"] == "0 CONV_2D conv"
 
 
@@ -117,7 +117,7 @@ def test_padding_is_folded_into_the_convolution(tmp_path: Path) -> None:
     path.write_bytes(tflite_file(tensors, operators, [0], [4]))
     bundle = nmpsim.compile(path).bundle
     assert [layer.op for layer in bundle.metadata.layers] == ["channelwisequantizedconvolution"]
-    assert bundle.metadata.fates[0].why == "padding of the convolution that reads it"
+    assert bundle.metadata.operators[0].why == "padding of the convolution that reads it"
     x = np.arange(16, dtype=np.int8).reshape(1, 4, 4, 1)
     sums = np.pad(x[0, :, :, 0].astype(int), ((1, 0), (0, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(sums, (3, 3)).sum(axis=(2, 3))

@@ -91,7 +91,7 @@ def test_inputs_and_outputs_may_have_16_bits(dtype: str, tmp_path: Path) -> None
 
 def test_each_node_has_a_mapping(model: Path) -> None:
     metadata = nmpsim.compile(model).bundle.metadata
-    mappings = {one.node: one for one in metadata.fates}
+    mappings = {one.node: one for one in metadata.operators}
     assert mappings["3 Conv sum"].layers == ("image_last", "conv_q")
     assert mappings["4 Relu conv"].why == "part of 3 Conv sum"
     assert mappings["6 DequantizeLinear conv_r"].why == "the operations that read it take integers"

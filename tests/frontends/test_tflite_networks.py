@@ -45,7 +45,7 @@ def test_networks_equal_recorded_results(network: str, shared: Path) -> None:
         layers = {key.partition(":")[2]: values for key, values in report.layer_outputs.items()}
         compared = 0
         for number, values in between:
-            last = bundle.metadata.fates[number].layers[-1:]
+            last = bundle.metadata.operators[number].layers[-1:]
             if last and last[0] in layers:
                 held = layers[last[0]].reshape(-1)
                 assert np.array_equal(held, values[at].reshape(-1)), (row, number)

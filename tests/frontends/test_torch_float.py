@@ -84,9 +84,9 @@ def record_small_network() -> tuple[ImportedModel, Any]:
 def test_a_float_network_equals_pytorch() -> None:
     program, by_hand = record_small_network()
     np.testing.assert_allclose(run_in_float(program, X), by_hand(X), rtol=1e-5, atol=1e-5)
-    fates = {fate.node: fate for fate in program.operators}
-    assert fates["1 aten.native_batch_norm bn"].why == "part of 0 aten.convolution conv"
-    assert fates["5 aten.addmm fc"].layers == ("fc",)
+    operators = {operator.node: operator for operator in program.operators}
+    assert operators["1 aten.native_batch_norm bn"].why == "part of 0 aten.convolution conv"
+    assert operators["5 aten.addmm fc"].layers == ("fc",)
 
 
 def test_a_float_network_is_quantized() -> None:

@@ -106,10 +106,10 @@ def compare(model: Any, example: Any, engine: str) -> int:
     report = nmpsim.Device(threads=1).run(bundle, [example.numpy()], save_layers=True)
     layers = {key.partition(":")[2]: values for key, values in report.layer_outputs.items()}
     compared = 0
-    for call, fate in zip(recorded.calls, imported.operators, strict=True):
+    for call, operator in zip(recorded.calls, imported.operators, strict=True):
         expected = kept[call.results[-1].number]
-        if fate.layers and not fate.layers[-1].endswith(("_last", "_plain")):
-            found = layers[fate.layers[-1]]
+        if operator.layers and not operator.layers[-1].endswith(("_last", "_plain")):
+            found = layers[operator.layers[-1]]
             if expected.dtype == np.uint8:
                 expected = (expected.astype(np.int16) - 128).astype(np.int8)
             if found.shape != expected.shape or not np.array_equal(found, expected):
@@ -131,7 +131,7 @@ def test_the_recorded_digits_equal_pytorch(engine: str, shared: Path) -> None:
     if engine in ("fbgemm", "qnnpack"):
         np.testing.assert_array_equal(model(example).numpy(), digits.arrays["logits"])
     imported = nmpsim.from_torch(model, example)
-    names = [fate.layers[-1] for fate in imported.operators if fate.layers]
+    names = [operator.layers[-1] for operator in imported.operators if operator.layers]
     assert names == ["q", "c1", "blk.dw", "blk.pw", "blk.add", "mp", "c2", "ap", "fc", "dq"]
 
 
@@ -155,8 +155,8 @@ def test_bundles_of_the_tutorial_equal_a_live_model(engine: str) -> None:
     quantization.prepare(model, inplace=True)(ones)
     live_one = nmpsim.from_torch(quantization.convert(model, inplace=True), ones)
     written = lower_recording(record_half_bias(engine))
-    assert [fate.layers for fate in live_one.operators] == [
-        fate.layers for fate in written.operators
+    assert [operator.layers for operator in live_one.operators] == [
+        operator.layers for operator in written.operators
     ]
     for name, values in written.module.constants.items():
         np.testing.assert_array_equal(values, live_one.module.constants[name])
@@ -324,7 +324,7 @@ def test_unused_operations_are_omitted() -> None:
         return q.relu()
 
     imported = nmpsim.from_torch(Function(logs).eval(), torch.randn(1, 2, 4, 4))
-    assert [fate.node.split()[1] for fate in imported.operators] == [
+    assert [operator.node.split()[1] for operator in imported.operators] == [
         "aten.quantize_per_tensor",
         "aten.relu",
     ]

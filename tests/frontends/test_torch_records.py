@@ -177,7 +177,7 @@ def test_a_permutation_between_views_is_one_transposition() -> None:
     run.call("aten.transpose", "transpose", turned, self=apart, dim0=1, dim1=2)
     run.call("aten.view", "view", y, self=turned, size=y.shape)
     imported = lower_recording(run.recorded({"x": x}, y))
-    assert [fate.layers for fate in imported.operators][:2] == [(), ("transpose",)]
+    assert [operator.layers for operator in imported.operators][:2] == [(), ("transpose",)]
     values = np.arange(36, dtype=np.uint8).reshape(x.shape)
     report = run_recording(run.recorded({"x": x}, y), {"x": values})
     shuffled = values.reshape(1, 2, 3, 2, 3).swapaxes(1, 2).reshape(x.shape)

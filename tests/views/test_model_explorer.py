@@ -197,8 +197,8 @@ def test_a_layer_counts_once(tmp_path):
     path = tmp_path / "small.tflite"
     path.write_bytes(small_network())
     metadata = nmpsim.compile(path, slicing="simple").bundle.metadata
-    fates = (OperatorMapping("0 X x", ("a", "b")), OperatorMapping("1 Y y", ("c",)))
-    metadata = attrs.evolve(metadata, fates=fates)
+    operators = (OperatorMapping("0 X x", ("a", "b")), OperatorMapping("1 Y y", ("c",)))
+    metadata = attrs.evolve(metadata, operators=operators)
     report = sample_report(layers=(layer(0, "a"), layer(1, "b", placement="host", cycles=1)))
     found = make_node_data(Path("n.json"), metadata, report)
     shown = {file.name: values(json.loads(text)) for file, text in found.items()}

@@ -56,7 +56,7 @@ def list_node_data_paths(path: Path) -> tuple[Path, ...]:
 def make_node_data(path: Path, metadata: Metadata, report: RunReport) -> Mapping[Path, str]:
     """Return the JSON text of each overlay file by path."""
     nodes = {make_node_id(layer.name): _measure([layer], report) for layer in report.layers}
-    nodes |= _operators(metadata.fates, metadata.origins, report)
+    nodes |= _operators(metadata.operators, metadata.origins, report)
     overlays = {_path(path, name): _document(name, nodes) for name in _OVERLAYS}
     return {file: json.dumps(one, indent=1) for file, one in overlays.items() if one["results"]}
 
@@ -83,26 +83,26 @@ def _document(name: str, nodes: Mapping[str, _Results]) -> dict[str, Any]:
 
 
 def _operators(
-    fates: Sequence[OperatorMapping], origins: Mapping[str, str], report: RunReport
+    operators: Sequence[OperatorMapping], origins: Mapping[str, str], report: RunReport
 ) -> dict[str, _Results]:
     """Return the measures of operators; a layer counts for the operator that makes its result."""
     owned: dict[str, list[LayerReport]] = {}
     for layer in report.layers:
         owned.setdefault(origins.get(layer.name, ""), []).append(layer)
     found: dict[str, _Results] = {}
-    for fate in fates:
-        number = fate.node.partition(" ")[0]
-        if fate.node in owned:
-            found[number] = _measure(owned[fate.node], report)
+    for operator in operators:
+        number = operator.node.partition(" ")[0]
+        if operator.node in owned:
+            found[number] = _measure(owned[operator.node], report)
         else:
-            reason = escape_line(_why(fate, report.layers))
+            reason = escape_line(_why(operator, report.layers))
             found[number] = {"": {"value": reason, "bgColor": _WHITE}}
     return found
 
 
-def _why(fate: OperatorMapping, layers: Iterable[LayerReport]) -> str:
-    hosts = (layer.name for layer in layers if set(fate.layers) & set(layer.fused))
-    return fate.why or f"part of layer {next(hosts, 'that did not run')}"
+def _why(operator: OperatorMapping, layers: Iterable[LayerReport]) -> str:
+    hosts = (layer.name for layer in layers if set(operator.layers) & set(layer.fused))
+    return operator.why or f"part of layer {next(hosts, 'that did not run')}"
 
 
 def _measure(layers: Sequence[LayerReport], report: RunReport) -> _Results:
