@@ -32,7 +32,7 @@ from nmpsim.debugger.output_writers import (
 )
 from nmpsim.debugger.reference import LayerComparison, ReferenceOutputs, isolate_layer
 from nmpsim.debugger.tracing import trace_layer
-from nmpsim.isa.shared_words import PADS
+from nmpsim.isa.descriptors import PADS
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 JUMP_DB = 6.0

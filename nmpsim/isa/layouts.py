@@ -167,7 +167,3 @@ class InstructionWork:
     """Results that are computed in parallel: channels, elements of a row."""
     groups: tuple[str, ...] = ()
     """Number of groups of columns; a block of columns belongs to one group."""
-
-
-NO_COMPUTATION = InstructionWork(UnitThroughput.TRANSFER)
-"""Work of a transfer."""

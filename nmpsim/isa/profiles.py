@@ -1,4 +1,4 @@
-"""The tables of numerics profiles.
+"""The tables of numerics profiles, ``profiles.toml``.
 
 ``ROWS`` are the values of the word ``profile`` of a descriptor, ``NUMERICS`` those of
 ``--numerics``. Masks, checks of scales, help, ``explain``, the debugger and ``docs/isa.md`` are
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
-from typing import Literal, TypeAlias
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.records import frozen
@@ -168,170 +170,46 @@ class ArithmeticProfile:
 ) = range(11)
 """Numbers of the profiles, for compiled code."""
 
-_PRODUCT = ElementwiseWords(("mul",), "`out`: product to result")
-_BY_SIDE = "`lhs`, `rhs`: side to result"
-_TO_COMMON_SCALE = "`lhs`, `rhs`: side to a common scale; `out`: sum to result"
-_QUOTIENT = "the scaled sum, halves away from zero"
-_FACTOR = "the factor"
-_DIRECT = "by `out`, or by `leaky` below the zero point"
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_FORMS = {form.name: form for form in (INTEGER, FIXED_POINT, FLOAT64, REAL, COMMON_SHIFT)}
 
-ROWS = (
-    ArithmeticProfile(
-        GLOW_INT,
-        "glow_int",
-        INTEGER,
-        "Glow's compiled kernels (libjit)",
-        "integer multiplier of about nine bits, shifts, halves up",
-        sums=SumWords("integer", "bias to sum"),
-        has_leaky_sums=True,
-        pairs=(ElementwiseWords(("add", "sub", "max", "min"), _BY_SIDE), _PRODUCT),
-        average=_QUOTIENT,
-        rescale=_DIRECT,
-    ),
-    ArithmeticProfile(
-        GLOW_FLOAT,
-        "glow_float",
-        REAL,
-        "Glow's Interpreter",
-        "float32 factor, halves away from zero, zero point before rounding",
-        sums=SumWords("integer", "bias to sum"),
-        pairs=(
-            ElementwiseWords(("add",), _TO_COMMON_SCALE),
-            ElementwiseWords(("sub",), _BY_SIDE),
-            ElementwiseWords(
-                ("max", "min"),
-                "`lhs_mul`, `rhs_mul`: the sides' scales; `result_scale` divides",
-                uses_result_scale=True,
-            ),
-            _PRODUCT,
-        ),
-        average=_FACTOR,
-        rescale=f"{_DIRECT}, to a real number; `result_scale` divides it",
-        rescale_uses_result_scale=True,
-    ),
-    ArithmeticProfile(
-        GLOW_FLOAT_LATE,
-        "glow_float_late",
-        REAL,
-        "Glow's Interpreter, fully connected layers",
-        "float32 factor, halves away from zero, zero point after rounding",
-        sums=SumWords("integer", "bias to sum"),
-    ),
-    ArithmeticProfile(
-        NMP,
-        "nmp",
-        INTEGER,
-        "the NMP's own library (assumed)",
-        "as glow_int, bias added on the result's scale",
-        sums=SumWords("integer on the result's scale", "unused"),
-        has_leaky_sums=True,
-        pairs=(ElementwiseWords(("add", "sub", "max", "min"), _BY_SIDE), _PRODUCT),
-        average=_QUOTIENT,
-        rescale=_DIRECT,
-    ),
-    ArithmeticProfile(
-        Q31,
-        "q31",
-        FIXED_POINT,
-        "TFLite and gemmlowp",
-        "31-bit factor, rounded twice; 15-bit factor for Int16",
-        sums=SumWords("integer on the sum's scale", "unused"),
-        pairs=(
-            ElementwiseWords(("add", "sub"), _TO_COMMON_SCALE),
-            ElementwiseWords(("max", "min"), _BY_SIDE),
-            _PRODUCT,
-        ),
-        average=_QUOTIENT,
-        rescale=_DIRECT,
-    ),
-    ArithmeticProfile(
-        FLOAT,
-        "float",
-        REAL,
-        "ONNX Runtime; PyTorch's qnnpack, and elementwise operations of all its engines",
-        "float32 factor, halves to even, zero point after rounding",
-        sums=SumWords("integer on the sum's scale", "unused"),
-        pairs=(
-            ElementwiseWords(
-                ("add", "sub", "max", "min"),
-                "`side * lhs_mul + lhs_post`, `rhs` likewise; `result_scale` multiplies",
-                uses_result_scale=True,
-                has_addends=True,
-            ),
-            _PRODUCT,
-        ),
-        average=_FACTOR,
-        rescale="by `out`, to a real number; below the zero point `leaky` multiplies that;"
-        " `result_scale` multiplies it",
-        rescale_uses_result_scale=True,
-    ),
-    ArithmeticProfile(
-        FBGEMM,
-        "fbgemm",
-        REAL,
-        "PyTorch, engine fbgemm",
-        "as float, the bias a real number",
-        sums=SumWords("float64 on the sum's scale", "unused"),
-        has_gemm=False,
-        average=_FACTOR,
-    ),
-    ArithmeticProfile(
-        ONEDNN,
-        "onednn",
-        REAL,
-        "PyTorch, engine onednn",
-        "three float32 factors, zero point before rounding",
-        sums=SumWords("float64, the real bias", "`bias_mul`: input's scale", "weights' scale"),
-        has_gemm=False,
-        sums_use_result_scale=True,
-    ),
-    ArithmeticProfile(
-        QNNPACK,
-        "qnnpack",
-        COMMON_SHIFT,
-        "PyTorch, engine qnnpack",
-        "integer factors of both sides, one shift, halves away from zero",
-        pairs=(
-            ElementwiseWords(
-                ("add", "sub"), "`lhs_mul`, `rhs_mul`: integers; `out_post`: shift to the right"
-            ),
-        ),
-    ),
-    ArithmeticProfile(
-        Q31_ONCE,
-        "q31_once",
-        FLOAT64,
-        "TFLite, fully connected layers",
-        "float64 factor, rounded once, halves away from zero",
-        sums=SumWords(
-            "integer on the sum's scale", "`bias_mul`, `bias_post`: low bits of the factor"
-        ),
-    ),
-    ArithmeticProfile(
-        ONNX,
-        "onnx",
-        REAL,
-        "ONNX Runtime, elementwise operations and averages",
-        "float32, zero point before rounding",
-        pairs=(
-            ElementwiseWords(
-                ("add",),
-                "`lhs * lhs_mul + (rhs * rhs_mul + rhs_post)`, each product and sum rounded once",
-                has_addends=True,
-            ),
-            ElementwiseWords(("mul",), "`lhs * rhs * out_mul + rhs_post`", has_addends=True),
-        ),
-        average="the sum of the taps, each times `out_mul`; without it all taps of the window"
-        " divide it; then `result_scale` divides and `out_post` is added",
-        average_uses_result_scale=True,
-    ),
-)
-check_exhaustive(
-    f"{__name__}.ROWS", enumerate(row.name for row in ROWS), ((r.number, r.name) for r in ROWS)
-)
 
+def _make_pair(*, operations: Sequence[str], words: str, **fields: bool) -> ElementwiseWords:
+    """Return a group of elementwise operations from a row of the table."""
+    return ElementwiseWords(tuple(operations), _TABLE["texts"].get(words, words), **fields)
+
+
+def _make_profile(
+    number: int,
+    name: str,
+    *,
+    form: str,
+    sums: Mapping[str, str] | None = None,
+    pairs: Sequence[Mapping[str, Any]] = (),
+    **fields: Any,
+) -> ArithmeticProfile:
+    """Return the profile of a row of the table."""
+    return ArithmeticProfile(
+        number,
+        name,
+        _FORMS[form],
+        sums=None if sums is None else SumWords(**sums),
+        pairs=tuple(_make_pair(**pair) for pair in pairs),
+        **fields,
+    )
+
+
+ROWS = tuple(
+    _make_profile(number, name, **row)
+    for number, (name, row) in enumerate(_TABLE["device"].items())
+)
 PROFILES = tuple(row.name for row in ROWS)
 """Names of the profiles, by number."""
+check_exhaustive(
+    f"{__name__}.ROWS",
+    enumerate(PROFILES),
+    ((globals().get(name.upper()), name) for name in PROFILES),
+)
 PROFILES_OF = {
     descriptor: tuple(row.name for row in ROWS if descriptor in row.instructions)
     for descriptor in ("conv", "dwconv", "gemm", "avgpool", "eltwise", "rescale")
@@ -368,15 +246,9 @@ class NumericsProfile:
     """Device profiles that the reference's layers use."""
 
 
-NUMERICS = (
-    NumericsProfile("glow-int", "Glow's compiled kernels (libjit)", ("glow_int",)),
-    NumericsProfile("glow-float", "Glow's Interpreter", ("glow_float", "glow_float_late")),
-    NumericsProfile("nmp", "the NMP's own library (**assumed**)", ("nmp",)),
-    NumericsProfile("q31", "TFLite and gemmlowp", ("q31", "q31_once")),
-    NumericsProfile("float", "ONNX Runtime", ("float", "onnx")),
-    NumericsProfile("float-fbgemm", "PyTorch, engine fbgemm", ("fbgemm", "float")),
-    NumericsProfile("float-qnnpack", "PyTorch, engine qnnpack", ("float", "qnnpack")),
-    NumericsProfile("float-onednn", "PyTorch, engine onednn", ("onednn", "fbgemm", "float")),
+NUMERICS = tuple(
+    NumericsProfile(name, row["whose"], tuple(row["profiles"]))
+    for name, row in _TABLE["numerics"].items()
 )
 NUMERICS_NAMES = tuple(row.name for row in NUMERICS)
 DEFAULT_NUMERICS = NUMERICS_NAMES[0]

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from nmpsim.isa.csrs import CsrAddress
-from nmpsim.isa.descriptors import DESCRIPTOR_ALIGNMENT, DESCRIPTORS
+from nmpsim.isa.descriptors import (
+    CHANNEL_RECORD,
+    DESCRIPTOR_ALIGNMENT,
+    DESCRIPTORS,
+    SCALE_RECORD,
+    Descriptor,
+    Word,
+)
 from nmpsim.isa.fields import (
     SCOPES,
     BitField,
@@ -23,8 +30,6 @@ from nmpsim.isa.fields import (
     StateScope,
     make_simple_field,
 )
-from nmpsim.isa.records import Descriptor, Word
-from nmpsim.isa.shared_words import CHANNEL_RECORD, LAYER, SCALE_RECORD
 from nmpsim.records import frozen
 
 __all__ = [
@@ -41,7 +46,6 @@ __all__ = [
     "INSTRUCTIONS",
     "DeviceInstruction",
     "InstructionKind",
-    "LAYER",
     "REGISTERS",
     "SCALE_RECORD",
     "SCRATCHPAD_BASE",

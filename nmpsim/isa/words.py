@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-from nmpsim.isa.shared_words import OPERATIONS
+from nmpsim.isa.descriptors import OPERATIONS
 from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descriptor
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from nmpsim.isa.descriptors import OPERATIONS
 from nmpsim.isa.profiles import PROFILES
-from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.formulas import ELEMENTS, FormulaTable
 from nmpsim.kernels.jit import jit_allocating

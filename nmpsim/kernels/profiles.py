@@ -18,8 +18,8 @@ from typing import Any
 import attrs
 import numpy as np
 
+from nmpsim.isa.descriptors import OPERATIONS
 from nmpsim.isa.profiles import PROFILES, check_profiles
-from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.kernels import rounding
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.channels import FIRST_PARAMETER

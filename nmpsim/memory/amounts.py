@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.isa.descriptors import OPERATIONS
 from nmpsim.isa.profiles import ROWS
-from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.words import (
     CONV,
     DWCONV,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nmpsim.isa.descriptors import MAX_COUNT
 from nmpsim.isa.profiles import FIXED_POINT, FLOAT64, INTEGER, list_profiles_with_form
-from nmpsim.isa.records import MAX_COUNT
 from nmpsim.isa.table import SCRATCHPAD_BASE
 
 OK = -1

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.isa.descriptors import DESCRIPTORS
+from nmpsim.isa.descriptors import DESCRIPTORS, Word
 from nmpsim.isa.layouts import AccessDirection, OperandLayout, RepeatAxis
-from nmpsim.isa.records import Word
 from nmpsim.isa.words import KINDS, PART_FIRST, PART_LAST, PART_MIDDLE, PART_ONLY
 from nmpsim.memory.limits import PART_WORD, get_element_code, get_item_bytes
 from nmpsim.memory.weight_tail import BLOCK_BYTES, LANES

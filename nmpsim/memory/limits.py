@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.isa.descriptors import DESCRIPTORS
+from nmpsim.isa.descriptors import DESCRIPTORS, Descriptor, Word
 from nmpsim.isa.layouts import Alignment, ItemSize
 from nmpsim.isa.profiles import compute_profile_mask
-from nmpsim.isa.records import Descriptor, Word
 from nmpsim.isa.words import KINDS, MAX_WORDS, PART_ONLY, find_word_positions
 from nmpsim.memory.bounds import OK, exceeds_element
 

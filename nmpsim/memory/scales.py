@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.isa.descriptors import DESCRIPTORS
+from nmpsim.isa.descriptors import DESCRIPTORS, OPERATIONS
 from nmpsim.isa.profiles import Q31, ROWS, ElementwiseWords
-from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import AVGPOOL, ELTWISE, KINDS, SCALE, SCALE_BYTES, find_word_positions
 from nmpsim.memory.bounds import (

@@ -32,7 +32,7 @@ from nmpsim.core.stop_conditions import make_stop_conditions
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.codec import decode, encode
-from nmpsim.isa.shared_words import ELEMENTS
+from nmpsim.isa.descriptors import ELEMENTS
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE, Unit
 from nmpsim.lir.nodes import Module
 from nmpsim.memory.address_map import read_word

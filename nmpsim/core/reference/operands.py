@@ -11,8 +11,8 @@ import numpy.typing as npt
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.state import Int64s
 from nmpsim.isa import words
+from nmpsim.isa.descriptors import ELEMENTS as NAMES
 from nmpsim.isa.exhaustive import make_exhaustive_table
-from nmpsim.isa.shared_words import ELEMENTS as NAMES
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.records import frozen
 

@@ -11,8 +11,8 @@ from nmpsim.core.reference.arithmetic import FormulaStep, FormulaSteps, make_ste
 from nmpsim.core.reference.operands import Descriptor, ElementType, Scale
 from nmpsim.core.reference.saturation import ResultPositions, saturate
 from nmpsim.core.state import Int64s
+from nmpsim.isa.descriptors import OPERATIONS as NAMES
 from nmpsim.isa.exhaustive import check_exhaustive
-from nmpsim.isa.shared_words import OPERATIONS as NAMES
 from nmpsim.isa.words import OP_ADD, OP_MAX, OP_MIN, OP_MUL, OP_SUB, OPERATION_NUMBERS
 from nmpsim.kernels.saturation_stages import BIAS
 from nmpsim.records import frozen
