@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -37,23 +38,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-COMPILE_EVENT_LOOP = """
+COMPILE_ALL_KERNELS = """
 from nmpsim.config import default_device
 from nmpsim.core.engine_selection import make_compiled_engine
 from nmpsim.core.load import make_empty_machine
 from nmpsim.timing import get_costs
-make_compiled_engine().run(make_empty_machine(), get_costs(default_device()), 0, False)
-"""
-COMPILE_OTHER_KERNELS = """
-from nmpsim.core.engine_selection import make_compiled_engine
-make_compiled_engine().compile_all()
+engine = make_compiled_engine()
+engine.run(make_empty_machine(), get_costs(default_device()), 0, False)
+engine.compile_all()
 """
 _compiling: list["subprocess.Popen[bytes]"] = []
 _corpora: list[str] = []
+MAX_COLLECTION_SECONDS = 120
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile all kernels in two processes if several workers run all tests.
+    """Compile all kernels in a process of its own if several workers run all tests.
 
     Otherwise each worker would compile the same kernels at the same time.
     """
@@ -65,10 +65,29 @@ def pytest_configure(config: pytest.Config) -> None:
     are_all = config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
     if are_all and not is_worker and config.getoption("numprocesses", None):
         quiet = subprocess.DEVNULL  # the tests of the kernels report their errors
-        _compiling.extend(
-            subprocess.Popen([sys.executable, "-c", code], stdout=quiet, stderr=quiet)
-            for code in (COMPILE_EVENT_LOOP, COMPILE_OTHER_KERNELS)
-        )
+        command = [sys.executable, "-c", COMPILE_ALL_KERNELS]
+        _compiling.append(subprocess.Popen(command, stdout=quiet, stderr=quiet))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let the first worker collect before the others, which then find its bytecode.
+
+    Rewriting the assertions of all test modules takes longer than anything else in a collection.
+    """
+    worker = getattr(session.config, "workerinput", {}).get("workerid", "gw0")
+    deadline = time.monotonic() + MAX_COLLECTION_SECONDS
+    while worker != "gw0" and not _collected().exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def pytest_collection_finish() -> None:
+    """Tell the other workers that the bytecode of the test modules exists."""
+    _collected().touch()
+
+
+def _collected() -> Path:
+    return Path(os.environ[FOLDER], "collected")
 
 
 @pytest.hookimpl(optionalhook=True)
