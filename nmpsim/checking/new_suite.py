@@ -26,7 +26,7 @@ jobs:
       - uses: OWNER/nmpsim/programs/ci@REVISION # the repository that has nmpsim, and a commit of it
         with:
           check: nmpsim check suite.toml
-          extras: ci,tflite,onnx,image
+          extras: tflite,onnx,image
 """
 
 

@@ -1,4 +1,4 @@
-"""Results of checks as text, as Markdown for a pull request, and as annotations of GitHub."""
+"""Results of checks as text, Markdown, JUnit XML, and annotations of GitHub."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 
 from nmpsim.checking import CaseResult, FailedLayer, LayerOutcome
-from nmpsim.escape import escape, escape_markdown
+from nmpsim.escape import escape
 from nmpsim.views.console import print_line
+from nmpsim.views.templates import load_template
 from nmpsim.views.text import format_count
 
 MAX_CULPRITS = 8
@@ -64,109 +65,35 @@ def _culprit_lines(culprits: Sequence[FailedLayer]) -> list[str]:
     return shown
 
 
-_SIGNS = {"passed": "✅", "wrong": "❌", "over": "⚠️", "error": "🛑"}
 _GROUPS = ("regressed", "changed", "improved", "unchanged")
-_OPEN_GROUPS = ("regressed", "changed")
-_LAYER_HEAD = (
-    "| layer | line | operation | cycles | baseline | change | saturated | was"
-    " | output | constants | rescale |",
-    "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |",
-)
 
 
 def format_markdown(results: Sequence[CaseResult]) -> str:
     """Return the results of checks as a Markdown document."""
-    return "\n".join(_markdown_lines(results)) + "\n"
-
-
-def _markdown_lines(results: Sequence[CaseResult]) -> Iterator[str]:
-    yield f"## nmpsim: {summarize_checks(results)}"
-    yield ""
-    yield "| case | result | cycles | baseline | change |"
-    yield "| --- | --- | ---: | ---: | ---: |"
-    for result in results:
-        status = f"{_SIGNS[result.status]} {STATUS_WORDS[result.status].lower()}"
-        yield f"| {escape_markdown(result.name)} | {status} | {_cycles(result)} |"
-    for result in results:
-        yield from _markdown_case(result)
-
-
-def _cycles(result: CaseResult) -> str:
-    if result.errors:
-        return "- | - | -"
-    before = result.cycles_before
-    if before is None:
-        return f"{result.cycles:,} | - | -"
-    return f"{result.cycles:,} | {before:,} | {_change(result.cycles, before)}"
-
-
-def _change(now: int, before: int) -> str:
-    if now == before:
-        return "0"
-    share = f" ({100 * (now - before) / before:+.1f}%)" if before else ""
-    return f"{now - before:+,}{share}"
-
-
-def _markdown_case(result: CaseResult) -> Iterator[str]:
-    groups = {name: [one for one in result.layers if _group_of(one) == name] for name in _GROUPS}
-    changed = any(layers for name, layers in groups.items() if name != "unchanged")
-    if result.status == "passed" and not changed:
-        return
-    yield ""
-    yield f"### {escape_markdown(result.name)}"
-    yield ""
-    for error in result.errors:
-        yield f"- **{error.code}** {escape_markdown(error.message)}"
-    for check in result.failed_checks:
-        yield f"- **{check.name}**: {escape_markdown(check.message)}"
-    if result.version_note is not None:
-        yield f"- {escape_markdown(result.version_note)}"
-    if result.core is not None:
-        core = f"{result.core.command} stops {result.core.position}"
-        yield f"- core file: {escape_markdown(core)}"
-    for name, layers in groups.items():
-        is_open = name in _OPEN_GROUPS and result.status != "passed"
-        yield from _markdown_group(name, layers, is_open)
-
-
-def _group_of(layer: LayerOutcome) -> str:
-    """Return the group of a layer; other constants or scales count as changed."""
-    if layer.change != "regressed" and layer.differs_from_baseline:
-        return "changed"
-    return layer.change
-
-
-def _markdown_group(title: str, layers: list[LayerOutcome], is_open: bool) -> Iterator[str]:
-    """Yield the layers of a group, largest change first, then most cycles."""
-    if not layers:
-        return
-    layers.sort(key=lambda layer: (-abs(layer.added_cycles), -layer.cycles))
-    count = format_count(len(layers), f"{title} layer")
-    yield ""
-    yield f"<details{' open' if is_open else ''}><summary>{count}</summary>"
-    yield ""
-    yield from _LAYER_HEAD
-    yield from map(_markdown_row, layers)
-    yield ""
-    yield "</details>"
-
-
-def _markdown_row(layer: LayerOutcome) -> str:
-    before = layer.cycles_before or 0
-    cells = (
-        escape_markdown(layer.display_name),
-        str(layer.line or "-"),
-        escape_markdown(layer.operation),
-        f"{layer.cycles:,}",
-        f"{before:,}",
-        _change(layer.cycles, before),
-        f"{layer.saturated:,}",
-        f"{layer.saturated_before or 0:,}",
-        "changed" if layer.output_changed else "same",
-        "changed" if layer.constants_changed else "same",
-        "changed" if layer.rescale_changed else "same",
+    text: str = load_template("check.md.jinja").render(
+        results=results,
+        summary=summarize_checks(results),
+        words=STATUS_WORDS,
+        count=format_count,
+        group_layers=_group_layers,
     )
-    return f"| {' | '.join(cells)} |"
+    return text
+
+
+def _group_layers(result: CaseResult) -> dict[str, list[LayerOutcome]]:
+    """Return the layers by change, largest change first; other constants count as changed."""
+    layers = sorted(result.layers, key=lambda layer: (-abs(layer.added_cycles), -layer.cycles))
+    groups: dict[str, list[LayerOutcome]] = {name: [] for name in _GROUPS}
+    for layer in layers:
+        is_changed = layer.change != "regressed" and layer.differs_from_baseline
+        name = "changed" if is_changed else layer.change
+        groups.setdefault(name, []).append(layer)
+    return {name: groups[name] for name in _GROUPS if groups[name]}
+
+
+def format_junit(results: Sequence[CaseResult]) -> str:
+    """Return the results of checks as a JUnit XML document."""
+    return f"{load_template('check.xml.jinja').render(results=results)}\n"
 
 
 MAX_ANNOTATIONS = 5

@@ -21,6 +21,7 @@ from nmpsim.lir.opcode import Opcode
 from nmpsim.lir.opcodes import NO_WORK, OPCODES
 from nmpsim.lir.refused_opcodes import REFUSED
 from nmpsim.report.fields import get_value
+from nmpsim.views.templates import make_environment
 
 _DIRECTIONS = {
     AccessDirection.READS: "read",
@@ -34,17 +35,9 @@ _SHAPE = re.compile(r"(?:\[[^\[\]]+\])+")
 
 def render_page(name: str) -> str:
     """Generate the reference page ``docs/NAME.md`` from its template and nmpsim's tables."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 
-    environment = Environment(
-        loader=PackageLoader("nmpsim.views", "."),
-        finalize=lambda value: value.replace("|", "\\|") if type(value) is str else value,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = make_environment("md")
     environment.filters |= {
         "code": "`{}`".format,
         "code_shapes": lambda text: _SHAPE.sub(r"`\g<0>`", text),

@@ -62,7 +62,7 @@ def test_impossible_requests_are_refused(
     assert not (tmp_path / "p.html").exists()
 
 
-@pytest.mark.parametrize("library", ["jinja2", "pygraphviz", "vl_convert"])
+@pytest.mark.parametrize("library", ["pygraphviz", "vl_convert"])
 def test_missing_libraries_are_named(nmpsim_cli, run_json, tmp_path, monkeypatch, library):
     monkeypatch.setitem(sys.modules, library, None)
     result = nmpsim_cli("report", run_json, "-o", tmp_path / "p.html")

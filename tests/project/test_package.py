@@ -27,6 +27,8 @@ DATA = (
     "tui/keys.toml",
     "tui/layouts.toml",
     "views/schemas.toml",
+    "views/check.md.jinja",
+    "views/check.xml.jinja",
     "views/html/page.html.jinja",
     "views/html/figures.json.jinja",
 )

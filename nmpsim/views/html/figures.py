@@ -16,7 +16,7 @@ import attrs
 from nmpsim.escape import escape_line
 from nmpsim.report.analyses import MAX_CORES
 from nmpsim.report.data import RunReport
-from nmpsim.views.html.templates import load_template
+from nmpsim.views.templates import load_template
 from nmpsim.views.text import shorten_distinct
 
 MAX_MARKS = 50_000
@@ -77,7 +77,7 @@ def make_figure(
     **parameters
         Further parameters of the macro.
     """
-    macros = load_template("figures.json.jinja").module
+    macros = load_template("html/figures.json.jinja").module
     spec = json.loads(getattr(macros, template)(values[0] if values else {}, **parameters))
     return Figure(title, text, spec | {"data": _data(values)}, is_narrow)
 

@@ -16,7 +16,7 @@ from nmpsim.views.history_text import (
 from nmpsim.views.html.figures import Figure, make_figure
 from nmpsim.views.html.page import FigureRenderer, require_html
 from nmpsim.views.html.tables import HtmlTable, make_table
-from nmpsim.views.html.templates import load_template
+from nmpsim.views.templates import load_template
 from nmpsim.views.measures import RUN_COLUMNS, TableColumn
 from nmpsim.views.text import shorten_distinct
 
@@ -30,7 +30,7 @@ def make_history_page(name: str, entries: Sequence[HistoryEntry]) -> str:
     from nmpsim.views.html.draw import make_vega_script
 
     figures = list(make_history_figures(entries))
-    page: str = load_template("history.html.jinja").render(
+    page: str = load_template("html/history.html.jinja").render(
         title=f"History of {escape_line(name)}",
         verdicts=describe_latest_changes(entries),
         figures=FigureRenderer(figures, None).render(figures),

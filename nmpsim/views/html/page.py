@@ -16,7 +16,7 @@ from nmpsim.views.html.figures import MAX_MARKS, Figure
 from nmpsim.views.html.headline import choose_title, make_headline
 from nmpsim.views.html.layer_graph import make_layer_graph
 from nmpsim.views.html.run_figures import make_error_figures, make_run_figures
-from nmpsim.views.html.templates import load_template
+from nmpsim.views.templates import load_template
 from nmpsim.views.outputs import describe_output
 from nmpsim.views.progress import ItemProgress
 from nmpsim.views.run_text import list_run_totals
@@ -38,9 +38,8 @@ class _RenderedFigure:
 
 def require_html() -> None:
     """Raise UserError (PKG001) early if a library for HTML reports is missing."""
-    with require_extra("html", "HTML reports need jinja2, pygraphviz and vl-convert-python"):
-        import jinja2  # noqa: F401 - whether it is there
-        import pygraphviz  # noqa: F401 - likewise
+    with require_extra("html", "HTML reports need pygraphviz and vl-convert-python"):
+        import pygraphviz  # noqa: F401 - whether it is there
         import vl_convert  # noqa: F401 - likewise
 
 
@@ -62,7 +61,7 @@ def make_html_page(runs: Mapping[str, RunReport], listener: RenderCallback | Non
     changes = compare.make_change_figure(runs) if len(runs) > 1 else None
     every = [*chain(*errors.values(), *figures.values()), *([changes] if changes else [])]
     renderer = FigureRenderer(every, listener)
-    page: str = load_template("page.html.jinja").render(
+    page: str = load_template("html/page.html.jinja").render(
         title=", ".join(dict.fromkeys(choose_title(name, run) for name, run in runs.items())),
         runs=[
             {

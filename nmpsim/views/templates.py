@@ -1,0 +1,42 @@
+"""Jinja templates of pages, figures and result files; their suffixes determine the escaping."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from nmpsim.escape import escape, escape_markdown
+
+
+@cache
+def make_environment(suffix: str) -> Any:
+    """Return the Jinja environment of all templates for one format: html, json, xml or md.
+
+    Texts in HTML, JSON and XML are escaped for HTML, without control characters. In Markdown, ``|``
+    is escaped for table cells; the filter ``markdown`` escapes everything.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def finalize(value: Any) -> Any:
+        if type(value) is not str:  # markup stays
+            return value
+        if suffix == "md":
+            return value.replace("|", "\\|")
+        return escape(value)
+
+    environment = Environment(
+        loader=PackageLoader("nmpsim.views", "."),
+        autoescape=suffix != "md",
+        finalize=finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["markdown"] = lambda text: Markup(escape_markdown(text))
+    return environment
+
+
+def load_template(name: str) -> Any:
+    """Load a Jinja template of this package, such as ``html/page.html.jinja``."""
+    return make_environment(name.split(".")[-2]).get_template(name)
