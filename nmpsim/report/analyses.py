@@ -119,6 +119,12 @@ class ShadowReport:
         " not reach is missing",
     ]
 
+    def rank_lossy_layers(self) -> list[ShadowLayer]:
+        """Return the layers with a finite SQNR in isolation, lowest SQNR first."""
+        errors = [(one.isolated_error.sqnr_db, one) for one in self.layers if one.isolated_error]
+        lossy = [item for item in errors if item[0] < math.inf]
+        return [one for _, one in sorted(lossy, key=lambda item: item[0])]
+
     def find_worst_layer(self) -> tuple[ShadowLayer, float] | None:
         """Return the layer with the lowest SQNR and that SQNR in dB, or None without an SQNR."""
         errors = [(one, one.result_error.sqnr_db) for one in self.layers if one.result_error]

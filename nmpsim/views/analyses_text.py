@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
@@ -65,7 +64,8 @@ def print_shadow(shadow: ShadowReport, console: Console) -> None:
     compared = [layer for layer in shadow.layers if not layer.not_compared]
     if compared:
         print_heading(console, "SQNR of each layer in dB")
-        marks = _weakest(compared)
+        weakest = shadow.rank_lossy_layers()[:WEAKEST]
+        marks = {one.index: "weak" if rank else "weakest" for rank, one in enumerate(weakest)}
         mark = TableColumn("", lambda layer: _marked(marks.get(layer.index, "")))
         _print_layers(compared, shown, SHADOW_ERRORS, console, mark)
         print_heading(console, "parts of the error: mean and worst, in units of the last place")
@@ -111,16 +111,6 @@ def _print_layers(
     present = [one for one in columns if any(one.make_cell(layer).text != "-" for layer in layers)]
     name = TableColumn("layer", "name", shown.__getitem__, least=8)
     print_table(console, layers, INDEX, name, *present, *more)
-
-
-def _weakest(layers: Sequence[ShadowLayer]) -> dict[int, str]:
-    """Return the mark of each layer with the largest error of its own, by index."""
-    own = [(layer.index, layer.isolated_error) for layer in layers]
-    lossy = [(one.sqnr_db, index) for index, one in own if one and one.sqnr_db < math.inf]
-    return {
-        index: "weakest" if rank == 0 else "weak"
-        for rank, (_, index) in enumerate(sorted(lossy)[:WEAKEST])
-    }
 
 
 def _units(size: ErrorSize) -> str:

@@ -74,7 +74,6 @@ def format_markdown(results: Sequence[CaseResult]) -> str:
         results=results,
         summary=summarize_checks(results),
         words=STATUS_WORDS,
-        count=format_count,
         group_layers=_group_layers,
     )
     return text

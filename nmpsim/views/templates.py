@@ -6,6 +6,8 @@ from functools import cache
 from typing import Any
 
 from nmpsim.escape import escape, escape_markdown
+from nmpsim.report.data import NOTABLE_SHARE
+from nmpsim.views import measures, text
 
 
 @cache
@@ -13,7 +15,8 @@ def make_environment(suffix: str) -> Any:
     """Return the Jinja environment of all templates for one format: html, json, xml or md.
 
     Texts in HTML, JSON and XML are escaped for HTML, without control characters. In Markdown, ``|``
-    is escaped for table cells; the filter ``markdown`` escapes everything.
+    is escaped for table cells; the filter ``markdown`` escapes everything. The functions of
+    :mod:`nmpsim.views.text` are globals.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -33,7 +36,9 @@ def make_environment(suffix: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["markdown"] = lambda text: Markup(escape_markdown(text))
+    formats = {name: one for name, one in vars(text).items() if name.startswith("format_")}
+    environment.globals |= {**formats, "measures": measures, "NOTABLE_SHARE": NOTABLE_SHARE}
+    environment.filters["markdown"] = lambda value: Markup(escape_markdown(value))
     return environment
 
 

@@ -24,13 +24,15 @@ from nmpsim.report.analyses import (
 )
 from nmpsim.report.data import Bound, BytesMoved, RunReport
 from nmpsim.report.device_use import Throughput
+from nmpsim.views.analyses_text import PARTS
 from nmpsim.views.html import make_html_page
 from nmpsim.views.html.compare import make_change_figure
-from nmpsim.views.html.figures import MAX_MARKS, NAME_CHARACTERS, make_layer_labels
-from nmpsim.views.html.headline import choose_title, make_headline
+from nmpsim.views.html.figures import MAX_MARKS, NAME_CHARACTERS, make_layer_labels, shorten_names
 from nmpsim.views.html.layer_graph import make_layer_graph
+from nmpsim.views.html.page import choose_title
 from nmpsim.views.html.run_figures import CHANNEL_CELLS, make_error_figures, make_run_figures
 from nmpsim.views.html.tables import make_saturation_table, make_slow_table
+from nmpsim.views.templates import load_template
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}"
 EVIL += "\x1b[31m\ud800\uffff"
@@ -283,8 +285,8 @@ def test_long_names_show_their_differences():
     assert len({label.split(" ", 1)[1] for label in labels}) == 3
     assert all(f"Fused{end}" in label for end, label in zip("abc", labels, strict=True))
     assert all(len(label) < NAME_CHARACTERS + 5 for label in labels)
-    names = [one.name for one in make_headline(report).slow]
-    assert len(set(names)) == 3
+    names = shorten_names([one.display_name for one in report.layers])
+    assert len({name for name, _ in remarks("slow", report, names, 32)}) == 3
     other = attrs.evolve(report, layers=tuple(attrs.evolve(one, cycles=7) for one in layers))
     figure = make_change_figure({"a": report, "b": other})
     assert len({value["layer"] for value in figure.spec["data"]["values"]}) == 3
@@ -298,6 +300,20 @@ def test_tooltips_have_rounded_numbers():
     }
     assert formats["speed"] == formats["reach"] == ",.4~r"
     assert (formats["cycles"], formats["layer"]) == (",", None)
+
+
+def headline(macro, *arguments):
+    """Return the text of a macro of the summary."""
+    found = getattr(load_template("html/headline.html.jinja").module, macro)(*arguments)
+    return html.unescape(str(found)).strip()
+
+
+def remarks(macro, *arguments):
+    """Return name and words of each remark of a macro of the summary."""
+    items = re.findall(
+        r"<li><a[^>]*>\d+ (.*?)</a>: (.*?)</li>", headline(macro, *arguments, "run-0")
+    )
+    return [(name, words.strip()) for name, words in items]
 
 
 def test_the_first_screen_shows_the_summary():
@@ -316,37 +332,37 @@ def test_the_first_screen_shows_the_summary():
         (ShadowLayer(0, 1, "a", rounding=exact), ShadowLayer(1, 2, "b", rounding=poor)),
     )
     report = sample_report(layers=layers, cycles=4000, shadow=shadow)
-    first = make_headline(report)
-    assert first.verdict == (
+    assert headline("verdict", report) == (
         f"L{report.limited_by[1:]}; in 2 layers of 4 more than 0.1% of the values saturated;"
         " the worst SQNR is 21.2 dB."
     )
-    numbers = {one.label: one for one in first.numbers}
-    assert [one.value for one in first.numbers[:2]] == ["4,000", "4.38 us"]
-    assert (numbers["saturated values"].value, numbers["saturated values"].is_alarm) == ("13", True)
-    assert (numbers["worst SQNR"].note, numbers["worst SQNR"].layer) == (
-        "rounding only, layer 1",
-        1,
+    numbers = headline("numbers", report, "run-0")
+    assert re.findall("<dd>(.*?)</dd>", numbers)[:2] == ["4,000", "4.38 us"]
+    assert '<div class="alarm"><dt>saturated values</dt><dd>13</dd>' in numbers
+    assert '<a href="#run-0-layer-1">rounding only, layer 1</a>' in numbers
+    often = attrs.evolve(report, throughput=Throughput(2, (4000, 2000), 800.0))
+    assert (
+        "<dt>throughput</dt><dd>800,000 / s</dd>"
+        '<dd class="note">1,000.0 cycles per inference</dd>' in headline("numbers", often, "run-0")
     )
-    often = make_headline(attrs.evolve(report, throughput=Throughput(2, (4000, 2000), 800.0)))
-    assert ("throughput", "800,000 / s", "1,000.0 cycles per inference") in [
-        (one.label, one.value, one.note) for one in often.numbers
-    ]
-    assert [one.name for one in first.slow] == ["a", "b", "c"]
-    assert first.slow[0].words == (
+    slow = remarks("slow", report, "abcd", 32)
+    assert [name for name, _ in slow] == ["a", "b", "c"]
+    assert slow[0][1] == (
         "50.0% of the cycles, 2.00 x its bound; critical path: 30.0% MAC array,"
         " 10.0% DRAM: transferring bursts; 1 of 32 cores have work"
     )
     unknown = attrs.evolve(layers[0], critical_path={}, cores=32)
-    assert make_headline(attrs.evolve(report, layers=(unknown, *layers[1:]))).slow[0].words == (
+    others = attrs.evolve(report, layers=(unknown, *layers[1:]))
+    assert remarks("slow", others, "abcd", 32)[0][1] == (
         "50.0% of the cycles, 2.00 x its bound; 60.0% MAC array at work"
     )
-    assert [one.name for one in first.saturated] == ["d", "a"]
-    assert first.saturated[1].words == (
+    saturated = remarks("saturated", report, "abcd")
+    assert [name for name, _ in saturated] == ["d", "a"]
+    assert saturated[1][1] == (
         "0.7% of the values, most at rescale, high side, by up to 300 units of the last place"
     )
-    assert first.remaining == "4 values in 2 more layers, at most 0.1% of each"
-    assert [(one.name, one.words) for one in first.inexact] == [("b", "21.2 dB")]
+    assert headline("remaining", report) == "4 values in 2 more layers, at most 0.1% of each"
+    assert remarks("inexact", report, "abcd", PARTS) == [("b", "21.2 dB")]
     table = make_saturation_table(report)
     place = [heading.title for heading in table.headings].index("saturated")
     assert [row[place].mark for row in table.rows] == ["alarm", "", "", "alarm"]
@@ -363,12 +379,14 @@ def test_every_colour_of_the_page_has_a_dark_one(text):
 
 
 def test_a_first_screen_without_problems_is_short():
-    first = make_headline(sample_report(layers=(layer(0, "a"),), device={"name": "x"}))
-    assert "no value saturated" in first.verdict
-    assert (first.saturated, first.remaining) == ((), "No value saturated")
-    assert [(one.value, one.note) for one in first.numbers if one.label == "worst SQNR"] == [
-        ("-", "nmpsim run --shadow measures it")
-    ]
+    report = sample_report(layers=(layer(0, "a"),), device={"name": "x"})
+    assert "no value saturated" in headline("verdict", report)
+    assert headline("saturated", report, "a", "run-0") == ""
+    assert headline("remaining", report) == "No value saturated"
+    assert (
+        '<dt>worst SQNR</dt><dd>-</dd><dd class="note">nmpsim run --shadow measures it</dd>'
+        in headline("numbers", report, "run-0")
+    )
     assert choose_title("run 7", sample_report(program="main")) == "run 7"
     assert choose_title("run 7", sample_report()) == "lenet"
 
@@ -382,14 +400,10 @@ def test_sources_of_errors_are_shown():
         ("1 fc", "quantization of the weights", 0.25),
         ("1 fc", "rounding", 0.25),
     ]
-    (finding,) = make_headline(
-        sample_report(
-            shadow=attrs.evolve(
-                shadow, layers=(ShadowLayer(1, 2, "fc", isolated=size, split=split),)
-            )
-        )
-    ).inexact
-    assert finding.words == (
+    layers = (ShadowLayer(1, 2, "fc", isolated=size, split=split),)
+    report = sample_report(shadow=attrs.evolve(shadow, layers=layers))
+    ((_, words),) = remarks("inexact", report, "abc", PARTS)
+    assert words == (
         "30.0 dB; mostly quantization of the weights: 0.25 units of the last place on average"
     )
     assert list(make_error_figures(sample_report())) == []
@@ -397,18 +411,18 @@ def test_sources_of_errors_are_shown():
 
 def test_the_network_is_a_picture(text, page):
     graph = make_layer_graph(detailed_report())
-    boxes = {box.index: box for row in graph.rows for box in row.boxes}
+    boxes = {box.layer.index: box for row in graph.rows for box in row.boxes}
     assert sorted(boxes) == [0, 1, 2]
     assert boxes[0].x < boxes[1].x < boxes[2].x
-    assert [boxes[n].title for n in range(3)] == ["0 conv", "1 conv", "2 softmax"]
-    assert [boxes[n].detail for n in range(3)] == ["28.6%", "71.4%", "<0.1%"]
-    assert boxes[2].is_host
+    assert re.findall('<text x="5" y="14">(.*?)</text>', text) == ["0 conv", "1 conv", "2 softmax"]
+    assert re.findall('<text x="5" y="28">(.*?)</text>', text) == ["28.6%", "71.4%", "&lt;0.1%"]
+    assert len(re.findall(r'<a href="#run-0-layer-2" transform="[^"]*" class="host">', text)) == 1
     assert [width for _, width, _ in boxes[1].bar] == [67, 17, 6, 10, 1, 11]  # of 112
     assert boxes[1].bar[0] == (0, 67, "#0072b2")
     assert boxes[1].bar[1][0] == 67
-    assert boxes[1].tooltip == (
-        "fc: conv; 2,499 cycles, 71.4% of the run;"
-        " 60.0% MAC array at work; 15.0% waiting for loads; 10.0% control core at work"
+    assert (
+        "<title>fc: conv; 2,499 cycles, 71.4% of the run; 60.0% MAC array at work;"
+        " 15.0% waiting for loads; 10.0% control core at work</title>" in text
     )
     assert graph.legend[0] == ("#0072b2", "MAC array at work")
     assert len(graph.legend) == 6

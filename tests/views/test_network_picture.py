@@ -9,7 +9,7 @@ def test_a_long_network_continues_in_the_next_row():
     layers = tuple(layer(n) for n in range(30))
     chain = tuple((n, n + 1) for n in range(29))
     graph = make_layer_graph(sample_report(layers=layers, edges=(*chain, (0, 29))))
-    assert [box.index for row in graph.rows for box in row.boxes] == list(range(30))
+    assert [box.layer.index for row in graph.rows for box in row.boxes] == list(range(30))
     assert len(graph.rows) == 3
     assert all(0 < row.view[2] <= graph.width for row in graph.rows)
     assert [row.top for row in graph.rows] == sorted({row.top for row in graph.rows})
@@ -26,7 +26,7 @@ def test_a_long_network_continues_in_the_next_row():
 
 def test_pictures_of_networks_have_limits():
     graph = make_layer_graph(sample_report())  # without edges, in their order
-    assert [box.index for box in graph.rows[0].boxes] == [0, 1, 2]
+    assert [box.layer.index for box in graph.rows[0].boxes] == [0, 1, 2]
     assert graph.rows[0].edges == ()
     assert make_layer_graph(sample_report(layers=())) is None
     many = tuple(layer(n) for n in range(MAX_LAYERS + 1))

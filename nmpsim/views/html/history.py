@@ -16,8 +16,8 @@ from nmpsim.views.history_text import (
 from nmpsim.views.html.figures import Figure, make_figure
 from nmpsim.views.html.page import FigureRenderer, require_html
 from nmpsim.views.html.tables import HtmlTable, make_table
-from nmpsim.views.templates import load_template
 from nmpsim.views.measures import RUN_COLUMNS, TableColumn
+from nmpsim.views.templates import load_template
 from nmpsim.views.text import shorten_distinct
 
 _NAME_CHARACTERS = 100

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from nmpsim.escape import escape_line
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.views.measures import CORE_CAUSES, describe_core_cycles, find_cause
-from nmpsim.views.text import format_count, format_percent
+from nmpsim.views.measures import CORE_CAUSES, find_cause
 
 MAX_LAYERS = 1000
 MAX_SPAN = 10_000
@@ -22,8 +20,6 @@ _BOXES = 11
 """Columns of boxes in a row."""
 _MARGIN = 6
 """Margin above and below a row in pixels."""
-_CHARACTERS = 18
-"""Longest line in a box, in characters."""
 _POINTS = 72
 """Pixels per inch, the unit of Graphviz."""
 
@@ -32,16 +28,11 @@ _POINTS = 72
 class LayerBox:
     """Box of a layer in a graph, with a bar of its cycles by cause."""
 
-    index: int
+    layer: LayerReport
     x: int
     y: int
     bar: tuple[tuple[int, int, str], ...]
     """Pieces as (start, width, color)."""
-    title: str
-    detail: str
-    tooltip: str
-    is_host: bool
-    is_saturated: bool
 
 
 @attrs.frozen
@@ -71,7 +62,7 @@ class LayerGraph:
     @property
     def has_host(self) -> bool:
         """Whether a layer runs on the host."""
-        return any(box.is_host for row in self.rows for box in row.boxes)
+        return any(box.layer.placement == "host" for row in self.rows for box in row.boxes)
 
 
 def make_layer_graph(report: RunReport) -> LayerGraph | None:
@@ -83,8 +74,13 @@ def make_layer_graph(report: RunReport) -> LayerGraph | None:
     columns = sorted({x for x, _ in places})
     longest = max(layer.cycles for layer in report.layers)
     boxes = [
-        _box(layer, report, place, longest)
-        for layer, place in zip(report.layers, places, strict=True)
+        LayerBox(
+            layer,
+            x - _WIDTH // 2,
+            y - _HEIGHT // 2,
+            tuple(_bar(layer, _WIDTH * layer.cycles / max(longest, 1))),
+        )
+        for layer, (x, y) in zip(report.layers, places, strict=True)
     ]
     rows = tuple(_rows(columns, boxes, paths))
     shown = {colour for box in boxes for _, _, colour in box.bar}
@@ -150,21 +146,6 @@ def _path(points: Sequence[tuple[int, int]]) -> str:
     return f"M{x} {y}C" + " ".join(f"{x} {y}" for x, y in rest)
 
 
-def _box(layer: LayerReport, report: RunReport, place: tuple[int, int], longest: int) -> LayerBox:
-    share = f"{format_percent(layer.cycles, report.cycles)}%" if layer.cycles else layer.placement
-    return LayerBox(
-        index=layer.index,
-        x=place[0] - _WIDTH // 2,
-        y=place[1] - _HEIGHT // 2,
-        bar=tuple(_bar(layer, _WIDTH * layer.cycles / max(longest, 1))),
-        title=_title(layer),
-        detail=share,
-        tooltip=escape_line("; ".join(_facts(layer, report))),
-        is_host=layer.placement == "host",
-        is_saturated=layer.saturates_notably,
-    )
-
-
 def _bar(layer: LayerReport, width: float) -> Iterator[tuple[int, int, str]]:
     """Yield the pieces of a bar, one per cause."""
     spent = layer.core_cycles if any(layer.core_cycles.values()) else {"": 1}
@@ -175,22 +156,3 @@ def _bar(layer: LayerReport, width: float) -> Iterator[tuple[int, int, str]]:
         if end > begin:
             yield begin, end - begin, find_cause(CORE_CAUSES, cause).color
         begin = end
-
-
-def _title(layer: LayerReport) -> str:
-    words = f"{layer.index} {escape_line(layer.operation)}"
-    return words if len(words) <= _CHARACTERS else f"{words[: _CHARACTERS - 1]}\u2026"
-
-
-def _facts(layer: LayerReport, report: RunReport) -> Iterator[str]:
-    yield f"{layer.display_name}: {layer.operation}"
-    if layer.name != layer.display_name:
-        yield layer.name
-    if layer.placement == "host":
-        yield f"on the host, {layer.reason}" if layer.reason else "on the host"
-    else:
-        yield f"{layer.cycles:,} cycles, {format_percent(layer.cycles, report.cycles)}% of the run"
-    if causes := describe_core_cycles(layer):
-        yield causes
-    if layer.saturated:
-        yield f"{format_count(layer.saturated, 'value')} saturated"

@@ -11,16 +11,18 @@ import attrs
 from nmpsim.escape import escape_line
 from nmpsim.extras import require_extra
 from nmpsim.report.data import RunReport
+from nmpsim.views.analyses_text import PARTS
 from nmpsim.views.html import compare, tables
-from nmpsim.views.html.figures import MAX_MARKS, Figure
-from nmpsim.views.html.headline import choose_title, make_headline
+from nmpsim.views.html.figures import MAX_MARKS, Figure, get_core_count, shorten_names
 from nmpsim.views.html.layer_graph import make_layer_graph
 from nmpsim.views.html.run_figures import make_error_figures, make_run_figures
-from nmpsim.views.templates import load_template
 from nmpsim.views.outputs import describe_output
 from nmpsim.views.progress import ItemProgress
 from nmpsim.views.run_text import list_run_totals
+from nmpsim.views.templates import load_template
 
+FUNCTION = "main"
+"""Glow's name of every network."""
 RenderCallback = Callable[[ItemProgress], None]
 
 
@@ -78,12 +80,19 @@ def make_html_page(runs: Mapping[str, RunReport], listener: RenderCallback | Non
         vega=make_vega_script(),
         compare=compare,
         tables=tables,
-        make_headline=make_headline,
+        parts=PARTS,
+        get_core_count=get_core_count,
+        shorten_names=shorten_names,
         make_layer_graph=make_layer_graph,
         list_run_totals=list_run_totals,
         describe_output=describe_output,
     )
     return page
+
+
+def choose_title(name: str, report: RunReport) -> str:
+    """Return the network's name, or ``name`` if the network has only Glow's default name."""
+    return name if report.program == FUNCTION else escape_line(report.program)
 
 
 class FigureRenderer:
