@@ -1,4 +1,4 @@
-"""Fewer cases of matrices, and fewer random examples, in the README's test command."""
+"""Reduce matrices of cases and random examples for the README's test command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far two outputs are apart, on numbers that can be worked out by hand."""
+"""Test the measures of a difference on arrays with results computed by hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What lies where in DRAM, told from a bundle."""
+"""Test the map of DRAM addresses that is derived from a bundle."""
 
 from pathlib import Path
 

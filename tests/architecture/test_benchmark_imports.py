@@ -1,4 +1,4 @@
-"""What benchmarks and example programs import from nmpsim exists: no test runs most of them."""
+"""Test that the names that benchmarks and example programs import from nmpsim exist."""
 
 from __future__ import annotations
 

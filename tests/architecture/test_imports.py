@@ -1,4 +1,4 @@
-"""Who imports whom, and what happens when a module is imported."""
+"""Test the direction of imports, and that imports have no side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting is quick because heavy packages are imported when they are used, and not before."""
+"""Test that heavy packages are imported only when they are used, so that commands start fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only some systems have is not needed: each test takes one such thing away."""
+"""Test nmpsim without features that only some systems have, removing one in each test."""
 
 from __future__ import annotations
 

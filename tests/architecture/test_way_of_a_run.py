@@ -1,4 +1,4 @@
-"""What ``nmpsim run`` calls on its way: downwards, but for calls that are meant."""
+"""Test that the calls of ``nmpsim run`` go from upper to lower packages, with listed exceptions."""
 
 from __future__ import annotations
 

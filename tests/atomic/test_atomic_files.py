@@ -1,4 +1,4 @@
-"""Files appear whole or not at all, and nothing of them is left behind for long."""
+"""Test that files appear completely or not at all, and that temporary files are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole programs: what they become, and what is said of those that are wrong."""
+"""Test the assembly of complete programs, and the errors of invalid ones."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every number of a bundle has a limit, and what is beyond it is refused when the file is read."""
+"""Test that every number of a bundle has a limit, and that the reader refuses larger values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bundle as text, and back to the same bytes."""
+"""Test that a disassembled bundle assembles to the same bytes."""
 
 import sys
 from pathlib import Path

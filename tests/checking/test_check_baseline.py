@@ -1,4 +1,4 @@
-"""Baselines: written only on request, readable, and of no use for anything else."""
+"""Test that baselines are written only on request, and that other uses are refused."""
 
 import json
 import os

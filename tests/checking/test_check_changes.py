@@ -1,4 +1,4 @@
-"""Each change of a user's project turns exactly the right check red, and names the layer."""
+"""Test that each change of a user's project fails exactly one check, which names the layer."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""One bundle by options, and what the command line refuses."""
+"""Test checks of one bundle that options describe, and refused options."""
 
 import json
 from pathlib import Path

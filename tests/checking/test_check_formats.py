@@ -1,4 +1,4 @@
-"""JUnit, SARIF, Markdown and annotations: valid by their public schemas, and they say it all."""
+"""Test that JUnit, SARIF, Markdown and annotations are complete and match their public schemas."""
 
 import json
 import re

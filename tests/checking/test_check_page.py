@@ -1,4 +1,4 @@
-"""docs/check.md: its suite runs, and its tables list what there is."""
+"""Test that the suite in docs/check.md runs and that its tables are complete."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Cases of one program share its device, and come out as each would alone."""
+"""Test that cases of one program share a device and have the results of separate runs."""
 
 import attrs
 import numpy as np

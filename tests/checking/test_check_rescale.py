@@ -1,4 +1,4 @@
-"""What layers rescale with: each of its numbers counts, and no way of cutting layers does."""
+"""Test the digest of rescale parameters: every number changes it, tilings do not."""
 
 from pathlib import Path
 

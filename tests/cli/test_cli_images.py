@@ -1,4 +1,4 @@
-"""Images as inputs: Glow's formula pixel by pixel, what is taken as it is, and several at once."""
+"""Test images as inputs: Glow's formula for each pixel, unchanged arrays, and several images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--input``: which array goes where, and what is said of files that cannot be used."""
+"""Test ``--input``: assignment of arrays to inputs, and errors for unusable files."""
 
 import io
 import os

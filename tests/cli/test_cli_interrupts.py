@@ -1,4 +1,4 @@
-"""Ctrl-C ends whatever runs, with 130, and leaves no process and no half-written file."""
+"""Test that Ctrl-C ends every command with exit code 130, without processes or partial files."""
 
 from __future__ import annotations
 

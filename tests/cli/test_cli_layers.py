@@ -1,4 +1,4 @@
-"""Every command that takes a layer takes it by the same words, and refuses it in the same way."""
+"""Test that all commands accept the same forms of layer names and refuse others alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits at a terminal for a program to be loaded is told so."""
+"""Test that loading a large program at a terminal prints a notice."""
 
 from __future__ import annotations
 

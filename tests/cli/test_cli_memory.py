@@ -1,4 +1,4 @@
-"""``--max-memory``, files that unpack to far more than they are, and memory that runs out."""
+"""Test ``--max-memory``, files with very large contents, and exhausted memory."""
 
 from __future__ import annotations
 

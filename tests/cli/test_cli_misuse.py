@@ -1,4 +1,4 @@
-"""Whatever file a command is given instead of the right one: exit code 2, a code, and the file."""
+"""Test that a wrong kind of file gives exit code 2, an error code and the file's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nmpsim reduce``: the part that it writes fails as the whole did, and little is left."""
+"""Test that ``nmpsim reduce`` writes a small program that fails like the original."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``nmpsim compile --tiling`` and ``--explain-tiling``, and the older names of both."""
+"""Test ``nmpsim compile --tiling`` and ``--explain-tiling``."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a bundle's cores do, read from its code, and whether their waits make it safe.
+"""Read the instructions of a bundle's cores, and check that their waits order all accesses.
 
 A unit works through its queue in order, and beside the other units; ``nmp.wait`` leaves at most
 so many of a unit's instructions unfinished. Two unfinished instructions of different units must

@@ -1,4 +1,4 @@
-"""What a module must answer: its instructions one by one on plain memory.
+"""Oracle that executes the instructions of a module one by one on plain memory.
 
 Buffers are byte arrays and views are ranges of them, so aliases behave as in the device's DRAM.
 Glow's arithmetic is that of the host operations, which were verified against recordings of Glow on

@@ -1,4 +1,4 @@
-"""Faults planted into compiled programs, and legal orders in which a chip may do the same program.
+"""Faults planted into compiled programs, and legal instruction orders of one program.
 
 Each core's part of a compiled program is straight-line code, cut here into blocks: an instruction
 for a unit, a wait, a barrier or the halt, behind the scalar instructions that load its operands.

@@ -1,4 +1,4 @@
-"""What an operation answers under the profiles that the host operations do not have.
+"""Oracle of operations in numerics profiles without host operations.
 
 The formulas themselves are in ``profile_formulas``.
 """

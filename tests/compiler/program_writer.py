@@ -1,4 +1,4 @@
-"""What random programs are written with: values, types, scales; and devices to run them on."""
+"""Values, types and scales of random programs, and devices that run the programs."""
 
 from __future__ import annotations
 

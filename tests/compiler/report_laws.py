@@ -1,4 +1,4 @@
-"""What must hold of every report, and what a report must say about clipped values."""
+"""Laws that hold for every report, and expected counts of clipped values."""
 
 from __future__ import annotations
 

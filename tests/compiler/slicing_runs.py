@@ -1,4 +1,4 @@
-"""Programs compiled with a mode of slicing, and what the search says about it."""
+"""Compile programs with a tiling mode, and read the search's explanation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of programs for tests that look at one thing, and how they are compiled and run."""
+"""Small programs for tests of one property, and functions that compile and run them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compiler says about a program: inputs, outputs, layers, steps, symbols."""
+"""Test inputs, outputs, layers, steps and symbols of compiled programs."""
 
 from __future__ import annotations
 

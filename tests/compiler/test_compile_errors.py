@@ -1,4 +1,4 @@
-"""What cannot be compiled: the code, the place, the numbers, the hint."""
+"""Test the code, place, numbers and hint of each compilation error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compiling takes: a network's weights are in memory once."""
+"""Test that compiling keeps only one copy of a network's weights in memory."""
 
 import pickle
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Formulas files: what is refused, and what a bundle, a report and the debugger say of them."""
+"""Test refused formulas files, and formulas in bundles, reports and the debugger."""
 
 from __future__ import annotations
 

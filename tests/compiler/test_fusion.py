@@ -1,4 +1,4 @@
-"""Which activations become the clip of the operation before them, and which must not."""
+"""Test which activations are fused into the operation before them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits and stores of compiled programs, and that the checker sees what it is there for."""
+"""Test waits and stores of compiled programs, and the checker itself."""
 
 from __future__ import annotations
 

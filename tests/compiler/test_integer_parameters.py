@@ -1,4 +1,4 @@
-"""Ratios of scales as integers, and real values on a tensor's grid."""
+"""Test ratios of scales as integers, and real values in units of a tensor's scale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the device does, and the reason for each operation that the host does."""
+"""Test which operations run on the device, and the reasons for those on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the slicer expects is what the device then takes."""
+"""Test that the device takes the cycles that the tiling search estimates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions in groups as whole layers, and operands that were put together by copies."""
+"""Test grouped convolutions, and operands assembled by copies, as whole layers."""
 
 from __future__ import annotations
 

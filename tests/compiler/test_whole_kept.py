@@ -1,4 +1,4 @@
-"""What whole layers keep beside the device's memory: how much, for whom, and what is asked for."""
+"""Test the host memory of whole layers."""
 
 from __future__ import annotations
 

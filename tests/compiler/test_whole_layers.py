@@ -1,4 +1,4 @@
-"""Whole layers: what is proved of recorded tiles, what is refused, and that nothing changes."""
+"""Test the proofs of whole layers: accepted and refused recordings, and unchanged results."""
 
 from __future__ import annotations
 

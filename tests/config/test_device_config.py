@@ -1,4 +1,4 @@
-"""Device files: what they may say, and what is told when they say something else."""
+"""Test accepted device files, and the errors of refused ones."""
 
 from __future__ import annotations
 

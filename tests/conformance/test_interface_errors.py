@@ -1,4 +1,4 @@
-"""What a user gets told: wrong inputs, the wrong device, text with mistakes, missing weights."""
+"""Test errors for wrong inputs, wrong devices, invalid text and missing weights."""
 
 from __future__ import annotations
 

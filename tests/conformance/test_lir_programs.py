@@ -1,4 +1,4 @@
-"""Every recorded Int8 program answers as Glow's CPU backend did, layer by layer."""
+"""Compare each layer of every recorded Int8 program with Glow's CPU backend."""
 
 from __future__ import annotations
 

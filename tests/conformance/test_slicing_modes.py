@@ -1,4 +1,4 @@
-"""Every way to cut layers gives the recorded activations: on 1, 8 and 32 cores, all of them."""
+"""Test that every tiling mode gives the recorded activations on 1, 8 and 32 cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the helpers next to this file, and the readers of recorded vectors, importable by name."""
+"""Make the helpers in this folder, and readers of recorded vectors, importable by name."""
 
 import sys
 from pathlib import Path

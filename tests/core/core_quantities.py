@@ -1,4 +1,4 @@
-"""Random quantities as compilers choose them, and the page's clip."""
+"""Random quantization parameters as compilers choose them, and the clip of docs/isa.md."""
 
 from __future__ import annotations
 

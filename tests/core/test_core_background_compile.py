@@ -1,4 +1,4 @@
-"""Kernels that are compiled in the background: when, and what is left of it."""
+"""Test the compilation of kernels in the background."""
 
 from __future__ import annotations
 

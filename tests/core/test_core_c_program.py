@@ -1,4 +1,4 @@
-"""What a stock RISC-V compiler makes of C runs on both engines."""
+"""Run C code from a standard RISC-V compiler on both engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, and what of it is run."""
+"""Test the folder of compiled kernels, and which of its files are executed."""
 
 from __future__ import annotations
 

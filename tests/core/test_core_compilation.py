@@ -1,4 +1,4 @@
-"""The compiled engine without its compiler, and the reference engine without the compiled one."""
+"""Test the compiled engine without a compiler, and the reference engine alone."""
 
 from __future__ import annotations
 

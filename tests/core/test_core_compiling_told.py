@@ -1,4 +1,4 @@
-"""That kernels are compiled is told to who listens, and said aloud where nobody does."""
+"""Test the notice that kernels are being compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine that suits: which one is chosen, and a run that goes over to the other one."""
+"""Test the automatic selection of an engine, and a run that changes to the other engine."""
 
 from __future__ import annotations
 

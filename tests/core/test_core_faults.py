@@ -1,4 +1,4 @@
-"""Descriptors that are impossible: the trap names the word, and nothing worse happens."""
+"""Test that the trap of an invalid descriptor names the invalid word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A device's first run: the machine is clear already, and nothing is done twice."""
+"""Test that a device's first run does no work twice on a cleared machine."""
 
 from __future__ import annotations
 

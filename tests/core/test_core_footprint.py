@@ -1,4 +1,4 @@
-"""What an instruction touches, against what it was seen to read and write, byte by byte."""
+"""Compare the computed footprints of instructions with observed accesses, byte by byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No kernel touches a byte beside the machine's memory, however many threads share the work."""
+"""Test that kernels access only the machine's memory, with any number of threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run will allocate is known before it begins, and a run that asks for too much is refused.
+"""Test that a run's memory is bounded in advance and that larger runs are refused.
 
 Every bundle here is small; what it asks for is not.
 """

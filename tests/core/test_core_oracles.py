@@ -1,4 +1,4 @@
-"""Every instruction has an oracle: results by hand, a formula, or vectors of a reference."""
+"""Test that every instruction has an oracle: results by hand, a formula or recorded vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How runs end or pause: deadlock, cycle limit, traps of tensor instructions, turns, layers."""
+"""Test how runs end or pause: deadlock, cycle limit, traps, turns and layers."""
 
 from __future__ import annotations
 

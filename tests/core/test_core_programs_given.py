@@ -1,4 +1,4 @@
-"""What a device is given to run: a bundle, what holds one, or something else."""
+"""Test the kinds of programs that a device accepts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Reports of layers are made when they are read, and tell of their own run."""
+"""Test that layer reports are created when they are read, from the data of their own run."""
 
 from __future__ import annotations
 

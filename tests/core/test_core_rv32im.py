@@ -1,4 +1,4 @@
-"""Runs of RV32IM: code that changes or collides, and cores that take turns in the DRAM."""
+"""Run RV32IM programs with self-modifying code, exceptions and shared DRAM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where values are cut and what is counted, worked out with pencil and paper, on both engines."""
+"""Test saturated values and their counts against results by hand, on both engines."""
 
 from __future__ import annotations
 

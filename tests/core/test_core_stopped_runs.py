@@ -1,4 +1,4 @@
-"""Runs that do not reach their end, and inputs that are no numbers, as a user sees them."""
+"""Test interrupted runs and inputs that are not numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the vector unit cuts, next to the edges: results and accounts in Python's integers."""
+"""Test results and saturation events of the vector unit near the limits of integers."""
 
 from __future__ import annotations
 

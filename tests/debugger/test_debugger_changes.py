@@ -1,4 +1,4 @@
-"""What if: changes, what comes of them, and the patch that keeps them."""
+"""Test changes in the debugger, their effects, and the patch that saves them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions and expressions: what they mean, and that nothing else gets through."""
+"""Test conditions and expressions, and refuse everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command, condition and expression of the debugger takes a layer by the same words."""
+"""Test that all commands, conditions and expressions accept the same forms of layer names."""
 
 from __future__ import annotations
 

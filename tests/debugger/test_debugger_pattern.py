@@ -1,4 +1,4 @@
-"""What wrong elements have in common."""
+"""Test descriptions of the positions of wrong elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Races that hang on the host, on who fetches, and on which post comes first."""
+"""Test races with the host, with instruction fetches, and between semaphore posts."""
 
 from __future__ import annotations
 

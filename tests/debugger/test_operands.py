@@ -1,4 +1,4 @@
-"""Tensors of a layer, of the LIR by name, and of the instruction that a core is at."""
+"""Test tensors of a layer, of an LIR name, and of a core's current instruction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scratchpads held, from the record of work."""
+"""Test past contents of scratchpads, reconstructed from the record of work."""
 
 from pathlib import Path
 

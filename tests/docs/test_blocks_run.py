@@ -1,4 +1,4 @@
-"""Every command and Python block of every page runs, in a folder like a reader's."""
+"""Run every command and Python block of every page in a new folder."""
 
 import ast
 import os

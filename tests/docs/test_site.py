@@ -1,4 +1,4 @@
-"""The documentation site builds without warnings, is complete, and loads nothing."""
+"""Test that the documentation site builds without warnings, is complete, and loads nothing."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What these tests share: the digits, and one state of the sources for all results."""
+"""Fixtures with the digits network, and one state of the sources for all results."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a user meets: names, uint8, order of inputs, what became of each operator, mistakes."""
+"""Test names, uint8, the order of inputs, the mapping of operators, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reports say of values that a convolution limits, against sums in 64 bits of NumPy.
+"""Compare reported counts of saturated convolution results with 64-bit sums in NumPy.
 
 All scales differ by powers of two, so that every profile computes the same results.
 """

@@ -1,4 +1,4 @@
-"""What a new user gets wrong with a model and an image: each message says what to do."""
+"""Test that the errors for a wrong model or image say what to do."""
 
 from __future__ import annotations
 

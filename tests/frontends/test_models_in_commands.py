@@ -1,4 +1,4 @@
-"""A model is given where a bundle is: one place recognizes it, and errors name its operations."""
+"""Test that commands accept a model instead of a bundle, and that errors name its operators."""
 
 from __future__ import annotations
 

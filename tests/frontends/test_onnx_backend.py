@@ -1,4 +1,4 @@
-"""ONNX's backend interface: ONNX's own cases, and inputs that decide what is compiled."""
+"""Test ONNX's backend interface with ONNX's own cases and constant inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user of ONNX meets: names, layouts, what became of each node, mistakes."""
+"""Test names, layouts, the mapping of nodes, and errors of ONNX models."""
 
 from __future__ import annotations
 

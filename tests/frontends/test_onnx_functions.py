@@ -1,4 +1,4 @@
-"""Operators that are made of others, and those that decide and choose."""
+"""Test operators that are ONNX functions, and control flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that take what lies at certain places, and tensors that are broadcast."""
+"""Test nodes that select elements, and broadcasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products that stay integers, scales along a dimension, and what random networks have shown.
+"""Test integer products, scales along an axis, and faults that random networks found.
 
 Expected numbers are ONNX Runtime 1.32's where no formula says them.
 """

@@ -1,4 +1,4 @@
-"""Every recorded one-operation model gives ONNX Runtime's answer."""
+"""Compare every recorded one-operation model with ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trained networks: every intermediate tensor that is recorded, and the answers, are TFLite's."""
+"""Compare every recorded tensor of trained networks with TFLite."""
 
 from __future__ import annotations
 

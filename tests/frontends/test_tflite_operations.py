@@ -1,4 +1,4 @@
-"""Every recorded one-operation model gives TFLite's answer, or is refused by name."""
+"""Compare every recorded one-operation model with TFLite, or test that it is refused."""
 
 from __future__ import annotations
 

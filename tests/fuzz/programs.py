@@ -1,4 +1,4 @@
-"""Initial programs of fuzzers: the project's own, and layers of reference networks."""
+"""Initial programs of the fuzzers: the project's own, and layers of reference networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every input that is kept, among them each that once broke something, breaks nothing."""
+"""Run the fuzz targets on all saved inputs, including all that once failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole programs: in real arithmetic, in Glow's float32, and on their integers."""
+"""Execute programs in real arithmetic, in Glow's float32, and on their integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoder and decoder are inverse, and say what is wrong."""
+"""Test that encoder and decoder are inverse, and their errors."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""The rows of the profiles: what they say of one another, and what the pages say of them."""
+"""Test that rows of profiles agree with each other and with the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Private names of Numba, Numba without some of them, and kernels that show whether it matters.
+"""Private names of Numba, and kernels whose results show whether a name is missing.
 
 python numba_without_names.py MODULE...   # modules of numba_internals that lose all their names
 """

@@ -1,4 +1,4 @@
-"""Display names: short, unique, and the same whatever else a full name has."""
+"""Test that display names are short, unique and stable."""
 
 import pytest
 

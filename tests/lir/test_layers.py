@@ -1,4 +1,4 @@
-"""Which layer a word names: of records of every kind, by every way that there is."""
+"""Test the selection of layers by name in every kind of record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constants and exact scales: what is attached, and what is refused."""
+"""Test attached and refused constants and exact scales."""
 
 import io
 import json

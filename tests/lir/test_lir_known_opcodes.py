@@ -1,4 +1,4 @@
-"""Every instruction of Glow is executed, or refused by name with what could be done."""
+"""Test that every Glow instruction is executed or refused with a hint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parser: what it makes of a program, and what it says of a wrong one."""
+"""Test the parser's results, and its errors for invalid programs."""
 
 import pytest
 from counted_work import calls_of

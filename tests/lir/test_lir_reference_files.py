@@ -1,4 +1,4 @@
-"""Every program that Glow printed: it parses, verifies and prints as it was."""
+"""Test that every program printed by Glow parses, verifies and prints unchanged."""
 
 import re
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What rows of the table of opcodes say of themselves."""
+"""Test that rows of the opcode table are consistent."""
 
 from __future__ import annotations
 

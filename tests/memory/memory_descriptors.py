@@ -1,4 +1,4 @@
-"""Possible descriptors, and which word of another one is wrong.
+"""Valid descriptors, and descriptors with one invalid word.
 
 Everything lies in a scratchpad with room for whatever a word may ask for, far from everything else:
 so a limit can be tried on both sides, and what fails there fails by that limit alone.

@@ -1,4 +1,4 @@
-"""Where operands may lie: each at the scratchpad's ends, each result against each operand.
+"""Test the allowed addresses of operands at scratchpad limits, and overlaps with results.
 
 What an operand covers is found by walking over all its elements, as docs/isa.md lays them out. The
 range from its first to its last byte counts: what lies in the gaps between two rows meets it, too.

@@ -1,4 +1,4 @@
-"""What the mutants' settings and the list of equivalent ones say of the code is so."""
+"""Test that mutation settings and the list of equivalent mutants match the code."""
 
 from __future__ import annotations
 

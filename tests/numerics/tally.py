@@ -1,4 +1,4 @@
-"""Count what tests compare, and check the counts against the page's table."""
+"""Count compared values, and check the counts in the table of docs/numerics.md."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Glow's choice of parameters, and its integers for a factor."""
+"""Test Glow's choice of quantization parameters, and its integers for a factor."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""TFLite: Int16 operations one by one, and Int8 networks layer by layer."""
+"""Test TFLite's Int16 operations one by one, and Int8 networks layer by layer."""
 
 import re
 from collections.abc import Iterator

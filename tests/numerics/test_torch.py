@@ -1,4 +1,4 @@
-"""PyTorch's four engines: single layers, and every activation of a small network."""
+"""Test single layers in PyTorch's four engines, and every activation of a small network."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Cases of operations of images, matrices and volumes, and what normalizes them."""
+"""Cases of image, matrix, volume and normalization operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of one instruction: written as text, compiled, and run on the device's host."""
+"""Programs of one instruction, written as text, compiled, and run on the host."""
 
 from __future__ import annotations
 

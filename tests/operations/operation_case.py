@@ -1,4 +1,4 @@
-"""A random instruction, and what it must give."""
+"""Case with a random instruction and its expected result."""
 
 from __future__ import annotations
 

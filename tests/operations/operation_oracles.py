@@ -1,4 +1,4 @@
-"""What Glow's Interpreter does, in plain loops over elements; no NumPy function does the work.
+"""Oracles in plain loops over elements for the operations of Glow's Interpreter.
 
 Each takes the values of the operands that are read, by role, the shape of each result, and the
 instruction's attributes, and gives the results in print order. float32 steps are written out.

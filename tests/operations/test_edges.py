@@ -1,4 +1,4 @@
-"""What random values do not meet: NaN, infinities, ties, values out of range, nothing at all."""
+"""Test NaN, infinities, ties, out-of-range values and empty tensors."""
 
 from __future__ import annotations
 

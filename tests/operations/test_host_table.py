@@ -1,4 +1,4 @@
-"""Every row of the host's table has an independent oracle and limits in the LIR."""
+"""Test that every row of host operations has an independent oracle and limits in the LIR."""
 
 from __future__ import annotations
 

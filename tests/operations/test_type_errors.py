@@ -1,4 +1,4 @@
-"""What the LIR's rules say of operations of the host that do not fit together."""
+"""Test the errors for host operations with mismatched types."""
 
 from __future__ import annotations
 

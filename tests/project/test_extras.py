@@ -1,4 +1,4 @@
-"""How an optional package is said to be installed: from where nmpsim itself was."""
+"""Test the installation command in errors for missing packages."""
 
 import json
 from importlib import metadata

@@ -1,4 +1,4 @@
-"""The sdist and the wheel hold what they should, and the wheel works where it is installed."""
+"""Test the contents of sdist and wheel, and that the installed wheel works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that tools read are what these tools take, and agree with pyproject.toml."""
+"""Test that configuration files of tools are valid and agree with pyproject.toml."""
 
 from __future__ import annotations
 

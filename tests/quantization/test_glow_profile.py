@@ -1,4 +1,4 @@
-"""Ranges from Glow's profile: its YAML, its names, and what is refused."""
+"""Test ranges from Glow's profile: YAML, names and errors."""
 
 from __future__ import annotations
 

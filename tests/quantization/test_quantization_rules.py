@@ -1,4 +1,4 @@
-"""What is quantized and how, one small program for each rule."""
+"""Test which tensors are quantized and how, with a small program for each rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report is in a notebook: a line, a table, a data frame."""
+"""Test a report's line, table and data frame in a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The critical path: by pencil and paper, its laws, and how much shorter runs get by it."""
+"""Test the critical path by hand, its laws, and its predictions of shorter runs."""
 
 from __future__ import annotations
 

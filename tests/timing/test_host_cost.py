@@ -1,4 +1,4 @@
-"""Layers on the host: their cycles by hand, and a total that says whether it has them."""
+"""Test the cycles of host layers by hand, and the totals with and without them."""
 
 from __future__ import annotations
 

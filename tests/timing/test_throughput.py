@@ -1,4 +1,4 @@
-"""Runs one after the other: cycles of each by hand, and cycles per inference of all."""
+"""Test cycles per inference of repeated runs, computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Glow's instrumentation writes is read as it was meant."""
+"""Test the reader of files that Glow's instrumentation writes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Recorded ranges against types, fixed values, and constants that nobody takes."""
+"""Test rules that compare recorded ranges with types, and the rule for unused constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights against the float model: planted faults, and what is no fault."""
+"""Test rules that compare weights with the float model, on planted faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every layer of a recorded network can be cut out, most of them down to one element."""
+"""Test that every layer of a recorded network can be extracted, and most reduced to one element."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every count of what was cut, against a count in NumPy over an evaluation that cuts nothing.
+"""Compare every saturation count with a NumPy evaluation that does not saturate.
 
 With power-of-two scales and zero offsets the arithmetic is a shift that rounds half up, so the
 evaluation here is a few lines of NumPy integers and shares nothing with the kernels.

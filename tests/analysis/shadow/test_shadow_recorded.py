@@ -1,4 +1,4 @@
-"""Every column of the recorded SQNR tables, for every program with a recording."""
+"""Compare every column of the recorded SQNR tables with a shadow run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles with correct digests: valid ones must print, and run alike on both engines."""
+"""Fuzz target: bundles with valid digests are printed, and both engines give equal results."""
 
 from __future__ import annotations
 

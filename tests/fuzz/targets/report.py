@@ -1,4 +1,4 @@
-"""JSON reports of runs, and the texts and comparisons made from them."""
+"""Fuzz target: JSON reports of runs, and texts and comparisons of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles whose layers run in layer kernels, as in repeated runs, and tile by tile."""
+"""Fuzz target: bundles whose layers run in layer kernels and tile by tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Float32 functions and rounding: edges, and plain Python as the oracle."""
+"""Test float32 functions and rounding at their edges against plain Python."""
 
 from __future__ import annotations
 

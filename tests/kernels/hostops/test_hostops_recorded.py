@@ -1,4 +1,4 @@
-"""Every instruction of the recorded Glow programs, one by one, against the recorded result."""
+"""Compare each instruction of the recorded Glow programs with its recorded result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TFLite's softmax of one row, which is calculated with Python's integers, and of many."""
+"""Test TFLite's softmax of one row and of many against Python integers."""
 
 from __future__ import annotations
 
