@@ -1,23 +1,36 @@
-"""Type rules of instructions: the form of a rule, and the rules that many opcodes share.
-
-A rule yields the problems of one instruction. A shape rule is a function whose parameters are
-shapes of operands and values of attributes by name (see :func:`make_shape_rule`).
-"""
+"""Type rules of instructions, as ``rules.toml`` states them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, wraps
+import functools
+import itertools
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import attrs
 
 from nmpsim.diagnostics import list_alternatives
+from nmpsim.kernels.hostops.windows import SlidingWindow
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Instruction, TensorType
 from nmpsim.lir.printer import format_scale
 from nmpsim.records import frozen
 
 Shape = tuple[int, ...]
+
+ACTIVATION_ARGUMENTS = {
+    "NONE": 0,
+    "RELU": 0,
+    "CLIP": 2,
+    "TANH": 0,
+    "SIGMOID": 0,
+    "LEAKY_RELU": 1,
+}
+"""Fused activation -> number of FusedActivationArgs."""
 
 
 @frozen
@@ -30,84 +43,6 @@ class InstructionProblem:
     expected: str
     code: str = "LIR009"
     attribute: str | None = None
-
-
-@frozen
-class ExpectedShape:
-    """Shape that an operand must have, with the reason."""
-
-    role: str
-    shape: Shape
-    why: str
-
-
-@attrs.frozen(slots=False)
-class TypedInstruction:
-    """Instruction with the type of each operand."""
-
-    instruction: Instruction
-    types: Mapping[str, TensorType]
-
-    def get_elem(self, role: str) -> str:
-        """Return the element type of the operand with a role."""
-        return self.types[role].elem
-
-    def get_shape(self, role: str) -> Shape:
-        """Return the shape of the operand with a role."""
-        return self.types[role].shape
-
-    @cached_property
-    def values(self) -> Mapping[str, Any]:
-        """Shapes of operands and values of attributes, by name in lower case."""
-        shapes = {role.lower(): type.shape for role, type in self.types.items()}
-        return shapes | {name.lower(): v for name, v in self.instruction.attributes.items()}
-
-
-Rule = Callable[[TypedInstruction], Iterator[InstructionProblem]]
-Checks = Iterator[InstructionProblem | ExpectedShape]
-
-
-def make_shape_rule(check: Callable[..., Checks]) -> Rule:
-    """Return a type rule that checks operand shapes and attribute values with a function.
-
-    Each parameter of the function is an operand, whose shape it receives, or an attribute:
-    ``batch_dims`` is BatchDims. A parameter with a default is an optional attribute. The function
-    yields problems and the shapes that operands must have.
-    """
-    code = check.__code__
-    parameters = code.co_varnames[: code.co_argcount]
-    keys = {name.replace("_", ""): name for name in parameters}
-
-    @wraps(check)
-    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        found = {name: site.values[key] for key, name in keys.items() if key in site.values}
-        for one in check(**found):
-            if isinstance(one, InstructionProblem):
-                yield one
-            else:
-                yield from check_shape(site, one.role, one.shape, one.why)
-
-    return rule
-
-
-def check_shape(
-    site: TypedInstruction, role: str, expected: Shape, why: str
-) -> Iterator[InstructionProblem]:
-    """Yield a problem if an operand does not have the expected shape."""
-    if site.get_shape(role) != expected:
-        yield make_shape_problem(role, site.get_shape(role), f"{format_shape(expected)}, {why}")
-
-
-def make_shape_problem(role: str, shape: Shape, expected: str) -> InstructionProblem:
-    """Return the problem that an operand does not have the expected shape."""
-    return InstructionProblem(role, f"{role} has the wrong shape", format_shape(shape), expected)
-
-
-def make_attribute_problem(
-    name: str, message: str, found: object, expected: str
-) -> InstructionProblem:
-    """Return the problem (LIR008) that an attribute does not fit the operands."""
-    return InstructionProblem(None, message, str(found), expected, "LIR008", name)
 
 
 def format_shape(shape: Shape) -> str:
@@ -123,135 +58,111 @@ def have_equal_quantization(a: TensorType, b: TensorType) -> bool:
     return same_scale and a.quant.offset == b.quant.offset
 
 
-def _parameters(type: TensorType) -> str:
+def format_quantization(type: TensorType) -> str:
+    """Return the scale and offset of a type as text, or ``not quantized``."""
     if type.quant is None:
         return "not quantized"
     return f"scale {format_scale(type.quant.scale)}, offset {type.quant.offset}"
 
 
-def require_rank(dimensions: int, *roles: str) -> Rule:
-    """Return a rule that operands have a number of dimensions."""
-
-    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        for role in roles:
-            if len(site.get_shape(role)) != dimensions:
-                message = f"{role} has the wrong number of dimensions"
-                yield InstructionProblem(
-                    role, message, format_shape(site.get_shape(role)), f"{dimensions} dimensions"
-                )
-
-    return rule
-
-
-def require_elem(elems: str, *roles: str) -> Rule:
-    """Return a rule that operands have one of several element types, such as ``i8|i16``."""
-    known = sorted(elems.split("|"))
-
-    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        for role in roles:
-            if site.get_elem(role) not in known:
-                message = f"{role} has the wrong element kind"
-                yield InstructionProblem(
-                    role, message, site.get_elem(role), list_alternatives(known)
-                )
-
-    return rule
+_FUNCTIONS: Mapping[str, Any] = {
+    "ACTIVATION_ARGUMENTS": ACTIVATION_ARGUMENTS,
+    "QUANTIZED_ELEMS": QUANTIZED_ELEMS,
+    "SlidingWindow": SlidingWindow,
+    "format_quantization": format_quantization,
+    "have_equal_quantization": have_equal_quantization,
+    "list_alternatives": list_alternatives,
+    "pairwise": itertools.pairwise,
+    "prod": math.prod,
+    "text": format_shape,
+}
+"""Functions and constants that expressions of rules can use."""
 
 
-def require_same_elem(first: str, *others: str) -> Rule:
-    """Return a rule that operands have the element type of the first operand."""
+@attrs.frozen(slots=False)
+class TypedInstruction:
+    """Instruction with the type of each operand."""
 
-    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        for role in others:
-            if site.get_elem(role) != site.get_elem(first):
-                message = f"{role} and {first} differ in their element kind"
-                yield InstructionProblem(
-                    role, message, site.get_elem(role), f"{site.get_elem(first)}, as {first}"
-                )
+    instruction: Instruction
+    types: Mapping[str, TensorType]
 
-    return rule
-
-
-def require_same_shape(first: str, *others: str) -> Rule:
-    """Return a rule that operands have the shape of the first operand."""
-
-    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        for role in others:
-            yield from check_shape(site, role, site.get_shape(first), f"as {first}")
-
-    return rule
+    @functools.cached_property
+    def names(self) -> Mapping[str, Any]:
+        """Names that expressions of rules can use, with their values."""
+        attributes = self.instruction.attributes
+        shapes = {role: type.shape for role, type in self.types.items()}
+        tables = {
+            "attributes": attributes,
+            "get": attributes.get,
+            "types": self.types,
+            "shape": shapes,
+            "elem": {role: type.elem for role, type in self.types.items()},
+        }
+        return {**_FUNCTIONS, **tables, **attributes, **shapes}
 
 
 @frozen
-class SameScale:
-    """Rule that operands have the scale and offset of the first operand."""
+class Rule:
+    """Type rule of an opcode: a row of ``rules.toml`` with its arguments."""
 
-    first: str
-    others: tuple[str, ...]
+    name: str
+    arguments: Mapping[str, Any]
+    """Values of the parameters of the row."""
+    roles: Sequence[str]
+    """Operands or attributes for each of which the rule is checked."""
+    checks: Sequence[Mapping[str, Any]]
 
-    def __call__(self, site: TypedInstruction) -> Iterator[InstructionProblem]:
-        """Check an instruction, as any rule does."""
-        first = self.first
-        for role in self.others:
-            if not have_equal_quantization(site.types[role], site.types[first]):
-                message = f"{role} and {first} differ in scale or offset"
-                expected = f"{_parameters(site.types[first])}, as {first}"
-                yield InstructionProblem(role, message, _parameters(site.types[role]), expected)
-
-
-def require_same_scale(first: str, *others: str) -> Rule:
-    """Return a rule that operands have the scale and offset of the first operand."""
-    return SameScale(first, others)
+    def find_problems(self, site: TypedInstruction) -> Iterator[InstructionProblem]:
+        """Yield the first problem of an instruction for each of the rule's roles."""
+        for role in self.roles:
+            names = {**site.names, **self.arguments, "role": role}
+            problems = (_find_problem(check, names) for check in self.checks)
+            yield from itertools.islice(filter(None, problems), 1)
 
 
-def require_same_type(first: str, *others: str) -> tuple[Rule, ...]:
-    """Return rules that operands have the element type, scale and shape of the first operand."""
-    return (
-        require_same_elem(first, *others),
-        require_same_scale(first, *others),
-        require_same_shape(first, *others),
-    )
+def _find_problem(check: Mapping[str, Any], names: dict[str, Any]) -> InstructionProblem | None:
+    for name, expression in check.get("names", {}).items():
+        names[name] = _evaluate(expression, names)
+    at = names["at"] = _format(check.get("at", "{role}"), names)
+    if "is" in check:
+        shape = _evaluate(check["is"], names)
+        holds, expected = names["shape"][at] == shape, f"{format_shape(shape)}, {check['why']}"
+    else:
+        holds, expected = _evaluate(check["require"], names), check["expected"]
+    if holds:
+        return None
+    message = _format(check.get("message", "{at} has the wrong shape"), names)
+    found = _format(check.get("found", "{text(shape[at])}"), names)
+    if at in names["attributes"]:
+        return InstructionProblem(None, message, found, _format(expected, names), "LIR008", at)
+    return InstructionProblem(at or None, message, found, _format(expected, names))
 
 
-def require_elementwise(first: str, *others: str) -> tuple[Rule, ...]:
-    """Return rules that operands have the element type and shape of the first operand."""
-    return require_same_elem(first, *others), require_same_shape(first, *others)
+def _evaluate(expression: str, names: dict[str, Any]) -> Any:
+    return eval(_compile(expression), names)
 
 
-def require_addend_elem(base: str, addend: str) -> Rule:
-    """Return a rule that an addend is float, or signed and quantized, like the base operand."""
-
-    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        quantized = site.get_elem(base) in QUANTIZED_ELEMS
-        yield from require_elem("i8|i16|i32" if quantized else site.get_elem(base), addend)(site)
-
-    return rule
+@functools.cache
+def _compile(expression: str) -> CodeType:
+    return compile(expression, "rules.toml", "eval")
 
 
-def require_bias_elem(base: str, bias: str) -> Rule:
-    """Return a rule that a bias has the type of an addend, or is a float or quantized i64 tensor.
-
-    Glow has neither: PyTorch and ONNX Runtime keep a bias float, TFLite's Int16 has 64 bits.
-    """
-
-    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        quantized = site.get_elem(base) in QUANTIZED_ELEMS
-        elems = "i8|i16|i32|i64|float" if quantized else site.get_elem(base)
-        yield from require_elem(elems, bias)(site)
-        if quantized and site.get_elem(bias) == "i64" and site.types[bias].quant is None:
-            found = "i64 without scale and offset"
-            yield InstructionProblem(
-                bias, f"{bias} lacks its quantization", found, "[S:scale O:offset]"
-            )
-
-    return rule
+def _format(text: str, names: dict[str, Any]) -> str:
+    """Return a text with the values of the expressions in braces."""
+    return re.sub(r"{(.+?)}", lambda match: str(_evaluate(match[1], names)), text)
 
 
-def require_weights_elem(base: str, weights: str) -> Rule:
-    """Return a rule that weights have the element type of the input, or i8 for an i16 input."""
+_ROWS = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
 
-    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
-        if (site.get_elem(base), site.get_elem(weights)) != ("i16", "i8"):
-            yield from require_same_elem(base, weights)(site)
 
-    return rule
+def make_rules(name: str, *arguments: Any) -> Iterator[Rule]:
+    """Yield the rules that a row of ``rules.toml`` stands for, with arguments."""
+    row = _ROWS[name]
+    for one in row.get("rules", ()):
+        yield from make_rules(one, *arguments)
+    if "checks" in row:
+        parameters = row.get("parameters", "").split()
+        has_roles = "*roles" in parameters
+        own = parameters[: len(parameters) - has_roles]
+        values = dict(itertools.zip_longest(own, arguments[: len(own)]))
+        yield Rule(name, values, arguments[len(own) :] if has_roles else ("",), row["checks"])

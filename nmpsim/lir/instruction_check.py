@@ -61,6 +61,6 @@ def find_instruction_problem(
     )  # fmt: skip
     roles = {role.name: type for role, (_, type) in zip(row.operands, operands, strict=True)}
     for rule in row.rules:
-        for problem in rule(TypedInstruction(instruction, roles)):
+        for problem in rule.find_problems(TypedInstruction(instruction, roles)):
             return problem
     return None

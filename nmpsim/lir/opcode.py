@@ -22,21 +22,11 @@ from nmpsim.kernels.hostops.tensors import (
     REAL,
     DtypeNames,
 )
-from nmpsim.lir.constraints import Rule, SameScale
+from nmpsim.lir.constraints import ACTIVATION_ARGUMENTS, Rule
 from nmpsim.lir.nodes import MAX_INTEGER, AttributeValue, TensorType
 from nmpsim.records import frozen
 
 IN, OUT, INOUT = "@in", "@out", "@inout"
-
-ACTIVATION_ARGUMENTS = {
-    "NONE": 0,
-    "RELU": 0,
-    "CLIP": 2,
-    "TANH": 0,
-    "SIGMOID": 0,
-    "LEAKY_RELU": 1,
-}
-"""Fused activation -> number of FusedActivationArgs."""
 
 
 class OpcodeKind(Enum):
@@ -206,7 +196,7 @@ class Opcode:
     @property
     def keeps_scale(self) -> bool:
         """Whether the result has the source's scale and offset."""
-        return any(isinstance(rule, SameScale) for rule in self.rules)
+        return any(rule.name == "require_same_scale" for rule in self.rules)
 
     def find_attribute(self, name: str) -> Attribute | None:
         """Return the attribute with a name, or None."""

@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from nmpsim.kernels.hostops import functions
-from nmpsim.lir import constraints, host_shapes, shapes
-from nmpsim.lir.constraints import Rule, require_elem, require_same_elem
+from nmpsim.lir.constraints import ACTIVATION_ARGUMENTS, Rule, make_rules
 from nmpsim.lir.opcode import (
-    ACTIVATION_ARGUMENTS,
     ATTRIBUTE_KINDS,
     DTYPES,
     IN,
@@ -36,7 +34,6 @@ from nmpsim.lir.opcode import (
 
 _FORMULAS = {"numpy": np, "functions": functions}
 """Modules that contain formulas, by their names in the files of opcodes."""
-_RULES = vars(constraints) | vars(shapes) | vars(host_shapes)
 _ELEMS = {
     "float32": "float",
     "float16": "float16",
@@ -113,9 +110,8 @@ def _list_rules(
         name, *words = text.split()
         if name == "require_dtypes":
             yield from _list_dtype_rules(operands, *signatures)
-            continue
-        made = _RULES[name](*map(_convert, words)) if words else _RULES[name]
-        yield from made if isinstance(made, tuple) else (made,)
+        else:
+            yield from make_rules(name, *map(_convert, words))
 
 
 def _list_dtype_rules(operands: Sequence[OperandRole], signature: Signature) -> Iterator[Rule]:
@@ -129,9 +125,10 @@ def _list_dtype_rules(operands: Sequence[OperandRole], signature: Signature) -> 
     choices = dict(zip((role.name for role in operands), signature.operands, strict=True))
     for name in list_names(range(len(operands))):
         if choices[name] != DTYPES["any"] and name not in implied:
-            yield require_elem("|".join(_ELEMS[dtype] for dtype in choices[name]), name)
+            elems = "|".join(_ELEMS[dtype] for dtype in choices[name])
+            yield from make_rules("require_elem", elems, name)
     for group in groups:
-        yield require_same_elem(*group)
+        yield from make_rules("require_same_elem", *group)
 
 
 def _find_formula(path: str | None) -> Callable[..., Any] | None:
@@ -149,7 +146,7 @@ def _make_limits(
 
 
 def _convert(word: str) -> str | int:
-    return int(word) if word.isdecimal() else word
+    return int(word) if word.lstrip("-").isdecimal() else word
 
 
 HOST_OPCODES = _read_opcodes("host_opcodes.toml")

@@ -253,7 +253,7 @@ class _Verifier:
             for role, operand in zip(opcode.operands, site.instruction.operands, strict=True)
         }
         for rule in opcode.rules:
-            problems = list(rule(site))
+            problems = list(rule.find_problems(site))
             for problem in problems:
                 at_fault = problem.role or problem.attribute or ""
                 span = places.get(at_fault) or _attribute_span(site.instruction, at_fault)

@@ -16,7 +16,6 @@ from toy_rows import add_opcode
 from nmpsim.interpreter import dequantize_operands, evaluate_operation
 from nmpsim.lir.nodes import Instruction, Operand, Quantization, SourcePosition, TensorType
 from nmpsim.lir.opcodes import NO_WORK, OPCODES
-from nmpsim.lir.shapes import count_window_positions
 
 Array = np.ndarray[Any, Any]
 HERE = SourcePosition(1, 1)
@@ -74,17 +73,15 @@ def windows(draw: Any) -> dict[str, Any]:
 
 
 def extents(window: dict[str, Any], dilated: bool) -> tuple[int, int]:
-    pads = window["pads"]
-    return tuple(
-        count_window_positions(
-            window["size"][d],
-            window["kernels"][d],
-            window["strides"][d],
-            pads[d] + pads[d + 2],
-            window["dilation"][d] if dilated else 1,
-        )
-        for d in range(2)
-    )
+    """Return the number of window positions in both dimensions; below 1 if none fits."""
+
+    def count_positions(d: int) -> int:
+        dilation = window["dilation"][d] if dilated else 1
+        padded = window["size"][d] + window["pads"][d] + window["pads"][d + 2]
+        span = dilation * (window["kernels"][d] - 1) + 1
+        return int((padded - span) // window["strides"][d] + 1)
+
+    return count_positions(0), count_positions(1)
 
 
 @examples(60)

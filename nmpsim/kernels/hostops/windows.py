@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,14 @@ class SlidingWindow:
     def taps(self) -> int:
         """Number of positions of the kernel."""
         return int(np.prod(self.kernel))
+
+    def count_positions(self, sizes: Sequence[int]) -> list[int]:
+        """Return the number of window positions along each dimension; below 1 if none fits."""
+        parts = zip(sizes, self.kernel, self.strides, self.pads, self.dilation, strict=True)
+        return [
+            (size + sum(pads) - (dilation * (kernel - 1) + 1)) // stride + 1
+            for size, kernel, stride, pads, dilation in parts
+        ]
 
     def pad(self, x: AnyArray, value: float | np.generic) -> AnyArray:
         """Return an array [N, ..., C] with the window's padding filled with ``value``."""
