@@ -193,7 +193,8 @@ def _print_path(report: RunReport, console: Console) -> None:
     if report.queueing:
         share = format_percent(report.queueing, report.device_cycles)
         print_line(
-            console, f"  {share:>5}%  of this queueing: the DRAM served other transfers first"
+            console,
+            f"  {share:>5}%  of the path is queueing delay: the DRAM served other transfers",
         )
     for layer in sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]:
         if any(layer.critical_path.values()):

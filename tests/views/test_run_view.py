@@ -75,7 +75,7 @@ def test_totals_and_activities_are_printed():
     assert shown.splitlines()[1] == "limited by the MAC arrays (60 % of the critical path)"
     assert "51.4%  MAC array\n" in shown, "1,800 of 3,500 cycles"
     assert "  layer 1 fc: MAC array 24.0%, DRAM bursts 8.0%, DRAM latency 3.2%\n" in shown
-    assert "6.0%  of this queueing: the DRAM served other transfers first" in shown
+    assert "6.0%  of the path is queueing delay: the DRAM served other transfers" in shown
     bound = "1.28 782 compute 50000 MACs / (1 cores x 64 MACs a cycle)"
     assert bound in " ".join(shown.split())
     assert "cycles depend on 25 assumed settings (see `nmpsim device`)" in shown

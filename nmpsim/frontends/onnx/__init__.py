@@ -27,7 +27,7 @@ from nmpsim.frontends.onnx.function_inlining import inline_functions
 from nmpsim.frontends.onnx.model import load_model, make_damaged_file_error, read_graph
 from nmpsim.frontends.onnx.qlinear import QLINEAR_OPERATORS, convert_qlinear_node
 from nmpsim.frontends.onnx.weight_folding import fold_into_weights
-from nmpsim.lir.names import make_legal_name
+from nmpsim.lir.names import make_display_names, make_legal_name
 
 MAX_LISTED = 8
 """Limit for the operators that a warning lists."""
@@ -125,7 +125,9 @@ def _has_islands(graph: Graph, options: ImportOptions) -> bool:
 
 
 def _island_warning(labels: Sequence[str]) -> str:
-    listed = ", ".join(labels[:MAX_LISTED]) + (", ..." if len(labels) > MAX_LISTED else "")
+    numbers, operators, names = zip(*(label.split(" ", 2) for label in labels), strict=True)
+    short = map(" ".join, zip(numbers, operators, make_display_names(names), strict=True))
+    listed = ", ".join([*short][:MAX_LISTED]) + (", ..." if len(labels) > MAX_LISTED else "")
     return (
         f"{len(labels)} operations that ONNX Runtime computes in float32 are computed on integers,"
         f" at most one step a layer off: {listed}"
