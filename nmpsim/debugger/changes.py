@@ -92,14 +92,14 @@ class LayerEffect:
 
     index: int
     name: str
-    difference: OutputDifference | None
+    accumulated: OutputDifference | None
     saturated_before: int
     saturated: int
 
     @property
     def problem(self) -> str:
         """Reason why the difference is unknown; empty if it is known."""
-        return "has not run" if self.difference is None else ""
+        return "has not run" if self.accumulated is None else ""
 
 
 class ProgramChanges:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import attrs
 
-from nmpsim.debugger.commands.command import CommandResult
+from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 from nmpsim.report.fields import Source

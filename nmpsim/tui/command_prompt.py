@@ -19,7 +19,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input
 
 from nmpsim.atomic import write_file
-from nmpsim.debugger.commands.command import make_result
+from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.diagnostics import fail
 from nmpsim.escape import escape_line
 from nmpsim.tui.key_bindings import load_bindings
@@ -57,7 +57,7 @@ def copy_pane(view: ScreenState, pane: LinePane, name: str) -> ScreenState:
 
 
 def _said(view: ScreenState, text: str) -> ScreenState:
-    return attrs.evolve(view, answer=make_result(text))
+    return attrs.evolve(view, answer=CommandResult((text,)))
 
 
 def choose_file_name(stem: str) -> str:

@@ -15,7 +15,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger import CoreState, Debugger, LayerState, RunLocation
 from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
-from nmpsim.debugger.commands.command import CommandResult, make_result
+from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.inspect import list_core_states, list_layer_states
@@ -151,7 +151,7 @@ class ScreenState:
 def make_first_view(shell: Shell) -> ScreenState:
     """Start recording the work of the units, and return the initial view."""
     shell.debugger.record_work()
-    answer = make_result("c runs it to the end, n a layer; ? lists all keys")
+    answer = CommandResult(("c runs it to the end, n a layer; ? lists all keys",))
     view = ScreenState(shell=shell, facts=read_facts(shell), answer=answer, **_read_state(shell))
     return attrs.evolve(view, at=view.location.layer, layer=view.location.layer or 0)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from screen import LARGE, SMALL, Start, User, drive
 
-from nmpsim.debugger.commands.command import CommandResult
+from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.tui.app import DebugApp
 from nmpsim.tui.key_bindings import KEY_COMMANDS, list_key_actions

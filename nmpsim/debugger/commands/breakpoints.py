@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.debugger.breakpoints import (
-    FORMS,
     Access,
     AccessCondition,
     Breakpoint,
@@ -13,18 +12,10 @@ from nmpsim.debugger.breakpoints import (
     DifferenceCondition,
     parse_condition,
 )
-from nmpsim.debugger.commands.command import (
-    CommandResult,
-    DebuggerCommand,
-    Text,
-    UsageError,
-    convert_word,
-    format_count,
-    format_table,
-    make_result,
-)
+from nmpsim.debugger.commands.command import Text, UsageError, convert_word
 from nmpsim.debugger.commands.context import CommandContext
-from nmpsim.debugger.commands.expecting import FUNCTIONS, make_functions
+from nmpsim.debugger.commands.expecting import make_functions
+from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.debugger.expressions import evaluate
 from nmpsim.debugger.inspect import find_address, find_tensor, ravel_index, read_values
 
@@ -38,10 +29,7 @@ def add_breakpoint(
         lambda word: context.find_layer(word).index,
         lambda word: find_address(context.debugger, word),
     )
-    notes = []
-    if isinstance(condition, DifferenceCondition) and context.reference is None:
-        notes.append("  no reference is loaded yet: load one with `reference FILE`")
-    return _add(context, condition, text, if_, *notes)
+    return _add(context, condition, text, if_)
 
 
 def add_watchpoint(
@@ -78,7 +66,7 @@ def add_watchpoint(
 
 
 def _add(
-    context: CommandContext, condition: Condition, text: str, predicate: str | None, *notes: str
+    context: CommandContext, condition: Condition, text: str, predicate: str | None
 ) -> CommandResult:
     """Add a breakpoint that stops the run only where an expression is true, if there is one."""
     holds = None
@@ -90,8 +78,12 @@ def _add(
         holds()  # refuses what is no expression
         text = f"{text} if {predicate}"
     added = context.debugger.add_breakpoint(condition, text, holds)
-    line = f"{added.kind} {added.number}: {added.text}"
-    return make_result(line, *notes, breakpoint=_describe(added))
+    is_difference = isinstance(condition, DifferenceCondition)
+    return context.make_result(
+        "breakpoint",
+        breakpoint=_describe(added),
+        _lacks_reference=is_difference and context.reference is None,
+    )
 
 
 def _describe(one: Breakpoint) -> dict[str, Any]:
@@ -103,11 +95,7 @@ def _describe(one: Breakpoint) -> dict[str, Any]:
 def list_breakpoints(context: CommandContext) -> CommandResult:
     """List all breakpoints and watchpoints."""
     found = list(map(_describe, context.debugger.breakpoints))
-    enabled = ("enabled", lambda one: "yes" if one["enabled"] else "no")
-    lines = format_table(
-        found, ("number", "kind", enabled, "hits", ("what", "text")), "no breakpoints"
-    )
-    return make_result(*lines, breakpoints=found)
+    return context.make_result("breakpoints", breakpoints=found)
 
 
 def delete_breakpoints(context: CommandContext, numbers: tuple[int, ...] = ()) -> CommandResult:
@@ -115,7 +103,7 @@ def delete_breakpoints(context: CommandContext, numbers: tuple[int, ...] = ()) -
     deleted = [one.number for one in _select(context, numbers)]
     for number in deleted:
         context.debugger.delete_breakpoint(number)
-    return make_result(f"{format_count(len(deleted), 'breakpoint')} deleted", deleted=deleted)
+    return context.make_result("deleted_breakpoints", deleted=deleted)
 
 
 def enable_breakpoints(context: CommandContext, numbers: tuple[int, ...] = ()) -> CommandResult:
@@ -132,55 +120,11 @@ def _switch(context: CommandContext, numbers: tuple[int, ...], is_enabled: bool)
     chosen = _select(context, numbers)
     for one in chosen:
         one.is_enabled = is_enabled
-    text = f"{format_count(len(chosen), 'breakpoint')} {'enabled' if is_enabled else 'disabled'}"
-    return make_result(text, numbers=[one.number for one in chosen], enabled=is_enabled)
+    numbers = tuple(one.number for one in chosen)
+    return context.make_result("switched_breakpoints", numbers=numbers, enabled=is_enabled)
 
 
 def _select(context: CommandContext, numbers: tuple[int, ...]) -> list[Breakpoint]:
     """Return the breakpoints with the given numbers in order; all breakpoints without a number."""
     chosen = sorted(set(numbers)) or [one.number for one in context.debugger.breakpoints]
     return list(map(context.debugger.get_breakpoint, chosen))
-
-
-COMMANDS = (
-    DebuggerCommand(
-        "break " + " | ".join(FORMS) + "  [if EXPRESSION]",
-        "stop at a place or on an event",
-        add_breakpoint,
-        ("br", "stop"),
-        (*FUNCTIONS, "<layer>"),
-        "A layer or line stops before it, an address before its instruction; the others just"
-        " after what they name. With if only where the expression holds there, as expect takes"
-        " it: break address 0x80000400 if register(2, a0) == 3",
-    ),
-    DebuggerCommand(
-        "watch TENSOR [I J ...] | ADDRESS [BYTES] [read|write|access] [core C] [if EXPRESSION]",
-        "stop after each write (read, access) of a tensor, an element, a piece of memory",
-        add_watchpoint,
-        ("w",),
-        tuple(FUNCTIONS),
-        "With if only where the expression holds, as expect takes it: watch pool1 if cycle > 5000",
-    ),
-    DebuggerCommand(
-        "breakpoints",
-        "list breakpoints with their hit counts",
-        list_breakpoints,
-        ("info",),
-    ),
-    DebuggerCommand(
-        "delete [BREAKPOINT ...]",
-        "delete breakpoints; all without a number",
-        delete_breakpoints,
-        ("d",),
-    ),
-    DebuggerCommand(
-        "enable [BREAKPOINT ...]",
-        "enable breakpoints; all without a number",
-        enable_breakpoints,
-    ),
-    DebuggerCommand(
-        "disable [BREAKPOINT ...]",
-        "disable breakpoints without deleting them",
-        disable_breakpoints,
-    ),
-)

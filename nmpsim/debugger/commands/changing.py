@@ -7,17 +7,9 @@ from pathlib import Path
 from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.patch import apply_patch, load_patch, save_patch
 from nmpsim.debugger.changes import pack_integer
-from nmpsim.debugger.commands.command import (
-    CommandResult,
-    DebuggerCommand,
-    UsageError,
-    convert_word,
-    format_count,
-    format_table,
-    make_result,
-)
-from nmpsim.debugger.commands.comparing import list_difference_columns
+from nmpsim.debugger.commands.command import UsageError, convert_word
 from nmpsim.debugger.commands.context import CommandContext
+from nmpsim.debugger.commands.results import CommandResult, format_count
 from nmpsim.debugger.edits import build_patch
 from nmpsim.debugger.inspect import find_address, find_tensor
 from nmpsim.diagnostics import fail
@@ -80,9 +72,8 @@ def _make_change_result(
     context: CommandContext, text: str, count: int, *notes: str
 ) -> CommandResult:
     """Return the result of a change in ``count`` places."""
-    at = context.debugger.position
-    end = f"  the run is at position {at}; `effect` shows what follows from it"
-    return make_result(text, *notes, end, text=text, places=count, position=at, notes=notes)
+    position = context.debugger.position
+    return context.make_result("change", text=text, places=count, position=position, notes=notes)
 
 
 def set_element(
@@ -106,8 +97,7 @@ def set_element(
             hint=f"Change its bytes with `set {tensor.address:#x} VALUE`.",
         )
     context.changes.change_element(tensor, where, value)
-    text = f"{tensor.name}{list(where)} = {value:g} from here on"
-    return make_result(text, tensor=tensor.name, at=where, value=value)
+    return context.make_result("element_change", tensor=tensor.name, at=where, value=value)
 
 
 def _set_bytes(context: CommandContext, what: str, values: tuple[str, ...]) -> CommandResult:
@@ -126,32 +116,21 @@ def _set_bytes(context: CommandContext, what: str, values: tuple[str, ...]) -> C
 def show_effects(context: CommandContext) -> CommandResult:
     """Run to the end and compare each layer with the run without changes."""
     stopped, found = context.changes.measure_effects()
-    changed = [one.name for one in found if one.difference and not one.difference.equal]
-    lines = format_table(
-        found,
-        [
-            ("layer", lambda one: context.get_display_name(one.name)),
-            *list_difference_columns("difference"),
-            "saturated",
-            ("before", "saturated_before"),
-        ],
-    )
-    return make_result(
-        *lines,
-        f"{format_count(len(changed), 'layer')} of {len(found)} changed",
-        *([f"trap: {stopped.message}"] if stopped.message else []),
+    return context.make_result(
+        "effects",
         layers=[
             {
                 "name": one.name,
-                "differing": one.difference and one.difference.differing,
-                "worst_ulp": one.difference and one.difference.worst_ulp,
+                "differing": one.accumulated and one.accumulated.differing,
+                "worst_ulp": one.accumulated and one.accumulated.worst_ulp,
                 "saturated": one.saturated,
                 "saturated_before": one.saturated_before,
             }
             for one in found
         ],
-        changed=changed,
+        changed=[one.name for one in found if one.accumulated and not one.accumulated.equal],
         trap=stopped.message or None,
+        _effects=found,
     )
 
 
@@ -159,9 +138,7 @@ def export_patch(context: CommandContext, path: Path) -> CommandResult:
     """Write the changes to a patch file."""
     changes = build_patch(context.debugger.bundle, context.debugger.edits)
     save_patch(path, changes)
-    written = format_count(len(changes), "change")
-    line = f"{path}: {written}; `nmpsim run` and `compile` take it with --patch"
-    return make_result(line, changes=len(changes))
+    return context.make_result("exported_patch", changes=len(changes), _path=path)
 
 
 def apply_patch_file(context: CommandContext, path: Path) -> CommandResult:
@@ -177,32 +154,4 @@ def revert_changes(context: CommandContext) -> CommandResult:
     """Undo all changes."""
     undone = len(context.debugger.edits)
     context.debugger.apply_edits(())
-    text = f"{format_count(undone, 'change')} undone; the run is at the start"
-    return make_result(text, undone=undone)
-
-
-COMMANDS = (
-    DebuggerCommand(
-        "change LAYER WORD VALUE [channel C] | LAYER bias C VALUE | LAYER scale S [alone]",
-        "change a layer's rescale integers, clip range, bias, output scale",
-        change_layer,
-        (),
-        ("out_pre", "out_mul", "out_post", "out_offset", "clip_low", "clip_high"),
-        "WORD is any word of the layer's descriptors; `integers` and `why` show them. Where each"
-        " channel has its own factor, it is that of channel C, or of all. With another scale all"
-        " layers that make or read the tensor follow, as if it had been compiled so (which is done,"
-        " and may take some seconds); alone changes only the layer's own rescale. The run goes back"
-        " to where the layer begins.",
-    ),
-    DebuggerCommand(
-        "set TENSOR I J ... VALUE | ADDRESS VALUE [BYTES]",
-        "change an element of a tensor here and now, or bytes of the program",
-        set_element,
-        details="An element is set again whenever the run comes by this position. An address"
-        " may be NAME+N as `why` names weights; the run then goes back to the start.",
-    ),
-    DebuggerCommand("effect", "run to the end and show the effect of the changes", show_effects),
-    DebuggerCommand("export FILE", "write the changes as a patch", export_patch),
-    DebuggerCommand("patch FILE", "apply the changes of a patch", apply_patch_file),
-    DebuggerCommand("revert", "undo all changes; the run is at the start then", revert_changes),
-)
+    return context.make_result("revert", undone=undone)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 from nmpsim.analysis.explain import LayerFacts, explain_layers
 from nmpsim.arrays import Array
@@ -15,6 +16,7 @@ from nmpsim.debugger.audit import (
     find_facts,
 )
 from nmpsim.debugger.changes import ProgramChanges
+from nmpsim.debugger.commands.results import CommandResult, ResultFormatter, to_json_data
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import ScaleChanges, list_scale_changes
 from nmpsim.debugger.reference import ArrayOpener, LayerComparison, ReferenceOutputs, compare_layer
@@ -38,6 +40,43 @@ class CommandContext:
         """Layer -> its output, the reference, and the comparison of both."""
         self._read_lir = lru_cache(maxsize=1)(self._rescale_lir)
         self._read_facts = lru_cache(maxsize=1)(self._explain_lir)
+
+    def make_result(
+        self,
+        template: str,
+        record: Any = None,
+        *,
+        hints: Iterable[str] = (),
+        is_worse: bool = False,
+        **values: Any,
+    ) -> CommandResult:
+        """Make a command's result with the text of a template.
+
+        Parameters
+        ----------
+        template : str
+            Name of the template in ``results.toml``.
+        record : object, optional
+            attrs record or mapping with the first JSON data.
+        hints : iterable of str
+            Commands to continue with, which the last line lists.
+        is_worse : bool
+            Whether a run trapped or an expectation failed.
+        **values
+            More JSON data: plain values, records, and collections of them. Values whose names begin
+            with an underscore are for the template alone.
+        """
+        lines = self._formatter.format(template, {**values, "record": record})
+        commands = ", ".join(f"`{hint}`" for hint in hints)
+        if commands:
+            lines = (*lines, f"  next: {commands}")
+        fields = {} if record is None else to_json_data(record)
+        public = {name: value for name, value in values.items() if not name.startswith("_")}
+        return CommandResult(lines, fields | to_json_data(public), is_worse)
+
+    @cached_property
+    def _formatter(self) -> ResultFormatter:
+        return ResultFormatter(self.get_display_name)
 
     def get_display_name(self, name: str) -> str:
         """Return the display name of a layer, tensor or constant.

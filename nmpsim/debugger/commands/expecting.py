@@ -7,14 +7,9 @@ from inspect import signature
 
 from nmpsim.analysis.difference import OutputDifference
 from nmpsim.bundle.metadata import Layer
-from nmpsim.debugger.commands.command import (
-    CommandResult,
-    DebuggerCommand,
-    Text,
-    call_with_words,
-    make_result,
-)
+from nmpsim.debugger.commands.command import Text, call_with_words
 from nmpsim.debugger.commands.context import CommandContext
+from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.debugger.expressions import Function, Number, evaluate
 from nmpsim.debugger.inspect import (
     find_tensor,
@@ -104,31 +99,12 @@ def make_functions(context: CommandContext) -> Mapping[str, Function]:
 def evaluate_expression(context: CommandContext, text: Text) -> CommandResult:
     """Evaluate an expression and show its value."""
     value = evaluate(text, make_functions(context))
-    return make_result(f"{text} = {value}", expression=text, value=value)
+    return context.make_result("value", expression=text, value=value)
 
 
 def check_expectation(context: CommandContext, text: Text) -> CommandResult:
     """Check that an expression is true; the session fails if it is not."""
     value = evaluate(text, make_functions(context))
-    line = f"expectation holds: {text}" if value else f"EXPECTATION FAILED: {text}"
-    return make_result(line, is_worse=not value, expression=text, value=value, holds=bool(value))
-
-
-COMMANDS = (
-    DebuggerCommand(
-        "expect EXPRESSION",
-        "check an expression; exit code 1 at the end if it is false",
-        check_expectation,
-        (),
-        (*FUNCTIONS, "<layer>"),
-        "For example: expect cycles < 3000 and saturation(conv1) == 0. Functions: "
-        + ", ".join(FUNCTIONS),
-    ),
-    DebuggerCommand(
-        "eval EXPRESSION",
-        "the value of an expression",
-        evaluate_expression,
-        ("=",),
-        (*FUNCTIONS, "<layer>"),
-    ),
-)
+    return context.make_result(
+        "expectation", is_worse=not value, expression=text, value=value, holds=bool(value)
+    )

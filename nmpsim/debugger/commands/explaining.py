@@ -11,22 +11,14 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.audit import (
     RESULT_STAGE,
     ChannelAudit,
-    ConstantAudit,
     StageAudit,
     audit_constants,
     audit_integers,
 )
-from nmpsim.debugger.commands.command import (
-    Column,
-    CommandResult,
-    DebuggerCommand,
-    UsageError,
-    format_count,
-    format_table,
-    make_result,
-)
+from nmpsim.debugger.commands.command import UsageError
 from nmpsim.debugger.commands.context import CommandContext
-from nmpsim.debugger.explanation import Explanation, explain_element, find_readers
+from nmpsim.debugger.commands.results import CommandResult
+from nmpsim.debugger.explanation import explain_element, find_readers
 from nmpsim.isa.profiles import LOW_BITS, ScaleKind, ScaleWords, compute_real_factor
 
 MAX_TERMS = 40
@@ -39,26 +31,16 @@ def explain_value(
     """Show how an element of a layer's output was computed."""
     _check_coordinates(layer, at)
     found = explain_element(context.debugger, layer, at)
-    output, value, real = layer.output, f"{found.value:g}", ""
+    output, real = layer.output, None
     if output.scale is not None:
-        value = f"{found.value}"
-        real = f", stands for {output.scale * (found.value - (output.offset or 0)):.6g}"
-    lines = []
-    if found.made is not None:
-        lines += _format_terms(context, found, all_)
-        lines += [f"{s.name:<16} {_shown(s.value):>12}  {s.formula}" for s in found.made.steps]
-        if found.made.result != found.value:
-            lines.append(f"but {value} was stored: something wrote it after that")
-    lines += [f"from {context.get_display_name(source)}" for source in found.sources]
-    if found.tile:
-        lines.append(f"tile of {found.tile}")
-    if found.events:
-        lines += _format_events(context, found)
-    return make_result(
-        f"{layer.display_name}{list(found.at)} = {value}{real} ({layer.operation},"
-        f" {found.placement})",
-        *(f"  {line}" for line in lines),
-        record=found,
+        real = output.scale * (found.value - (output.offset or 0))
+    return context.make_result(
+        "explanation",
+        found,
+        _layer=layer,
+        _value=f"{found.value:g}" if real is None else found.value,
+        _real=real,
+        _terms=found.terms if all_ else found.terms[:MAX_TERMS],
     )
 
 
@@ -70,77 +52,25 @@ def _check_coordinates(layer: Layer, at: tuple[int, ...]) -> None:
         )
 
 
-def _shown(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:.9g}"
-
-
-def _format_terms(context: CommandContext, found: Explanation, is_all: bool) -> list[str]:
-    shown = found.terms if is_all else found.terms[:MAX_TERMS]
-    columns: list[Column] = [
-        ("window", lambda one: list(one.term.at)),
-        ("x", "term.input"),
-        ("w", "term.weight"),
-        ("product", "term.product"),
-        ("input", lambda one: context.get_display_name(one.input) or "padding"),
-        ("weight", lambda one: context.get_display_name(one.weight)),
-    ]
-    if all(one.term.weight is None for one in found.terms):
-        columns = [column for column in columns if column[0] in ("window", "x", "input")]
-    lines = list(format_table(shown, columns))
-    if len(shown) < len(found.terms):
-        lines.append(f"... and {len(found.terms) - len(shown):,} more; `all` shows them")
-    return lines
-
-
-def _format_events(context: CommandContext, found: Explanation) -> tuple[str, ...]:
-    columns: list[Column] = [
-        ("", "what"),
-        ("", lambda one: f"core {one.core}"),
-        ("", "instruction"),
-        ("", lambda one: f"{one.pc:#x}"),
-        ("", lambda one: f"cycle {one.cycle}"),
-        ("", lambda one: f"position {one.position}"),
-        ("", lambda one: context.get_display_name(one.data)),
-    ]
-    return format_table(found.events, columns)[1:]
-
-
 def show_readers(context: CommandContext, layer: Layer, at: tuple[int, ...] = ()) -> CommandResult:
     """Show which instructions and host operations read an element."""
     _check_coordinates(layer, at)
-    found = find_readers(context.debugger, layer, at)
-    columns: list[Column] = [
-        ("layer", lambda one: context.get_display_name(one.layer)),
-        ("who", lambda one: "host" if one.core < 0 else f"core {one.core}"),
-        "instruction",
-        ("pc", lambda one: "" if one.core < 0 else f"{one.pc:#x}"),
-        ("cycle", lambda one: "" if one.core < 0 else one.cycle),
-        "position",
-    ]
-    return make_result(*format_table(found, columns, "nothing has read it yet"), readers=found)
+    return context.make_result("readers", readers=find_readers(context.debugger, layer, at))
 
 
 def show_hazards(context: CommandContext) -> CommandResult:
     """Show the hazards up to the current position."""
     found = context.debugger.find_hazards()
-    lines = [f"position {one.position}: {one.description}" for one in found] or [
-        "no hazards up to here"
-    ]
-    if found:
-        lines.append(f"  next: `{found[0].code_command}`; `break hazard` stops at them")
-    note = context.debugger.get_hazard_note()
-    if note:
-        lines.append(f"  note: {note}")
     data = [
-        {
-            "position": one.position,
-            "core": one.core,
-            "pc": one.pc,
-            "what": one.description,
-        }
+        {"position": one.position, "core": one.core, "pc": one.pc, "what": one.description}
         for one in found
     ]
-    return make_result(*lines, hazards=data, note=note)
+    return context.make_result(
+        "hazards",
+        hazards=data,
+        note=context.debugger.get_hazard_note(),
+        _code_command=found[0].code_command if found else "",
+    )
 
 
 MAX_CHANNELS = 8
@@ -160,27 +90,15 @@ def show_integers(
             debugger, context.get_layer_facts(one), one, context.changes.trace_layer(one)
         )
     ]
-    columns: list[Column] = [
-        ("layer", lambda one: context.get_display_name(one.stage.layer)),
-        ("stage", "stage.stage"),
-        ("channel", "label"),
-        ("factor", lambda one: one.channel and f"{one.channel.real:.6g}"),
-        ("expected", "expected"),
-        ("found", "found"),
-        ("", lambda one: "" if one.channel and one.channel.is_correct else "WRONG"),
-        ("formula", lambda one: one.channel and one.stage.formula),
-    ]
-    rows = [row for stage in found for row in _list_rows(stage, all_)]
     wrong = [one for one in found if one.wrong_channels]
-    lines = [
-        *format_table(rows, columns, "no rescaling on the device"),
-        f"{format_count(len(wrong), 'rescaling')} of {len(found)} differ from what the scales"
-        " require",
-    ]
-    if wrong:
-        name = context.get_display_name(wrong[0].layer)
-        lines.append(f"  next: `change {name} {_format_correction(wrong[0])}` corrects one")
-    return make_result(*lines, stages=found, wrong=len(wrong))
+    return context.make_result(
+        "integers",
+        stages=found,
+        wrong=len(wrong),
+        _rows=[row for stage in found for row in _list_rows(stage, all_)],
+        _wrong_layer=wrong[0].layer if wrong else "",
+        _correction=_format_correction(wrong[0]) if wrong else "",
+    )
 
 
 def _format_correction(stage: StageAudit) -> str:
@@ -247,55 +165,5 @@ def show_constants(context: CommandContext, path: Path) -> CommandResult:
     """Compare the program's weights and biases with the arrays of a file."""
     arrays = context.open_arrays(path)
     found = list(audit_constants(context.get_module(), arrays.keys, arrays.read))
-    columns: list[Column] = [
-        ("constant", "name"),
-        "elem",
-        ("shape", lambda one: "x".join(map(str, one.shape))),
-        ("result", lambda one: one.problem or ("DIFFERS" if one.differing else "equal")),
-        ("differ", "differing"),
-        ("first", _format_first),
-    ]
     wrong = sum(bool(one.differing or one.problem) for one in found)
-    summary = f"{format_count(wrong, 'constant')} of {len(found)} differ"
-    lines = format_table(found, columns) if found else ()
-    return make_result(*lines, summary, constants=found, differing=wrong)
-
-
-def _format_first(one: ConstantAudit) -> str:
-    return f"{list(one.first)}: {one.ours:g} instead of {one.theirs:g}" if one.differing else ""
-
-
-COMMANDS = (
-    DebuggerCommand(
-        "why LAYER I J ... [all]",
-        "how an element was computed: window, weights, sum, rescale, clip, transfers",
-        explain_value,
-        details="Values are read back from the scratchpad as it stood when the instruction was"
-        " issued.",
-    ),
-    DebuggerCommand(
-        "readers LAYER I J ...",
-        "what read an element",
-        show_readers,
-        ("uses",),
-    ),
-    DebuggerCommand(
-        "hazards",
-        "accesses whose result depends on when a transfer lands",
-        show_hazards,
-        details="Checks the run up to here; `break hazard` stops at the first one.",
-    ),
-    DebuggerCommand(
-        "integers [LAYER] [all]",
-        "compare rescale integers with those that the LIR's scales require",
-        show_integers,
-        details="In the form of each layer's arithmetic: shifts and a factor, a fraction of"
-        " 2^31, a float32. Where each channel has its own, wrong channels are listed;"
-        " all lists every one.",
-    ),
-    DebuggerCommand(
-        "constants FILE.npz",
-        "compare the program's weights and biases with those of a file",
-        show_constants,
-    ),
-)
+    return context.make_result("constants", constants=found, differing=wrong)

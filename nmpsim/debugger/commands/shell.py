@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from string import Template
 
-from nmpsim.debugger.commands import (
-    breakpoints,
-    changing,
-    comparing,
-    expecting,
-    explaining,
-    inspecting,
-    moving,
-)
-from nmpsim.debugger.commands.command import CommandResult, DebuggerCommand, make_result, split_line
+from nmpsim.debugger.breakpoints import FORMS
+from nmpsim.debugger.commands.command import DebuggerCommand, split_line
 from nmpsim.debugger.commands.context import CommandContext
+from nmpsim.debugger.commands.expecting import FUNCTIONS
+from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.debugger.core_dump import CoreDump, write_core_file
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import get_tensors
@@ -66,6 +62,8 @@ class Shell(CommandContext):
             return [str(one.number) for one in self.debugger.breakpoints]
         if kind == "<command>":
             return [command.name for command in COMMANDS]
+        if kind == "<expression>":
+            return FUNCTIONS
         return [] if kind.startswith("<") else [kind]
 
 
@@ -73,19 +71,16 @@ def show_help(context: CommandContext, command: str = "") -> CommandResult:
     """Show the help of one command or of all commands."""
     if command:
         one = find_command(command)
-        also = one.aliases and f"also: {', '.join(one.aliases)}"
-        lines = [f"  {line}" for line in (one.summary, one.details, also) if line]
-        return make_result(
-            one.usage, *lines, command=one.name, usage=one.usage, summary=one.summary
+        return context.make_result(
+            "command_help",
+            command=one.name,
+            usage=one.usage,
+            summary=one.summary,
+            _details=one.details,
+            _aliases=one.aliases,
         )
-    lines = []
-    for heading, commands in GROUPS.items():
-        lines.append(heading)
-        for one in commands:
-            short = f" ({one.aliases[0]})" if one.aliases else ""
-            lines.append(f"  {one.name + short:<18} {one.summary}")
-    lines.append("`help COMMAND` shows more")
-    return make_result(*lines, commands={one.name: one.summary for one in COMMANDS})
+    commands = {one.name: one.summary for one in COMMANDS}
+    return context.make_result("help", commands=commands, _groups=GROUPS)
 
 
 def write_core(context: CommandContext, path: Path) -> CommandResult:
@@ -96,7 +91,7 @@ def write_core(context: CommandContext, path: Path) -> CommandResult:
         None if execution.trap else execution.position, execution.edits,
     )  # fmt: skip
     write_core_file(path, core)
-    return make_result(f"{path}: `nmpsim debug {path}` opens it", position=execution.position)
+    return context.make_result("core_file", position=execution.position, _path=path)
 
 
 def quit_session(context: CommandContext) -> CommandResult:
@@ -104,26 +99,14 @@ def quit_session(context: CommandContext) -> CommandResult:
     return CommandResult(ends=True)
 
 
+_DEFINITIONS = Template(
+    Path(__file__).with_name("commands.toml").read_text(encoding="utf-8")
+).substitute(forms=" | ".join(FORMS), functions=", ".join(FUNCTIONS))
 GROUPS: Mapping[str, tuple[DebuggerCommand, ...]] = {
-    "Move": moving.COMMANDS,
-    "Stop": breakpoints.COMMANDS,
-    "Look": inspecting.COMMANDS,
-    "Compare": comparing.COMMANDS,
-    "Ask": explaining.COMMANDS,
-    "Change": changing.COMMANDS,
-    "Check": expecting.COMMANDS,
-    "Session": (
-        DebuggerCommand(
-            "help [COMMAND]", "list all commands, or describe one", show_help,
-            ("h", "?"),
-        ),
-        DebuggerCommand(
-            "core FILE", "write a core file: `nmpsim debug FILE` opens the run again here",
-            write_core,
-        ),
-        DebuggerCommand("quit", "end the session", quit_session, ("q", "exit")),
-    ),
-}  # fmt: skip
+    heading: tuple(DebuggerCommand(**entry) for entry in group.values())
+    for heading, group in tomllib.loads(_DEFINITIONS).items()
+}
+"""Heading of the help -> its commands."""
 COMMANDS = tuple(command for commands in GROUPS.values() for command in commands)
 """All commands."""
 _BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}

@@ -1,6 +1,6 @@
 """Panes of the screen, one in each file."""
 
-from nmpsim.debugger.commands.command import CommandResult
+from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.panes.layers import LayersPane
 from nmpsim.tui.panes.log import LogPane

@@ -1,0 +1,101 @@
+"""Results of commands: JSON data, and text from the Jinja templates of ``results.toml``."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from nmpsim.debugger.inspect import format_type
+
+
+@attrs.frozen
+class CommandResult:
+    """Result of a debugger command, as text and as JSON data."""
+
+    lines: tuple[str, ...] = ()
+    data: Mapping[str, Any] = attrs.field(factory=dict)
+    """JSON-serializable values only."""
+    is_worse: bool = False
+    """Whether a run trapped or an expectation failed."""
+    ends: bool = False
+    """Whether the session ends."""
+
+    @property
+    def text(self) -> str:
+        """Lines of the result, each with a line end."""
+        return "".join(f"{line}\n" for line in self.lines)
+
+
+def to_json_data(value: Any) -> Any:
+    """Convert a value to JSON data: attrs records to objects, infinity and NaN to text."""
+    if attrs.has(type(value)):
+        names = [field.name for field in attrs.fields(type(value)) if field.repr]
+        return {name: to_json_data(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {key: to_json_data(one) for key, one in value.items()}
+    if isinstance(value, Collection) and not isinstance(value, str):
+        return [to_json_data(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a count with its noun: ``1 layer``, ``2 layers``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+class ResultFormatter:
+    """Formatter of results as text, by the templates of ``results.toml``.
+
+    ``get_display_name`` returns the display name of a layer, tensor or constant.
+    """
+
+    def __init__(self, get_display_name: Callable[[str], str]) -> None:
+        from jinja2 import DictLoader, Environment, StrictUndefined
+
+        templates = Path(__file__).with_name("results.toml").read_text(encoding="utf-8")
+        self._environment = Environment(
+            loader=DictLoader(tomllib.loads(templates)),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+        )
+        self._environment.filters |= {
+            "count": format_count,
+            "display_name": get_display_name,
+            "type": format_type,
+        }
+        self._environment.globals["table"] = self._format_table
+        self._compile = cache(self._environment.compile_expression)
+
+    def format(self, template: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the lines of a template for the values of a result."""
+        text = self._environment.get_template(template).render(values)
+        return tuple(line for line in text.split("\n") if line.strip())
+
+    def _format_table(
+        self, records: Sequence[Any], columns: Mapping[str, str] | Sequence[str], empty: str = ""
+    ) -> str:
+        """Format records as a text table, with the column titles if ``columns`` has titles.
+
+        Numbers are aligned to the right. ``empty`` is the text if there are no records; by default
+        the titles are shown.
+        """
+        if empty and not records:
+            return empty
+        texts = []
+        for title in columns:
+            expression = columns[title] if isinstance(columns, Mapping) else None
+            found = [self._compile(expression or title)(row=record) for record in records]
+            values = ["" if value is None else value for value in found]
+            cells = [title] * (expression is not None) + list(map(str, values))
+            is_number = values and all(isinstance(v, int | float) or v == "" for v in values)
+            width = max(map(len, cells), default=0)
+            texts.append([f"{cell:{'>' if is_number else '<'}{width}}" for cell in cells])
+        return "\n".join("  ".join(row).rstrip() for row in zip(*texts, strict=True))
