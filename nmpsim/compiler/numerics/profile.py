@@ -6,9 +6,13 @@ formulas are in ``docs/isa.md``; ``docs/numerics.md`` names their sources.
 
 from __future__ import annotations
 
+import functools
 import math
+import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import CodeType
 from typing import Any, TypeAlias
 
 import attrs
@@ -17,14 +21,20 @@ import numpy.typing as npt
 
 from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
-    ScaleForm,
     divide_float32,
-    make_factor_words,
+    encode_float32,
+    make_fixed_point_scale,
+    make_float_scale,
+    make_scale_words,
+    make_shift_scale,
     multiply_float32,
 )
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS
+from nmpsim.kernels.hostops.numerics import UNSIGNED
+from nmpsim.kernels.hostops.rounding import fused_multiply_add
 from nmpsim.kernels.scale import IntegerScale
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -179,14 +189,10 @@ class OperandPair:
         )
 
     @property
-    def product(self) -> float:
-        """Product of the operands' scales, in float32."""
-        return multiply_float32(self.lhs.scale, self.rhs.scale)
-
-    @property
     def product_ratio(self) -> float:
         """Product of the operands' scales divided by the result's scale, in float32."""
-        return divide_float32(self.product, self.target.scale)
+        product = multiply_float32(self.lhs.scale, self.rhs.scale)
+        return divide_float32(product, self.target.scale)
 
 
 @attrs.frozen
@@ -232,11 +238,6 @@ class AveragePoolOperands:
         """Factor of the sum: ``fl(Sx / Sy / n)``; without ``/ n`` if the unit divides by n."""
         return divide_float32(self.ratio, float(self.taps)) if self.counts_padding else self.ratio
 
-    def encode_words(self, profile: int, form: ScaleForm) -> Words:
-        """Return the descriptor words of the pool's factor and of its division by n."""
-        words = make_factor_words(profile, form, self.place, out=self.factor)
-        return words | {"divide": 0 if self.counts_padding else DIVIDE_BY_VALID_TAPS}
-
 
 @attrs.frozen(eq=False)
 class Requantization:
@@ -262,7 +263,10 @@ class Requantization:
 
 
 class ProfileEncoder(ABC):
-    """Encoder of a numerics profile, which converts scales to descriptor words."""
+    """Encoder of a numerics profile, which converts scales to descriptor words.
+
+    The table of the profile in ``factors.toml`` contains the factors of operations without weights.
+    """
 
     name: str
     """Name, as taken by ``--numerics``."""
@@ -271,17 +275,25 @@ class ProfileEncoder(ABC):
     has_leaky: bool = False
     """Whether a leaky activation may follow a sum."""
 
+    @abstractmethod
     def requantize(self, layer: WeightedScales) -> Requantization:
         """Return the requantization of a convolution or fully connected layer."""
-        raise self.make_unsupported_error("a layer with weights", layer.place)
 
     def get_matmul_words(self, pair: OperandPair) -> Words:
         """Return the words of a matrix product; raise UserError (COMP001) if unsupported."""
-        raise self.make_unsupported_error("matmul", pair.place)
+        return self._encode_pair("matmul", pair)
 
     def get_average_words(self, pool: AveragePoolOperands) -> Words:
         """Return the words of an average pool; raise UserError (COMP001) if unsupported."""
-        raise self.make_unsupported_error("avgpool", pool.place)
+        words = self._encode(
+            ("global_avgpool" if pool.is_global else "avgpool", "avgpool"),
+            pool.target,
+            pool.place,
+            x=pool.source,
+            taps=pool.taps if pool.counts_padding else 1,
+            unsigned=UNSIGNED * pool.is_unsigned,
+        )
+        return words | {"divide": 0 if pool.counts_padding else DIVIDE_BY_VALID_TAPS}
 
     def check_softmax(
         self, source: BufferView, target: BufferView, beta: float, place: Place
@@ -292,17 +304,19 @@ class ProfileEncoder(ABC):
 
     def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors."""
-        raise self.make_unsupported_error(pair.opcode, pair.place)
+        return self._encode_pair(pair.opcode, pair)
 
     def get_rescale_words(
         self, source: BufferView, target: BufferView, alpha: float | None, place: Place
     ) -> Words:
         """Return the descriptor words of a rescale; ``alpha`` is a leaky slope or None."""
-        raise self.make_unsupported_error("rescaling", place)
+        if alpha is None:
+            return self._encode(("rescale",), target, place, x=source)
+        return self._encode(("leakyrelu",), target, place, x=source, alpha=np.float32(alpha))
 
     def get_leaky_words(self, alpha: float, target: BufferView, place: Place) -> Words:
         """Return the descriptor words of a leaky activation after a sum."""
-        raise self.make_unsupported_error("leaky activation after a sum", place)
+        return self._encode(("leaky_sum",), target, place, alpha=np.float32(alpha))
 
     @abstractmethod
     def quantize(self, value: float, grid: BufferView) -> int:
@@ -319,3 +333,68 @@ class ProfileEncoder(ABC):
             expected=expected,
             hint="Select another profile for the layer: --numerics LAYER=PROFILE.",
         )
+
+    def _encode_pair(self, opcode: str, pair: OperandPair) -> Words:
+        return self._encode(
+            (opcode, "pair"),
+            pair.target,
+            pair.place,
+            l=pair.lhs,
+            r=pair.rhs,
+            unsigned=UNSIGNED * pair.is_unsigned,
+        )
+
+    def _encode(
+        self, operations: Sequence[str], target: BufferView, place: Place, **values: Any
+    ) -> Words:
+        """Evaluate the first of some tables of the profile that exists; return its words.
+
+        Views among the values define scale, zero point and unsigned offset of their letter.
+        """
+        tables = _FACTORS[self.name]
+        row = tables["defaults"] | next(tables[one] for one in operations if one in tables)
+        form, words = row["form"], {"profile": PROFILES.index(row["profile"])}
+        names = {
+            "element": int(target.type.elem == "i16"),
+            "float32": np.float32,
+            "float64": np.float64,
+        }
+        names |= {"fma": fused_multiply_add, "bits": lambda x: encode_float32(x, place)}
+        for key, value in (values | {"y": target}).items():
+            if isinstance(value, BufferView):
+                names |= {f"S{key}": np.float32(value.scale), f"D{key}": np.float64(value.scale)}
+                names |= {f"O{key}": value.offset, f"U{key}": UNSIGNED * (value.type.elem == "i8")}
+            else:
+                names[key] = value
+        with np.errstate(all="ignore"):  # values that are not finite are refused
+            for word, expression in row.items():
+                if word in _FACTOR_NAMES:
+                    factor = float(eval(_compile(expression), names))
+                    if form == "shift":
+                        scale = make_shift_scale(factor, place, target.accumulator_bits)
+                    else:
+                        scale = _FORMS[form](factor, place)
+                    words |= make_scale_words(word, scale)
+                elif word not in ("form", "profile"):
+                    words[word] = int(eval(_compile(expression), names))
+        return words
+
+
+def _read_factors() -> dict[str, dict[str, Any]]:
+    text = Path(__file__).with_name("factors.toml").read_text(encoding="utf-8")
+    tables: dict[str, dict[str, Any]] = tomllib.loads(text)
+    for name, table in tables.items():
+        tables[name] = tables.get(table.get("same_as", ""), {}) | table
+    return tables
+
+
+@functools.cache
+def _compile(expression: str) -> CodeType:
+    return compile(expression, "factors.toml", "eval")
+
+
+_FACTORS = _read_factors()
+"""Profile -> operation -> word -> expression."""
+_FACTOR_NAMES = ("out", "lhs", "rhs", "leaky")
+_FORMS = {"float": make_float_scale, "fixed point": make_fixed_point_scale}
+"""Form of a factor that does not depend on the element type -> its conversion."""

@@ -12,7 +12,6 @@ import numpy as np
 
 from nmpsim.compiler.numerics.profile import (
     AveragePoolOperands,
-    OperandPair,
     ProfileEncoder,
     Requantization,
     WeightedScales,
@@ -20,23 +19,17 @@ from nmpsim.compiler.numerics.profile import (
 )
 from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
-    divide_float32,
-    make_factor_words,
     make_fixed_point_scale,
     make_scale_words,
     make_scales,
-    multiply_float32,
 )
 from nmpsim.compiler.operations import BufferView
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa import profiles as device
-from nmpsim.kernels.hostops.numerics import UNSIGNED
 from nmpsim.kernels.hostops.rounding import LONGEST_SHIFT, quantize_mean_multiplier
 from nmpsim.kernels.hostops.softmax_tflite import RESULTS
 from nmpsim.kernels.scale import IntegerScale
 
-SHIFT_OF_SUMS = {"i8": 20, "i16": 15}
-"""Bits by which both sides of an addition are shifted left for more precision."""
 BIAS_TOLERANCE = 1e-5
 """Relative tolerance of a bias's scale, which is rounded to float32."""
 
@@ -64,13 +57,6 @@ class Q31Encoder(ProfileEncoder):
         high, low = zip(*(_float64_form(f, layer.place) for f in factors.tolist()), strict=True)
         return Requantization(device.Q31_ONCE, bias, low, high)
 
-    def get_matmul_words(self, pair: OperandPair) -> Words:
-        """Return the descriptor words of a matrix product.
-
-        Factor: ``float32(Sl * Sr) / Sy``.
-        """
-        return _words(pair.place, out=pair.product / pair.target.scale)
-
     def get_average_words(self, pool: AveragePoolOperands) -> Words:
         """Return the descriptor words of an average pool.
 
@@ -89,10 +75,7 @@ class Q31Encoder(ProfileEncoder):
         if pool.counts_padding:
             what = "avgpool with CountIncludePads 1 and padding"
             raise self.make_unsupported_error(what, place, "CountIncludePads 0")
-        # Halves of unsigned values go up, others away from zero.
-        moved = -UNSIGNED if pool.is_unsigned else 0
-        words = pool.encode_words(device.Q31, make_fixed_point_scale)
-        return {**words, "in_offset": moved, "out_offset": moved}
+        return super().get_average_words(pool)
 
     def check_softmax(
         self, source: BufferView, target: BufferView, beta: float, place: Place
@@ -107,34 +90,6 @@ class Q31Encoder(ProfileEncoder):
             expected = f"scale {scale:g} and offset {offset}"
             raise self.make_unsupported_error(what, place, expected)
 
-    def get_pair_words(self, pair: OperandPair) -> Words:
-        """Return the descriptor words of an elementwise operation of two tensors."""
-        place, target, lhs, rhs = pair.place, pair.target, pair.lhs, pair.rhs
-        if pair.opcode == "elementmul":
-            return _words(place, out=pair.product_ratio)
-        if pair.opcode in ("elementmax", "elementmin"):
-            return _words(place, lhs=lhs.scale / target.scale, rhs=rhs.scale / target.scale)
-        shift = SHIFT_OF_SUMS[target.type.elem]
-        twice = 2 * max(lhs.scale, rhs.scale)
-        words = _words(place, out=twice / ((1 << shift) * target.scale))
-        for side, view in pair.sides:
-            words |= make_scale_words(
-                side, make_fixed_point_scale(view.scale / twice, place, shift)
-            )
-        return words
-
-    def get_rescale_words(
-        self, source: BufferView, target: BufferView, alpha: float | None, place: Place
-    ) -> Words:
-        """Return the descriptor words of a rescale; ``alpha`` is a leaky slope or None.
-
-        Factor: ``Sx / Sy``.
-        """
-        if alpha is None:
-            return _words(place, out=source.scale / target.scale)
-        slope = divide_float32(multiply_float32(source.scale, alpha), target.scale)
-        return _words(place, out=divide_float32(source.scale, target.scale), leaky=slope)
-
     def quantize(self, value: float, grid: BufferView) -> int:
         """Quantize a real bound with a tensor's scale and offset.
 
@@ -144,10 +99,6 @@ class Q31Encoder(ProfileEncoder):
             real = float(np.nan_to_num(np.float32(value) / np.float32(grid.scale)))
         rounded = np.copysign(np.floor(abs(real) + 0.5), real)
         return int(np.clip(rounded, -(1 << 31), (1 << 31) - 1)) + grid.offset
-
-
-def _words(place: Place, **factors: float) -> Words:
-    return make_factor_words(device.Q31, make_fixed_point_scale, place, **factors)
 
 
 def make_average_scale(factor: float, taps: int, place: Place) -> IntegerScale:

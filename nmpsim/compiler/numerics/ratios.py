@@ -84,18 +84,17 @@ def make_float_scale(factor: float, place: Place) -> IntegerScale:
     return IntegerScale(0, 0, encode_float32(factor, place))
 
 
-def make_fixed_point_scale(factor: float, place: Place, left_shift: int = 0) -> IntegerScale:
+def make_fixed_point_scale(factor: float, place: Place) -> IntegerScale:
     """Return a 31-bit multiplier and shifts for a factor, as TFLite's ``QuantizeMultiplier``.
 
     Source: TFLite's ``QuantizeMultiplier`` (quantization_util.cc); ``factor`` is a double.
-    ``left_shift`` is added to ``pre``.
     """
     if not (math.isfinite(factor) and factor >= 0):
         raise _impossible(
             "is not a valid factor of the rescale unit", factor, place, "0 or more, finite"
         )
     mul, exponent = quantize_multiplier(factor)
-    pre = left_shift + max(exponent, 0)
+    pre = max(exponent, 0)
     if pre > LONGEST_SHIFT:
         raise _impossible("is too large for the rescale unit", factor, place, "less than 2^31")
     return IntegerScale(pre, max(-exponent, 0), mul)
@@ -117,16 +116,6 @@ def make_scales(
 def make_scale_words(prefix: str, scale: IntegerScale) -> dict[str, int]:
     """Return the three descriptor words of a scale, such as ``out_pre``."""
     return {f"{prefix}_pre": scale.pre, f"{prefix}_mul": scale.mul, f"{prefix}_post": scale.post}
-
-
-def make_factor_words(
-    profile: int, form: ScaleForm, place: Place, **factors: float
-) -> dict[str, int]:
-    """Return descriptor words of a profile and of factors; keywords are word-name prefixes."""
-    words = {"profile": profile}
-    for prefix, factor in factors.items():
-        words |= make_scale_words(prefix, form(factor, place))
-    return words
 
 
 def find_overflow(form: IntegerScale, accumulator_bits: int) -> OverflowBounds:

@@ -13,9 +13,7 @@ import attrs
 import numpy as np
 
 from nmpsim.compiler.numerics.float import (
-    UNSIGNED,
     FloatEncoder,
-    compute_reciprocal,
     find_integer_bias,
     make_float_requantization,
     round_to_integers,
@@ -28,10 +26,10 @@ from nmpsim.compiler.numerics.profile import (
     Words,
 )
 from nmpsim.compiler.numerics.ratios import (
+    divide_float32,
     encode_float32,
     make_float_scale,
     make_scale_words,
-    multiply_float32,
 )
 from nmpsim.diagnostics import fail
 from nmpsim.isa.profiles import FBGEMM, FLOAT, ONEDNN, QNNPACK
@@ -64,31 +62,6 @@ class TorchEncoder(FloatEncoder):
                 hint="Use --numerics LAYER=float, which multiplies integers as ONNX Runtime does.",
             )
         return super().get_matmul_words(pair)
-
-    def get_average_words(self, pool: AveragePoolOperands) -> Words:
-        """Return the descriptor words of an average pool.
-
-        Formula: ``rne(sum * (Sx / Sy / n) + Oy)``.
-        """
-        return pool.encode_words(FBGEMM, make_float_scale)
-
-    def get_pair_words(self, pair: OperandPair) -> Words:
-        """Return the descriptor words of an elementwise operation of two tensors.
-
-        Operands are dequantized.
-        """
-        words = self._real_words(pair)
-        if pair.opcode == "elementmul":
-            return words
-        for side, view in pair.sides:
-            moved = UNSIGNED if view.type.elem == "i8" else 0
-            addend = -multiply_float32(float(view.offset + moved), view.scale)
-            words |= {f"{side}_offset": -moved, f"{side}_post": encode_float32(addend, pair.place)}
-        return words
-
-    def _product_ratio(self, pair: OperandPair) -> float:
-        """Return ``m = (Sl*Sr) * (1 / Sy)``."""
-        return multiply_float32(pair.product, compute_reciprocal(pair.target.scale))
 
 
 class FbgemmEncoder(TorchEncoder):
@@ -126,14 +99,12 @@ class OnednnEncoder(TorchEncoder):
         if not layer.is_convolution:
             weights = ONE / (ONE / weights)
         bias = layer.bias.real_values.astype(np.float64).view(np.int64)
-        source = make_float_scale(
-            compute_reciprocal(compute_reciprocal(layer.source.scale)), layer.place
-        )
+        source = divide_float32(1, divide_float32(1, layer.source.scale))
         return attrs.evolve(
             make_float_requantization(layer, ONEDNN, bias, weights),
             bias_in_sum=False,
-            bias_scales=(source,) * layer.channels,
-            result_scale=encode_float32(compute_reciprocal(layer.target.scale), layer.place),
+            bias_scales=(make_float_scale(source, layer.place),) * layer.channels,
+            result_scale=encode_float32(divide_float32(1, layer.target.scale), layer.place),
         )
 
 
@@ -159,7 +130,7 @@ class QnnpackEncoder(TorchEncoder):
 
         The mean is over the whole window, with padding.
         """
-        return attrs.evolve(pool, counts_padding=True).encode_words(FLOAT, make_float_scale)
+        return super().get_average_words(attrs.evolve(pool, counts_padding=True))
 
     def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors.
