@@ -6,6 +6,7 @@ ONNX Runtime also computes them in float32, but adds in another order, so the la
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,101 +22,52 @@ from nmpsim.frontends.graph.operation import (
 )
 from nmpsim.frontends.graph.windows import Window
 from nmpsim.frontends.imported_model import require
+from nmpsim.frontends.module_builder import BuilderTensor
 
 AS_CONVOLUTION = "as_convolution"
 """Attribute of a batch norm that is lowered to a convolution of each channel."""
 _MAX_FLOAT = float(np.finfo(np.float32).max)
-_NUMBERS = ("float", "index32", "index64")
-"""Element types that are compared."""
 EXPONENTIAL_UNITS: dict[str, dict[str, float]] = {
     "Celu": {"alpha": 1.0},
     "Elu": {"alpha": 1.0},
     "Selu": {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
 }
 """Exponential unit -> default values of its attributes."""
-UNARY_OPCODES = {
-    "Abs": "elementabs",
-    "Acos": "elementacos",
-    "Asin": "elementasin",
-    "Atan": "elementatan",
-    "Ceil": "elementceil",
-    "Cos": "elementcos",
-    "Erf": "elementerf",
-    "Exp": "elementexp",
-    "Floor": "elementfloor",
-    "Log": "elementlog",
-    "Neg": "elementneg",
-    "Reciprocal": "elementreciprocal",
-    "Relu": "relu",
-    "Round": "elementround",
-    "Sigmoid": "sigmoid",
-    "Sign": "elementsign",
-    "Sin": "elementsin",
-    "Softplus": "softplus",
-    "Sqrt": "elementsqrt",
-    "Tanh": "tanh",
-}
-"""Operator on one float tensor -> opcode."""
-VARIADIC_OPCODES = {
-    "Add": "elementadd",
-    "Div": "elementdiv",
-    "Max": "elementmax",
-    "Mean": "elementadd",
-    "Min": "elementmin",
-    "Mul": "elementmul",
-    "Pow": "elementpow",
-    "Sub": "elementsub",
-    "Sum": "elementadd",
-}
-"""Operator on float tensors that are broadcast -> opcode that combines two of them."""
-LOGIC_OPCODES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "And": ("elementand", ("bool",)),
-    "Equal": ("elementcmpeq", _NUMBERS),
-    "Greater": ("elementcmplt", _NUMBERS),
-    "GreaterOrEqual": ("elementcmplte", _NUMBERS),
-    "IsNaN": ("elementisnan", ("float",)),
-    "Less": ("elementcmplt", _NUMBERS),
-    "LessOrEqual": ("elementcmplte", _NUMBERS),
-    "Not": ("elementnot", ("bool",)),
-    "Or": ("elementor", ("bool",)),
-    "Xor": ("elementxor", ("bool",)),
-}
-"""Operator with a truth value as result -> opcode and element types of its operands."""
 
 
-def lower_unary(op: OperatorContext) -> LoweringResult:
+def lower_unary(op: OperatorContext, *, opcode: str) -> LoweringResult:
     """Lower an elementwise function of one tensor, such as Exp."""
-    return op.emit_result(UNARY_OPCODES[op.kind], op.read_operand())
+    return op.emit_result(opcode, op.read_operand())
 
 
-def lower_variadic(op: OperatorContext) -> LoweringResult:
+def lower_variadic(op: OperatorContext, *, opcode: str, is_mean: bool = False) -> LoweringResult:
     """Lower Add, Max, Mean and other operators of any number of tensors."""
     operands = op.read_broadcast()
     check_element_types(operands, ("float",))
     total = operands[0]
     for operand in operands[1:]:
-        total = op.emit_result(VARIADIC_OPCODES[op.kind], total, operand)
-    if op.kind == "Mean":
+        total = op.emit_result(opcode, total, operand)
+    if is_mean:
         return op.emit_result(
             "elementdiv", total, op.add_filled_constant(total.shape, len(operands))
         )
     return total if len(operands) > 1 else op.emit_result("copy", total)
 
 
-def lower_logic(op: OperatorContext) -> LoweringResult:
+def lower_logic(
+    op: OperatorContext, *, opcode: str, elems: Sequence[str], is_reversed: bool = False
+) -> LoweringResult:
     """Lower a comparison or a logical operator."""
-    opcode, elems = LOGIC_OPCODES[op.kind]
     operands = op.read_broadcast()
     check_element_types(operands, elems)
-    operands = operands[::-1] if op.kind.startswith("Greater") else operands
-    return op.emit(opcode, *operands, kind="bool")
+    return op.emit(opcode, *(operands[::-1] if is_reversed else operands), kind="bool")
 
 
 def lower_where(op: OperatorContext) -> LoweringResult:
     """Lower Where, which selects elements from two tensors by a condition."""
     condition, *operands = op.read_broadcast()
     check_element_types([condition], ("bool",))
-    check_element_types(operands, _NUMBERS)
+    check_element_types(operands, ("float", "index32", "index64"))
     return op.emit("elementselect", condition, *operands, kind=operands[0].type)
 
 
@@ -165,14 +117,18 @@ def lower_exponential_unit(op: OperatorContext) -> LoweringResult:
 
 def lower_hard_sigmoid(
     op: OperatorContext, *, alpha: float = 0.2, beta: float = 0.5
-) -> LoweringResult:
-    """Lower HardSigmoid ``clip(alpha * x + beta, 0, 1)`` or HardSwish ``x * HardSigmoid(x)``."""
-    is_swish, value = op.kind == "HardSwish", op.read_operand()
-    alpha, beta = (1 / 6, 0.5) if is_swish else (alpha, beta)
+) -> BuilderTensor:
+    """Lower HardSigmoid ``clip(alpha * x + beta, 0, 1)``."""
+    value = op.read_operand()
     scaled = op.emit_result("elementmul", value, op.add_filled_constant(value.shape, alpha))
     moved = op.emit_result("elementadd", scaled, op.add_filled_constant(value.shape, beta))
-    gate = op.emit_result("clip", moved, Min=0.0, Max=1.0)
-    return op.emit_result("elementmul", value, gate) if is_swish else gate
+    return op.emit_result("clip", moved, Min=0.0, Max=1.0)
+
+
+def lower_hard_swish(op: OperatorContext) -> LoweringResult:
+    """Lower HardSwish ``x * clip(x / 6 + 1 / 2, 0, 1)``."""
+    gate = lower_hard_sigmoid(op, alpha=1 / 6)
+    return op.emit_result("elementmul", op.read_operand(), gate)
 
 
 def lower_prelu(op: OperatorContext) -> LoweringResult:

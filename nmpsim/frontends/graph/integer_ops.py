@@ -24,8 +24,6 @@ from nmpsim.kernels.hostops.rounding import fused_multiply_add
 
 Floats = npt.NDArray[np.float32]
 
-_OPCODES = {"Add": "elementadd", "Mul": "elementmul", "Sub": "elementsub"}
-
 
 def get_unsigned_attribute(op: OperatorContext) -> dict[str, Any]:
     """Return the LIR attribute ``Unsigned`` if the result is uint8, else an empty dict."""
@@ -33,11 +31,11 @@ def get_unsigned_attribute(op: OperatorContext) -> dict[str, Any]:
     return {"Unsigned": 1} if is_unsigned else {}
 
 
-def lower_integer_binary(op: OperatorContext) -> LoweringResult:
+def lower_integer_binary(op: OperatorContext, *, opcode: str) -> LoweringResult:
     """Lower Add, Mul or Sub of two quantized tensors with broadcasting."""
     operands = op.read_broadcast()
-    words = {} if op.kind == "Sub" else get_unsigned_attribute(op)
-    return op.emit_fused_clip(op.emit_result(_OPCODES[op.kind], *operands, **words))
+    words = {} if opcode == "elementsub" else get_unsigned_attribute(op)
+    return op.emit_fused_clip(op.emit_result(opcode, *operands, **words))
 
 
 def lower_integer_clip(op: OperatorContext) -> LoweringResult:

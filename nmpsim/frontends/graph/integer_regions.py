@@ -21,19 +21,10 @@ from nmpsim.frontends.graph.nodes import (
     make_unit_quantization,
     read_quantization,
 )
-from nmpsim.frontends.graph.operators import INTEGER_OPERATORS, IntegerOperator
+from nmpsim.frontends.graph.operators import INTEGER_FORMS, OPERATORS, IntegerForm
 from nmpsim.frontends.imported_model import UnsupportedError, require
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
-_COMMUTING = ("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice")
-"""Operators through which ONNX Runtime moves both conversions."""
-_MOVING = (*_COMMUTING, "Flatten", "Expand", "Gather", "Resize", "Tile")
-"""Operators on integers if they are between both conversions by one scale."""
-MOVEMENTS = (
-    *(*_MOVING, "Split", "Concat", "Identity", "Dropout"),
-    *("DepthToSpace", "GlobalMaxPool", "Pad", "SpaceToDepth", "Upsample"),
-)
-"""Operators whose results have the quantization of their first input."""
 _CLIPS = ("Relu", "Clip")
 _WIDE_TYPES = ("int16", "uint16")
 _BIAS_TOLERANCE, _BIAS_DIFFERENCE = 1e-2, 1e-6
@@ -71,14 +62,14 @@ def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, Quantiz
                     known.setdefault(source.name, source)
         elif step.op == DEQUANTIZE:
             add_conversion(step.inputs[0], step, "")
-        elif step.op in MOVEMENTS and step.outputs[0] in known:
+        elif _moves(step) and step.outputs[0] in known:
             known.setdefault(step.inputs[0], known[step.outputs[0]])
     types = {one.name: one.dtype for one in graph.inputs}
     for name, dtype in types.items():
         if dtype in INTEGER_RANGES and dtype != "int32":
             known.setdefault(name, make_unit_quantization(name, dtype))
     for step in steps:
-        if not step.integers and step.op in MOVEMENTS and step.inputs[0] in known:
+        if not step.integers and _moves(step) and step.inputs[0] in known:
             for name in step.outputs:
                 known.setdefault(name, known[step.inputs[0]])
     types |= {name: str(values.dtype) for name, values in graph.constants.items()}
@@ -86,6 +77,11 @@ def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, Quantiz
         name: attrs.evolve(one, dtype=one.dtype or types.get(name, "uint8"))
         for name, one in known.items()
     }
+
+
+def _moves(node: Node) -> str:
+    """Return the field ``moves`` of a node's operator."""
+    return OPERATORS[node.op].moves if node.op in OPERATORS else ""
 
 
 @attrs.frozen(eq=False)
@@ -102,7 +98,7 @@ class IntegerRegions:
 def find_integer_regions(
     graph: Graph,
     has_islands: bool,
-    operators: Collection[str] = INTEGER_OPERATORS,
+    operators: Collection[str] = INTEGER_FORMS,
     bias_dtype: str = "int32",
 ) -> IntegerRegions:
     """Replace operators between DequantizeLinear and QuantizeLinear by integer operations.
@@ -123,7 +119,7 @@ def find_integer_regions(
         pass
     rows = {
         op: row
-        for op, row in INTEGER_OPERATORS.items()
+        for op, row in INTEGER_FORMS.items()
         if op == "Concat" or (row.inputs and (has_islands or not row.is_island))
     }
     rows = {op: row for op, row in rows.items() if op in operators}
@@ -173,7 +169,7 @@ def _move_conversion(nodes: list[Node], edges: _Edges) -> bool:
     Forwards: DQ, move becomes move, DQ. Backwards: move, Q becomes Q, move.
     """
     for at, node in enumerate(nodes):
-        if node.op not in _COMMUTING or len(node.results) != 1:
+        if _moves(node) != "commutes" or len(node.results) != 1:
             continue
         source, result = node.inputs[0], node.outputs[0]
         before, after = edges.find_dequantize(source), edges.find_quantize(node)
@@ -211,7 +207,7 @@ class _RegionFinder:
         nodes: list[Node],
         graph: Graph,
         has_islands: bool,
-        rows: dict[str, IntegerOperator],
+        rows: dict[str, IntegerForm],
         bias_dtype: str,
     ) -> None:
         self._nodes = nodes
@@ -250,7 +246,7 @@ class _RegionFinder:
             node.op == "Resize" and node.attributes.get("mode", "nearest") != "nearest"
         )
         try:
-            if node.op in _MOVING and not is_interpolated:
+            if _moves(node) in ("commutes", "between") and not is_interpolated:
                 return self._find_movement(node)
             if node.op == QUANTIZE and self._bias_dtype == "float32":
                 source, result = self._read_source(node.inputs[0]), self._read_result(node)
@@ -272,7 +268,7 @@ class _RegionFinder:
             return None
         return _rewire(node, source.name, result.name), [after]
 
-    def _find_computation(self, node: Node, row: IntegerOperator) -> _Region | None:
+    def _find_computation(self, node: Node, row: IntegerForm) -> _Region | None:
         edges, count = self._edges, row.inputs or len(node.inputs)
         if node.op == "Div" and edges.writers.get(node.get_input(1)) is not None:
             count = 2
@@ -334,7 +330,7 @@ class _RegionFinder:
         """Return the tensor that a QuantizeLinear writes."""
         return read_quantization(node, self._constants, node.outputs[0], default="uint8")
 
-    def _takes_limits(self, node: Node, row: IntegerOperator) -> bool:
+    def _takes_limits(self, node: Node, row: IntegerForm) -> bool:
         """Return whether the lowering of an operator takes the bounds of a clip after it."""
         if node.op == "MatMul":
             right = self._constants.get(self._read_source(node.inputs[1]).name)
@@ -342,7 +338,7 @@ class _RegionFinder:
         return row.takes_limits
 
     def _types_agree(
-        self, row: IntegerOperator, sources: tuple[QuantizedTensor, ...], result: QuantizedTensor
+        self, row: IntegerForm, sources: tuple[QuantizedTensor, ...], result: QuantizedTensor
     ) -> bool:
         first, *others = (source.dtype or "uint8" for source in sources)
         is_wide = self._has_islands and row.has_16_bits
@@ -353,7 +349,7 @@ class _RegionFinder:
             return others[0] in (first, "int8", "uint8")
         return all(other == first for other in others)
 
-    def _axes_agree(self, node: Node, row: IntegerOperator) -> bool:
+    def _axes_agree(self, node: Node, row: IntegerForm) -> bool:
         """Return whether several scales of weights are those of its output channels."""
         if not row.is_weighted or self._read_source(node.inputs[1]).scales.size == 1:
             return True

@@ -325,10 +325,9 @@ def _can_pad(reader: Node, name: str) -> bool:
 
 
 def lower_space_to_depth(
-    op: OperatorContext, *, blocksize: int = 0, mode: str = "DCR"
+    op: OperatorContext, *, into_channels: bool = False, blocksize: int = 0, mode: str = "DCR"
 ) -> LoweringResult:
     """Lower SpaceToDepth or its inverse, DepthToSpace."""
-    into_channels = op.kind == "SpaceToDepth"
     images, channels, rows, columns = op.get_shape()
     area = blocksize * blocksize
     if into_channels:

@@ -45,7 +45,8 @@ OperatorFunction = Callable[..., LoweringResult]
 @cache
 def _get_parameters(function: Callable[..., Any]) -> tuple[tuple[str, Parameter], ...]:
     """Return names and parameters of a function; without a cache, that is 7 % of an import."""
-    return tuple(signature(function).parameters.items())
+    bound = getattr(function, "keywords", {})  # by the table of operators
+    return tuple(one for one in signature(function).parameters.items() if one[0] not in bound)
 
 
 def bind_attributes(function: Callable[..., Any], attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,15 +25,20 @@ from nmpsim.frontends.module_builder import BuilderTensor
 
 
 def lower_pool(
-    op: OperatorContext, *, auto_pad: str = "NOTSET", channels_last: int = 0
+    op: OperatorContext,
+    *,
+    opcode: str,
+    is_global: bool = False,
+    auto_pad: str = "NOTSET",
+    channels_last: int = 0,
 ) -> LoweringResult:
     """Lower AveragePool, MaxPool and their global forms."""
-    is_max, is_integer = op.kind.endswith("MaxPool"), bool(op.sources)
+    is_max, is_integer = opcode == "maxpool", bool(op.sources)
     layout = PLAIN if is_integer and channels_last else CHANNELS_LAST
     value = op.read_unchecked(0, layout) if is_max else op.read_operand(0, layout)
     images, *sizes, channels = value.shape
     attributes = op.node.attributes
-    if op.kind.startswith("Global"):
+    if is_global:
         attributes, auto_pad = {"kernel_shape": tuple(sizes)}, "NOTSET"
     window = read_window(sizes, **bind_attributes(read_window, attributes))
     image, has_gaps, words = as_image(op, value), window.dilation != (1, 1), {}
@@ -59,7 +64,7 @@ def lower_pool(
         # ONNX Runtime takes one window over all as GlobalAveragePool, which rounds otherwise.
         if is_integer and not is_padded and window.kernel[-len(sizes) :] == tuple(sizes):
             words = {"CountIncludePads": 1, "Global": 1}
-    result = emit_pool(op, "maxpool" if is_max else "avgpool", image, window, **words)
+    result = emit_pool(op, opcode, image, window, **words)
     return op.emit_fused_clip(op.view(result, (images, *window.out[-len(sizes) :], channels)))
 
 
@@ -103,23 +108,16 @@ def _gather_taps(op: OperatorContext, image: BuilderTensor, window: Window) -> B
 # --- reductions ------------------------------------------------------------------------------
 
 
-_REDUCTION_OPCODES = {
-    "ReduceMax": "batchedreducemax",
-    "ReduceMean": "avgpool",
-    "ReduceMin": "batchedreducemin",
-    "ReduceSum": "batchedreduceadd",
-}
-
-
 def lower_reduction(
     op: OperatorContext,
     axes: Integers | None = None,
     *,
+    opcode: str,
     keepdims: bool = True,
     noop_with_empty_axes: bool = False,
 ) -> LoweringResult:
     """Lower ReduceMean, ReduceSum, ReduceMax or ReduceMin."""
-    shape, opcode = op.get_shape(), _REDUCTION_OPCODES[op.kind]
+    shape = op.get_shape()
     is_noop = not axes and noop_with_empty_axes
     if op.sources:
         expected = "a quantized reduction without a clip"
@@ -151,7 +149,12 @@ def lower_reduction(
 
 
 def lower_arg_max(
-    op: OperatorContext, *, axis: int = 0, keepdims: bool = True, select_last_index: bool = False
+    op: OperatorContext,
+    *,
+    opcode: str,
+    axis: int = 0,
+    keepdims: bool = True,
+    select_last_index: bool = False,
 ) -> LoweringResult:
     """Lower ArgMax or ArgMin; among equal values, the first index is the result."""
     shape = op.get_shape()
@@ -159,7 +162,7 @@ def lower_arg_max(
     require(not select_last_index, "select_last_index 1", "select_last_index 0")
     reduced = (*shape[:axis], *(1,) * keepdims, *shape[axis + 1 :])
     return op.emit(
-        op.kind.lower(),
+        opcode,
         op.read_unchecked(0, PLAIN),
         shape=reduced,
         kind="int64",
@@ -169,11 +172,15 @@ def lower_arg_max(
 
 
 def lower_softmax(
-    op: OperatorContext, *, axis: int | None = None, opset: int | None = None
+    op: OperatorContext,
+    *,
+    opcode: str = "softmax",
+    axis: int | None = None,
+    opset: int | None = None,
 ) -> LoweringResult:
     """Lower Softmax or LogSoftmax along an axis; before opset 13, along all later axes, too."""
     require(op.limits is None, f"a fused clip to {op.limits}", "a softmax without a clip")
-    shape, opcode = op.get_shape(), "logsoftmax" if op.kind == "LogSoftmax" else "softmax"
+    shape = op.get_shape()
     is_old = int(op.lowering.opset if opset is None else opset) < 13
     default = 1 if is_old else -1
     axis = normalize_axis(default if axis is None else int(axis), shape)

@@ -10,13 +10,14 @@ from nmpsim.frontends.graph.constant_folding import IS_CONSTANT, fold_node
 from nmpsim.frontends.graph.lowering import GraphLowering
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Node
 from nmpsim.frontends.graph.operation import OperatorContext, OperatorFunction, call_operator
-from nmpsim.frontends.graph.operators import INTEGER_OPERATORS, OPERATORS
+from nmpsim.frontends.graph.operators import INTEGER_FORMS, OPERATORS
 from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, UnsupportedOperators
 from nmpsim.frontends.imported_model import ImportedModel, UnsupportedError
 from nmpsim.lir.nodes import SourcePosition
 from nmpsim.lir.parser import MAX_ERRORS
 
 Operators = Mapping[str, OperatorFunction]
+_FUNCTIONS = {op: row.lower for op, row in OPERATORS.items()}
 
 
 def lower_graph(
@@ -26,7 +27,7 @@ def lower_graph(
     problems: UnsupportedOperators,
     numerics: str,
     max_problems: int = MAX_ERRORS,
-    operators: Operators = OPERATORS,
+    operators: Operators = _FUNCTIONS,
 ) -> ImportedModel:
     """Lower the nodes of a graph to LIR.
 
@@ -140,7 +141,7 @@ def _lower_node(lowering: GraphLowering, step: Node, operators: Operators) -> st
     """Lower a node; return why it has no layers, if it has none."""
     if step.integers:
         try:
-            return _apply(INTEGER_OPERATORS[step.kind].lower, lowering, step)
+            return _apply(INTEGER_FORMS[step.kind].lower, lowering, step)
         except UnsupportedError:
             float_nodes, (result,) = step.integers.float_nodes, step.results
             if not float_nodes or lowering.is_defined(result) or step.kind == "Conv":

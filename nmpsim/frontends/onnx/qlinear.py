@@ -10,21 +10,10 @@ from nmpsim.frontends.graph.nodes import (
     Node,
     read_quantization,
 )
-from nmpsim.frontends.graph.operators import INTEGER_OPERATORS
+from nmpsim.frontends.graph.operators import INTEGER_FORMS
 from nmpsim.frontends.imported_model import require
 
-QLINEAR_OPERATORS = {
-    "QLinearConv": "Conv",
-    "QLinearMatMul": "MatMul",
-    "com.microsoft.QGemm": "Gemm",
-    **{
-        f"com.microsoft.QLinear{kind}": kind
-        for kind in (
-            *("Add", "AveragePool", "Concat", "GlobalAveragePool"),
-            *("LeakyRelu", "Mul", "Sigmoid", "Softmax"),
-        )
-    },
-}
+QLINEAR_OPERATORS = {form.qlinear: op for op, form in INTEGER_FORMS.items() if form.qlinear}
 """Operator of the QOperator format -> ONNX name of the operator on floats."""
 _BIAS_AND_RESULT = {"Conv": (8, 6), "Gemm": (6, 7)}
 """Operator on floats -> positions of the bias and of the result's scale."""
@@ -41,7 +30,7 @@ def convert_qlinear_node(node: Node, constants: Constants) -> Node:
         If a scale or zero point is not a valid constant.
     """
     kind, count = QLINEAR_OPERATORS[node.op], len(node.inputs)
-    first, end = 0, 3 * INTEGER_OPERATORS[kind].inputs
+    first, end = 0, 3 * INTEGER_FORMS[kind].inputs
     bias, at = _BIAS_AND_RESULT.get(kind, (count, end))
     if kind == "Concat":
         expected = "2 inputs, then 3 inputs for each of the concatenated tensors"

@@ -11,7 +11,6 @@ from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import onnx
 from nmpsim.frontends.graph.integer_regions import (
     DEQUANTIZE,
-    MOVEMENTS,
     QUANTIZE,
     find_integer_regions,
     infer_quantization,
@@ -115,8 +114,8 @@ def _refuse(op: OperatorContext) -> LoweringResult:
 
 
 _PT2E_OPERATORS = {
-    op: function if op in (*MOVEMENTS, QUANTIZE, DEQUANTIZE) else _refuse
-    for op, function in GRAPH_OPERATORS.items()
+    op: row.lower if row.moves or op in (QUANTIZE, DEQUANTIZE) else _refuse
+    for op, row in GRAPH_OPERATORS.items()
 }
 _EAGER_OPERATORS = {**dict.fromkeys(OPERATIONS, lower_operation), "Identity": lower_identity}
 

@@ -1,0 +1,48 @@
+"""Reader of the tables of operators: a row names the function that lowers its operator."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+
+Row = TypeVar("Row")
+
+
+def read_operators(path: Path, row_type: type[Row]) -> dict[str, Row]:
+    """Return the rows of a TOML file by operator.
+
+    Parameters
+    ----------
+    path : Path
+        File with groups of rows. ``defaults`` of a group are the fields that its rows leave out. A
+        key may contain several operators.
+    row_type : type
+        ``attrs`` class of a row.
+    """
+    groups = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {
+        name: make_row(row_type, group.get("defaults", {}) | row)
+        for group in groups.values()
+        for names, row in group.items()
+        if names != "defaults"
+        for name in names.split()
+    }
+
+
+def make_row(row_type: type[Row], values: Mapping[str, Any]) -> Row:
+    """Return a row whose field ``lower`` is ``MODULE.FUNCTION`` of :mod:`nmpsim.frontends`.
+
+    Values that are not fields of the row are bound as arguments of this function.
+    """
+    fields: Any = attrs.fields_dict(row_type)  # type: ignore[arg-type]
+    module, _, name = values["lower"].rpartition(".")
+    function = getattr(import_module(f"nmpsim.frontends.{module}"), name)
+    arguments = {key: value for key, value in values.items() if key not in fields}
+    given = {key: value for key, value in values.items() if key in fields}
+    return row_type(**given | {"lower": partial(function, **arguments) if arguments else function})
