@@ -137,9 +137,10 @@ def lower_gather(op: OperatorContext, *, axis: int, batch_dims: int = 0) -> Lowe
     return emit_stored_gather(op, value, {axis: indices.astype(np.int32)})
 
 
-def lower_space_to_depth(op: OperatorContext, *, block_size: int) -> LoweringResult:
+def lower_space_to_depth(
+    op: OperatorContext, *, block_size: int, into_channels: bool = False
+) -> LoweringResult:
     """Lower SPACE_TO_DEPTH, which moves blocks of pixels to channels, or its inverse."""
-    into_channels = op.kind == "SPACE_TO_DEPTH"
     images, rows, columns, channels = op.declared_shape if into_channels else op.get_shape()
     depth = channels // (block_size * block_size)
     blocks = (images, rows, columns, block_size, block_size, depth)

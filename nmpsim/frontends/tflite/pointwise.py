@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 
 from nmpsim.frontends.graph.integer_ops import get_unsigned_attribute
-from nmpsim.frontends.graph.nodes import INTEGER_RANGES, Limits
+from nmpsim.frontends.graph.nodes import INTEGER_RANGES
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import BuilderTensor
@@ -23,26 +22,15 @@ from nmpsim.frontends.tflite.tables import (
 )
 
 _INT16_VALUES = np.arange(-32768, 32768)
-_BINARY_OPCODES = {
-    "ADD": "elementadd",
-    "MAXIMUM": "elementmax",
-    "MINIMUM": "elementmin",
-    "MUL": "elementmul",
-    "SUB": "elementsub",
-}
-ACTIVATIONS: Mapping[str, Limits] = {
-    "RELU": (0.0, None),
-    "RELU6": (0.0, 6.0),
-    "RELU_N1_TO_1": (-1.0, 1.0),
-}
-"""Operator that clips -> its bounds."""
 
 
-def lower_binary(op: OperatorContext, *, pot_scale_int16: bool = False) -> LoweringResult:
+def lower_binary(
+    op: OperatorContext, *, opcode: str, pot_scale_int16: bool = False
+) -> LoweringResult:
     """Lower ADD, SUB, MUL, MAXIMUM or MINIMUM with broadcasting."""
     if pot_scale_int16 and all(source.dtype == "int16" for source in op.sources):
         _shift_finer_operand(op)
-    return op.emit_fused_clip(op.emit_result(_BINARY_OPCODES[op.kind], *op.read_broadcast()))
+    return op.emit_fused_clip(op.emit_result(opcode, *op.read_broadcast()))
 
 
 def _shift_finer_operand(op: OperatorContext) -> None:
@@ -86,7 +74,6 @@ def lower_clip(op: OperatorContext) -> LoweringResult:
     value = op.read_operand()
     if value.type != op.lowering.make_tensor_type(op.result, value.shape):
         value = _rescale(op, value, 1.0)
-    op.limits = ACTIVATIONS[op.kind]
     return op.emit_fused_clip(value)
 
 
@@ -172,15 +159,18 @@ def lower_conversion(op: OperatorContext) -> LoweringResult:
 
 
 def lower_resize(
-    op: OperatorContext, *, align_corners: bool = False, half_pixel_centers: bool = False
+    op: OperatorContext,
+    *,
+    opcode: str,
+    align_corners: bool = False,
+    half_pixel_centers: bool = False,
 ) -> LoweringResult:
     """Lower RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR."""
     value, shape = op.read_operand(), op.declared_shape
     scale = tuple(float(new) / float(old) for new, old in zip(shape, value.shape, strict=True))
     words: dict[str, Any] = {"AlignCorners": align_corners, "HalfPixelCenters": half_pixel_centers}
-    opcode = "resizenearest"
-    if op.kind == "RESIZE_BILINEAR":
-        opcode, words = "resizebilinear", words | get_unsigned_attribute(op)
+    if opcode == "resizebilinear":
+        words |= get_unsigned_attribute(op)
     given = {name: 1 for name, flag in words.items() if flag}
     return op.emit_result(opcode, value, shape=shape, Scale=scale, **given)
 

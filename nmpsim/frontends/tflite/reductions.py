@@ -18,26 +18,28 @@ from nmpsim.frontends.module_builder import BuilderTensor
 
 
 def lower_pool(
-    op: OperatorContext, *, kernel_shape: Any, strides: Any, auto_pad: str
+    op: OperatorContext, *, opcode: str, kernel_shape: Any, strides: Any, auto_pad: str
 ) -> LoweringResult:
     """Lower AVERAGE_POOL_2D, which does not count padding, or MAX_POOL_2D."""
     value = op.read_operand()
     window = read_window(
         value.shape[1:-1], kernel_shape=kernel_shape, strides=strides, auto_pad=auto_pad
     )
-    if op.kind == "MAX_POOL_2D":
-        return op.emit_fused_clip(emit_pool(op, "maxpool", value, window))
-    words = {"CountIncludePads": 0, **get_unsigned_attribute(op)}
-    return op.emit_fused_clip(emit_pool(op, "avgpool", value, window, **words))
+    words = {"CountIncludePads": 0, **get_unsigned_attribute(op)} if opcode == "avgpool" else {}
+    return op.emit_fused_clip(emit_pool(op, opcode, value, window, **words))
 
 
-def lower_reduction(op: OperatorContext) -> LoweringResult:
-    """Lower MEAN or REDUCE_MAX to a pool."""
+def lower_mean(op: OperatorContext) -> LoweringResult:
+    """Lower MEAN to an average pool."""
     rows = _read_rows(op)
-    opcode, words = "maxpool", {}
-    if op.kind == "MEAN":
-        opcode, words = "avgpool", {"CountIncludePads": 1}
-    return op.view(emit_pool(op, opcode, rows, _row_window(rows), **words), op.declared_shape)
+    mean = emit_pool(op, "avgpool", rows, _row_window(rows), CountIncludePads=1)
+    return op.view(mean, op.declared_shape)
+
+
+def lower_maximum(op: OperatorContext) -> LoweringResult:
+    """Lower REDUCE_MAX to a max pool."""
+    rows = _read_rows(op)
+    return op.view(emit_pool(op, "maxpool", rows, _row_window(rows)), op.declared_shape)
 
 
 def lower_sum(op: OperatorContext) -> LoweringResult:
@@ -57,12 +59,11 @@ def lower_sum(op: OperatorContext) -> LoweringResult:
     return op.view(emit_integer_convolution(op, rows, filters, window, channels), op.declared_shape)
 
 
-def lower_arg_max(op: OperatorContext) -> LoweringResult:
+def lower_arg_max(op: OperatorContext, *, opcode: str) -> LoweringResult:
     """Lower ARG_MAX or ARG_MIN."""
     value, (axis,) = op.read_operand(), op.get_integers(1)
     axis = normalize_axis(axis, value.shape)
-    opcode, shape = op.kind.lower().replace("_", ""), op.declared_shape
-    return op.emit_result(opcode, value, shape=shape, Axis=axis, KeepDims=0)
+    return op.emit_result(opcode, value, shape=op.declared_shape, Axis=axis, KeepDims=0)
 
 
 def _read_rows(op: OperatorContext) -> BuilderTensor:
