@@ -36,13 +36,14 @@ def read_operators(path: Path, row_type: type[Row]) -> dict[str, Row]:
 
 
 def make_row(row_type: type[Row], values: Mapping[str, Any]) -> Row:
-    """Return a row whose field ``lower`` is ``MODULE.FUNCTION`` of :mod:`nmpsim.frontends`.
+    """Return a row whose first field is a function, ``MODULE.FUNCTION`` of `nmpsim.frontends`.
 
     Values that are not fields of the row are bound as arguments of this function.
     """
     fields: Any = attrs.fields_dict(row_type)  # type: ignore[arg-type]
-    module, _, name = values["lower"].rpartition(".")
+    first = next(iter(fields))
+    module, _, name = values[first].rpartition(".")
     function = getattr(import_module(f"nmpsim.frontends.{module}"), name)
     arguments = {key: value for key, value in values.items() if key not in fields}
     given = {key: value for key, value in values.items() if key in fields}
-    return row_type(**given | {"lower": partial(function, **arguments) if arguments else function})
+    return row_type(**given | {first: partial(function, **arguments) if arguments else function})

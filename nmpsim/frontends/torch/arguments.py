@@ -8,9 +8,6 @@ from typing import Any
 from nmpsim.frontends.graph.nodes import Shape
 from nmpsim.frontends.imported_model import require
 
-VIEWS = ("_reshape_alias", "_unsafe_view", "squeeze", "unsqueeze", "view")
-"""Operations of ``aten`` that only change the shape."""
-
 
 def make_pair(value: Any) -> tuple[int, int]:
     """Return the values for rows and columns from a tuple, or one number for both."""

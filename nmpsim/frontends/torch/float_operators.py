@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -15,15 +17,14 @@ from nmpsim.frontends.graph.nodes import (
     QuantizedTensor,
     Shape,
 )
+from nmpsim.frontends.graph.operator_table import read_operators
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.torch.arguments import (
-    VIEWS,
     find_adaptive_window,
     find_paddings,
     find_permutation,
     make_pair,
 )
-from nmpsim.frontends.torch.float_formulas import FORMULAS, add_number
 from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
 from nmpsim.frontends.torch.recording import RecordedTensor
 
@@ -41,34 +42,89 @@ def _name_temporary(builder: TorchGraphBuilder, suffix: str) -> str:
     return builder.make_unique(f"{builder.call.name}.{suffix}".strip("."))
 
 
+def _read_argument(builder: TorchGraphBuilder, name: str, kind: str) -> Any:
+    """Return a number of the current operation as int or float, None if it has none."""
+    value = builder.arguments.get(name)
+    require(not isinstance(value, RecordedTensor), f"a tensor as {name}", "a number")
+    return None if value is None else int(value) if kind == "int" else float(value)
+
+
+def translate_operator(
+    builder: TorchGraphBuilder,
+    *,
+    op: str,
+    operands: Sequence[str] = ("self",),
+    reads: Mapping[str, str] = MappingProxyType({}),
+    attributes: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Translate an operation to one operator of some of its arguments."""
+    given = dict(attributes)
+    for attribute, words in reads.items():
+        kind, name = words.split()
+        given[attribute] = _read_argument(builder, name, kind)
+    builder.add_node(op, _name_tensors(builder, *operands), **given)
+
+
+def add_number(builder: TorchGraphBuilder, name: str, value: float) -> str:
+    """Add a float32 constant and return its name."""
+    return builder.add_constant(name, np.array(value, np.float32))
+
+
 @attrs.frozen
-class _Argument:
-    """Attribute of an operator that is an argument of the PyTorch operation, or left out."""
+class _FormulaTensor:
+    """Tensor in a formula; each operation on it adds a node to the graph."""
 
+    builder: TorchGraphBuilder
     name: str
-    convert: Callable[[Any], Any] = float
 
-    def read(self, builder: TorchGraphBuilder) -> Any:
-        """Return the converted argument of the current operation, None if it has none."""
-        value = builder.arguments.get(self.name)
-        require(not isinstance(value, RecordedTensor), f"a tensor as {self.name}", "a number")
-        return None if value is None else self.convert(value)
+    def add(self, op: str, *others: _FormulaTensor | float) -> _FormulaTensor:
+        """Add an operator of this tensor and other operands; return its result."""
+        names = [
+            one.name if isinstance(one, _FormulaTensor) else add_number(self.builder, "number", one)
+            for one in (self, *others)
+        ]
+        result = self.builder.add_node(op, names, self.builder.make_unique(op.lower()))
+        return _FormulaTensor(self.builder, result)
+
+    def __add__(self, other: _FormulaTensor | float) -> _FormulaTensor:
+        return self.add("Add", other)
+
+    def __sub__(self, other: _FormulaTensor | float) -> _FormulaTensor:
+        return self.add("Sub", other)
+
+    def __mul__(self, other: _FormulaTensor | float) -> _FormulaTensor:
+        return self.add("Mul", other)
+
+    def __truediv__(self, other: _FormulaTensor | float) -> _FormulaTensor:
+        return self.add("Div", other)
+
+    def __neg__(self) -> _FormulaTensor:
+        return self.add("Neg")
 
 
-def _operator(op: str, *arguments: str, **attributes: Any) -> Translation:
-    """Return the translation to one operator of some arguments, by default ``self``."""
+class _FormulaNames(dict[str, Any]):
+    """Names in a formula; a name without a value is an operator."""
 
-    def translate(builder: TorchGraphBuilder) -> None:
-        given = {
-            name: value.read(builder) if isinstance(value, _Argument) else value
-            for name, value in attributes.items()
-        }
-        builder.add_node(op, _name_tensors(builder, *(arguments or ("self",))), **given)
-
-    return translate
+    def __missing__(self, op: str) -> Callable[[_FormulaTensor], _FormulaTensor]:
+        return lambda operand: operand.add(op)
 
 
-def _translate_convolution(
+def translate_formula(
+    builder: TorchGraphBuilder,
+    self: RecordedTensor,
+    *,
+    formula: str,
+    numbers: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Translate a function of each value to the operators of a formula."""
+    names = _FormulaNames(x=_FormulaTensor(builder, builder.get_name(self)))
+    for name, default in numbers.items():
+        names[name] = type(default)(builder.arguments.get(name, default))
+    exec(formula, {}, names)
+    builder.steps[-1] = attrs.evolve(builder.steps[-1], outputs=(builder.get_first_output(),))
+
+
+def translate_convolution(
     builder: TorchGraphBuilder,
     stride: Sequence[int],
     padding: Sequence[int],
@@ -78,6 +134,7 @@ def _translate_convolution(
     output_padding: Sequence[int] = (),
     bias: Any = None,
 ) -> None:
+    """Translate a convolution or transposed convolution."""
     builder.add_node(
         "ConvTranspose" if transposed else "Conv",
         _name_tensors(builder, "input", "weight", *(() if bias is None else ("bias",))),
@@ -89,13 +146,14 @@ def _translate_convolution(
     )
 
 
-def _translate_batch_norm(
+def translate_batch_norm(
     builder: TorchGraphBuilder,
     eps: float,
     running_mean: Any = None,
     running_var: Any = None,
     training: bool = False,
 ) -> None:
+    """Translate a batch normalization in evaluation mode."""
     require(not training, "training True", "training False")
     require(running_mean is not None, "running_mean None", "a running mean")
     require(running_var is not None, "running_var None", "a running variance")
@@ -110,73 +168,69 @@ def _translate_batch_norm(
     builder.add_node("BatchNormalization", inputs, epsilon=float(eps))
 
 
-def _pool(op: str) -> Translation:
-    """Return a function that translates a PyTorch pool to an ONNX pool."""
-
-    def translate(
-        builder: TorchGraphBuilder,
-        kernel_size: Any,
-        stride: Any = (),
-        padding: Any = None,
-        dilation: Any = None,
-        ceil_mode: bool = False,
-        divisor_override: Any = None,
-    ) -> None:
-        require(divisor_override is None, f"divisor_override {divisor_override}", "None")
-        builder.add_node(
-            op,
-            _name_tensors(builder, "self"),
-            kernel_shape=make_pair(kernel_size),
-            strides=make_pair(stride or kernel_size),
-            pads=make_pair(padding or 0) * 2,
-            dilations=make_pair(dilation or 1),
-            ceil_mode=int(ceil_mode),
-            count_include_pad=_Argument("count_include_pad", int).read(builder),
-        )
-
-    return translate
+def translate_pool(
+    builder: TorchGraphBuilder,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = None,
+    dilation: Any = None,
+    ceil_mode: bool = False,
+    divisor_override: Any = None,
+    *,
+    op: str,
+) -> None:
+    """Translate a pool to a pool of ONNX."""
+    require(divisor_override is None, f"divisor_override {divisor_override}", "None")
+    builder.add_node(
+        op,
+        _name_tensors(builder, "self"),
+        kernel_shape=make_pair(kernel_size),
+        strides=make_pair(stride or kernel_size),
+        pads=make_pair(padding or 0) * 2,
+        dilations=make_pair(dilation or 1),
+        ceil_mode=int(ceil_mode),
+        count_include_pad=_read_argument(builder, "count_include_pad", "int"),
+    )
 
 
-def _adaptive_pool(op: str) -> Translation:
-    def translate(builder: TorchGraphBuilder) -> None:
-        window = find_adaptive_window(builder.get_first_tensor().shape, builder.result.shape)
-        builder.add_node(op, [builder.get_first_tensor()], kernel_shape=window, strides=window)
-
-    return translate
+def translate_adaptive_pool(builder: TorchGraphBuilder, *, op: str) -> None:
+    """Translate an adaptive pool to a pool of ONNX whose windows do not overlap."""
+    window = find_adaptive_window(builder.get_first_tensor().shape, builder.result.shape)
+    builder.add_node(op, [builder.get_first_tensor()], kernel_shape=window, strides=window)
 
 
-def _binary(op: str, is_reversed: bool = False) -> Translation:
-    """Return the translation of an operator on two tensors, or a tensor and a number.
+def translate_binary(
+    builder: TorchGraphBuilder,
+    self: Any,
+    other: Any,
+    alpha: float = 1.0,
+    rounding_mode: Any = None,
+    *,
+    op: str,
+    is_reversed: bool = False,
+) -> None:
+    """Translate an operator on two tensors, or on a tensor and a number.
 
     The second operand, or the first one if the operands are reversed, is multiplied by ``alpha``.
     """
-
-    def translate(
-        builder: TorchGraphBuilder,
-        self: Any,
-        other: Any,
-        alpha: float = 1.0,
-        rounding_mode: Any = None,
-    ) -> None:
-        require(rounding_mode is None, f"rounding_mode {rounding_mode}", "None")
-        names, factors = [], (alpha, 1.0) if is_reversed else (1.0, alpha)
-        for side, factor in zip((self, other), factors, strict=True):
-            if not isinstance(side, RecordedTensor):
-                name = f"{builder.call.name}.number".strip(".")
-                names.append(add_number(builder, name, float(side) * factor))
-                continue
-            require(side.dtype == "float32", f"an operand of {side.dtype}", "float32")
-            names.append(builder.get_name(side))
-            if factor != 1:
-                multiplier = add_number(builder, f"{builder.call.name}.alpha".strip("."), factor)
-                scaled = _name_temporary(builder, "scaled")
-                names[-1] = builder.add_node("Mul", [names[-1], multiplier], scaled)
-        builder.add_node(op, names[::-1] if is_reversed else names)
-
-    return translate
+    require(rounding_mode is None, f"rounding_mode {rounding_mode}", "None")
+    names, factors = [], (alpha, 1.0) if is_reversed else (1.0, alpha)
+    for side, factor in zip((self, other), factors, strict=True):
+        if not isinstance(side, RecordedTensor):
+            name = f"{builder.call.name}.number".strip(".")
+            names.append(add_number(builder, name, float(side) * factor))
+            continue
+        require(side.dtype == "float32", f"an operand of {side.dtype}", "float32")
+        names.append(builder.get_name(side))
+        if factor != 1:
+            multiplier = add_number(builder, f"{builder.call.name}.alpha".strip("."), factor)
+            scaled = _name_temporary(builder, "scaled")
+            names[-1] = builder.add_node("Mul", [names[-1], multiplier], scaled)
+    builder.add_node(op, names[::-1] if is_reversed else names)
 
 
-def _translate_linear(builder: TorchGraphBuilder, weight: RecordedTensor, bias: Any = None) -> None:
+def translate_linear(builder: TorchGraphBuilder, weight: RecordedTensor, bias: Any = None) -> None:
+    """Translate a fully connected layer to MatMul and Add."""
     require(weight.values is not None, "a computed weight", "a constant weight")
     name = weight.name or f"{builder.call.name}.weight"
     source = _name_tensors(builder, "input")
@@ -192,21 +246,23 @@ def _add_reshape(builder: TorchGraphBuilder, source: Any, shape: Shape, *result:
     return builder.add_node("Reshape", [source, builder.add_integers(shape)], *result)
 
 
-def _translate_view(builder: TorchGraphBuilder) -> None:
+def translate_view(builder: TorchGraphBuilder) -> None:
+    """Translate an operation that only changes the shape."""
     shape = builder.result.shape
     builder.add_node("Reshape", [builder.get_first_tensor()], shape=shape, allowzero=1)
 
 
-def _translate_identity(builder: TorchGraphBuilder) -> None:
+def translate_identity(builder: TorchGraphBuilder) -> None:
     """Translate an operation that only changes the memory layout in PyTorch."""
     source, result = builder.get_first_tensor(), builder.result
     require(source.dtype == result.dtype, f"{source.dtype} to {result.dtype}", "equal types")
     builder.add_node("Identity", [source])
 
 
-def _translate_permutation(
+def translate_permutation(
     builder: TorchGraphBuilder, dims: Sequence[int] | None = None, dim0: Any = 0, dim1: Any = 1
 ) -> None:
+    """Translate a permutation of dimensions; permute constant integers at once."""
     source = builder.get_first_tensor()
     order, name = find_permutation(len(source.shape), dims, dim0, dim1), builder.get_name(source)
     before = next((step for step in reversed(builder.steps) if name in step.outputs), None)
@@ -235,7 +291,7 @@ def _add_conversion(
     builder.add_node(op, [name, *constants], *outputs, axis=axis)
 
 
-def _translate_quantize(
+def translate_quantize(
     builder: TorchGraphBuilder,
     input: RecordedTensor,
     scale: float,
@@ -262,20 +318,22 @@ def _translate_quantize(
     builder.steps[-1] = attrs.evolve(builder.steps[-1], integers=operation)
 
 
-def _translate_dequantize(
+def translate_dequantize(
     builder: TorchGraphBuilder, input: RecordedTensor, scale: Any, zero_point: int
 ) -> None:
+    """Translate PT2E's dequantization with one scale."""
     zero = np.array(zero_point, input.dtype)
     _add_conversion(builder, "DequantizeLinear", input, scale, zero)
 
 
-def _translate_dequantize_channels(
+def translate_dequantize_channels(
     builder: TorchGraphBuilder,
     input: RecordedTensor,
     scales: RecordedTensor,
     zero_points: RecordedTensor,
     axis: int,
 ) -> None:
+    """Translate PT2E's dequantization with a scale for each channel."""
     require(
         scales.values is not None and zero_points.values is not None,
         "scales that are not constants",
@@ -285,28 +343,32 @@ def _translate_dequantize_channels(
     _add_conversion(builder, "DequantizeLinear", input, scales.values, zeros, axis=axis)
 
 
-def _translate_slice(
+def translate_slice(
     builder: TorchGraphBuilder, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> None:
+    """Translate a slice along one dimension."""
     source = builder.get_first_tensor()
     axis = dim % len(source.shape)
     start, end, _ = slice(start, end).indices(source.shape[axis])
     builder.add_node("Slice", [source], starts=(start,), ends=(end,), axes=(axis,), steps=(step,))
 
 
-def _translate_split(builder: TorchGraphBuilder, dim: int = 0) -> None:
+def translate_split(builder: TorchGraphBuilder, dim: int = 0) -> None:
+    """Translate a split along one dimension."""
     source = builder.get_first_tensor()
     axis = dim % len(source.shape)
     sizes = tuple(result.shape[axis] for result in builder.call.results)
     builder.add_node("Split", [source], *builder.get_output_names(), axis=axis, split=sizes)
 
 
-def _translate_pad(builder: TorchGraphBuilder, pad: Sequence[int], value: float = 0.0) -> None:
+def translate_pad(builder: TorchGraphBuilder, pad: Sequence[int], value: float = 0.0) -> None:
+    """Translate padding with a constant."""
     before, after = find_paddings(len(builder.result.shape), pad)
     builder.add_node("Pad", [builder.get_first_tensor()], pads=(*before, *after), value=value)
 
 
-def _translate_select(builder: TorchGraphBuilder, dim: int, index: int) -> None:
+def translate_select(builder: TorchGraphBuilder, dim: int, index: int) -> None:
+    """Translate the selection of one index of a dimension."""
     source = builder.get_first_tensor()
     axis = dim % len(source.shape)
     start = index % source.shape[axis]
@@ -315,15 +377,17 @@ def _translate_select(builder: TorchGraphBuilder, dim: int, index: int) -> None:
     _add_reshape(builder, part, builder.result.shape)
 
 
-def _translate_concatenation(
+def translate_concatenation(
     builder: TorchGraphBuilder, tensors: Sequence[RecordedTensor], dim: int = 0
 ) -> None:
+    """Translate a concatenation without its empty tensors."""
     builder.add_node("Concat", [part for part in tensors if part.shape != (0,)], axis=dim)
 
 
-def _translate_stack(
+def translate_stack(
     builder: TorchGraphBuilder, tensors: Sequence[RecordedTensor], dim: int
 ) -> None:
+    """Translate a concatenation along a new dimension."""
     shape = builder.result.shape
     axis = dim % len(shape)
     single = (*shape[:axis], 1, *shape[axis + 1 :])
@@ -333,13 +397,15 @@ def _translate_stack(
     builder.add_node("Concat", parts, axis=axis)
 
 
-def _translate_expand(builder: TorchGraphBuilder) -> None:
+def translate_expand(builder: TorchGraphBuilder) -> None:
+    """Translate an expansion that does not change the shape."""
     own, shape = builder.get_first_tensor().shape, builder.result.shape
     require(own == shape, f"an expansion from {list(own)} to {list(shape)}", "equal shapes")
-    _translate_identity(builder)
+    translate_identity(builder)
 
 
-def _translate_channel_shuffle(builder: TorchGraphBuilder, groups: int) -> None:
+def translate_channel_shuffle(builder: TorchGraphBuilder, groups: int) -> None:
+    """Translate a channel shuffle to a transposition of groups."""
     shape = builder.result.shape
     images, channels, *rest = shape
     split = (images, groups, channels // groups, *rest)
@@ -350,21 +416,24 @@ def _translate_channel_shuffle(builder: TorchGraphBuilder, groups: int) -> None:
     _add_reshape(builder, builder.add_node("Transpose", [grouped], swapped, perm=order), shape)
 
 
-def _translate_power(builder: TorchGraphBuilder, exponent: Any) -> None:
+def translate_power(builder: TorchGraphBuilder, exponent: Any) -> None:
+    """Translate a power with a constant exponent."""
     require(not isinstance(exponent, RecordedTensor), "a tensor as exponent", "a number")
     number = add_number(builder, "exponent", float(exponent))
     builder.add_node("Pow", [*_name_tensors(builder, "self"), number])
 
 
-def _translate_mean(builder: TorchGraphBuilder, dim: Any = None, keepdim: bool = False) -> None:
+def translate_mean(builder: TorchGraphBuilder, dim: Any = None, keepdim: bool = False) -> None:
+    """Translate a mean over some dimensions."""
     source = builder.get_first_tensor()
     numbers = builder.add_integers(np.ravel(dim or range(len(source.shape))))
     builder.add_node("ReduceMean", [source, numbers], keepdims=int(keepdim))
 
 
-def _translate_prelu(
+def translate_prelu(
     builder: TorchGraphBuilder, self: RecordedTensor, weight: RecordedTensor
 ) -> None:
+    """Translate a PReLU with constant slopes."""
     require(weight.values is not None, "a computed weight", "a constant weight")
     slopes = np.asarray(weight.values)
     shape = [1] * len(self.shape)
@@ -374,7 +443,8 @@ def _translate_prelu(
     builder.add_node("PRelu", [self, builder.add_constant(name, slopes.reshape(shape))])
 
 
-def _translate_upsample(builder: TorchGraphBuilder) -> None:
+def translate_upsample(builder: TorchGraphBuilder) -> None:
+    """Translate nearest-neighbor upsampling."""
     builder.add_node(
         "Resize",
         [builder.get_first_tensor(), "", "", builder.add_integers(builder.result.shape)],
@@ -384,76 +454,11 @@ def _translate_upsample(builder: TorchGraphBuilder) -> None:
     )
 
 
-FLOAT_OPERATIONS: dict[str, Translation] = {
-    **FORMULAS,
-    **{f"aten.{name}": _translate_identity for name in ("alias", "clone", "contiguous", "detach")},
-    **{f"aten.{name}": _translate_view for name in VIEWS},
-    **{
-        f"aten.{name}": _operator(op)
-        for name, op in {
-            "abs": "Abs",
-            "erf": "Erf",
-            "exp": "Exp",
-            "hardswish": "HardSwish",
-            "log": "Log",
-            "neg": "Neg",
-            "reciprocal": "Reciprocal",
-            "relu": "Relu",
-            "sigmoid": "Sigmoid",
-            "sqrt": "Sqrt",
-            "tanh": "Tanh",
-        }.items()
-    },
-    "aten._adaptive_avg_pool2d": _adaptive_pool("AveragePool"),
-    "aten._log_softmax": _operator("LogSoftmax", axis=_Argument("dim", int)),
-    "aten._native_batch_norm_legit_no_training": _translate_batch_norm,
-    "aten._prelu_kernel": _translate_prelu,
-    "aten._softmax": _operator("Softmax", axis=_Argument("dim", int)),
-    "aten._to_copy": _translate_identity,
-    "aten.adaptive_max_pool2d": _adaptive_pool("MaxPool"),
-    "aten.add": _binary("Add"),
-    "aten.addmm": _operator(
-        "Gemm", "mat1", "mat2", "self", alpha=_Argument("alpha"), beta=_Argument("beta")
-    ),
-    "aten.avg_pool2d": _pool("AveragePool"),
-    "aten.bmm": _operator("MatMul", "self", "mat2"),
-    "aten.cat": _translate_concatenation,
-    "aten.channel_shuffle": _translate_channel_shuffle,
-    "aten.clamp": _operator("Clip", min=_Argument("min"), max=_Argument("max")),
-    "aten.clamp_max": _operator("Clip", max=_Argument("max")),
-    "aten.clamp_min": _operator("Clip", min=_Argument("min")),
-    "aten.constant_pad_nd": _translate_pad,
-    "aten.convolution": _translate_convolution,
-    "aten.div": _binary("Div"),
-    "aten.expand": _translate_expand,
-    "aten.hardsigmoid": _operator("HardSigmoid", alpha=1 / 6, beta=0.5),
-    "aten.hardtanh": _operator("Clip", min=_Argument("min_val"), max=_Argument("max_val")),
-    "aten.leaky_relu": _operator("LeakyRelu", alpha=_Argument("negative_slope")),
-    "aten.linear": _translate_linear,
-    "aten.max_pool2d_with_indices": _pool("MaxPool"),
-    "aten.maximum": _operator("Max", "self", "other"),
-    "aten.mean": _translate_mean,
-    "aten.minimum": _operator("Min", "self", "other"),
-    "aten.mm": _operator("MatMul", "self", "mat2"),
-    "aten.mul": _binary("Mul"),
-    "aten.native_batch_norm": _translate_batch_norm,
-    "aten.permute": _translate_permutation,
-    "aten.pixel_shuffle": _operator(
-        "DepthToSpace", blocksize=_Argument("upscale_factor", int), mode="CRD"
-    ),
-    "aten.pow": _translate_power,
-    "aten.rsub": _binary("Sub", is_reversed=True),
-    "aten.select": _translate_select,
-    "aten.slice": _translate_slice,
-    "aten.split": _translate_split,
-    "aten.split_with_sizes": _translate_split,
-    "aten.stack": _translate_stack,
-    "aten.sub": _binary("Sub"),
-    "aten.t": _translate_permutation,
-    "aten.transpose": _translate_permutation,
-    "quantized_decomposed.dequantize_per_channel": _translate_dequantize_channels,
-    "quantized_decomposed.dequantize_per_tensor": _translate_dequantize,
-    "quantized_decomposed.quantize_per_tensor": _translate_quantize,
-    "aten.upsample_nearest2d": _translate_upsample,
-}
+@attrs.frozen
+class _TranslationRow:
+    translate: Translation
+
+
+_ROWS = read_operators(Path(__file__).with_name("float_operations.toml"), _TranslationRow)
+FLOAT_OPERATIONS = {operation: row.translate for operation, row in _ROWS.items()}
 """Operation of PyTorch -> translation."""

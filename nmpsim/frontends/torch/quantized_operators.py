@@ -7,23 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
+from nmpsim.frontends.graph import movement, pooling
 from nmpsim.frontends.graph.convolution import emit_integer_convolution, get_signed_weights
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.matmul import emit_integer_fully_connected
-from nmpsim.frontends.graph.movement import (
-    emit_pad,
-    lower_concatenation,
-    lower_gather,
-    lower_identity,
-    lower_slice,
-    lower_split,
-    lower_transpose,
-    lower_view,
-)
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Array, QuantizedTensor
 from nmpsim.frontends.graph.operation import (
     LoweringResult,
@@ -32,12 +25,12 @@ from nmpsim.frontends.graph.operation import (
     bind_attributes,
     normalize_axis,
 )
-from nmpsim.frontends.graph.pooling import emit_pool, lower_softmax
+from nmpsim.frontends.graph.operator_table import read_operators
+from nmpsim.frontends.graph.pooling import emit_pool
 from nmpsim.frontends.graph.windows import Window
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import BuilderTensor
 from nmpsim.frontends.torch.arguments import (
-    VIEWS,
     find_adaptive_window,
     find_paddings,
     find_permutation,
@@ -45,7 +38,6 @@ from nmpsim.frontends.torch.arguments import (
 )
 from nmpsim.frontends.torch.recording import (
     CHANNEL_BLOCK,
-    ELEMENTWISE_FUNCTIONS,
     ENGINE_PROFILES,
     QuantizedWeights,
     RecordedTensor,
@@ -54,28 +46,27 @@ from nmpsim.frontends.torch.recording import (
 
 def lower_operation(op: OperatorContext) -> LoweringResult:
     """Check the tensors of a recorded operation, and lower the operation."""
-    required = "quint8" if op.kind in _QUANTIZED else "float32" if op.kind in _FLOAT else ""
-    declarations, sources = op.lowering.graph.declarations, []
+    row, declarations, sources = OPERATIONS[op.kind], op.lowering.graph.declarations, []
     for name in op.names:
         kind = declarations[name].kind
         dtype = kind if isinstance(kind, str) else "quint8"
-        require(required in (dtype, ""), f"{name} of type {dtype}", required)
+        require(row.dtype in (dtype, ""), f"{name} of type {dtype}", row.dtype)
         if not isinstance(kind, str):
             sources.append(kind)
     op.sources = tuple(sources) if len(sources) == len(op.names) else ()
     op.result = declarations[op.name].kind
     if op.kind.endswith("_relu"):
         op.limits = (0.0, None)
-    function = OPERATIONS[op.kind]
-    return function(op, **bind_attributes(function, op.node.attributes))
+    return row.lower(op, **bind_attributes(row.lower, op.node.attributes))
 
 
 # --- weighted layers and pairs ---------------------------------------------------------------
 
 
-def _lower_convolution(
+def lower_convolution(
     op: OperatorContext, *, weights: QuantizedWeights, bias: str
 ) -> LoweringResult:
+    """Lower a quantized convolution with the arithmetic of its engine."""
     op.bias, op.bias_dtype = bias, "float32"
     filters = np.moveaxis(get_signed_weights(op), 1, -1)
     window = _read_window(op, filters.shape[1:3], weights.stride, weights.padding, weights.dilation)
@@ -85,7 +76,8 @@ def _lower_convolution(
     return result
 
 
-def _lower_linear(op: OperatorContext, *, weights: QuantizedWeights, bias: str) -> LoweringResult:
+def lower_linear(op: OperatorContext, *, weights: QuantizedWeights, bias: str) -> LoweringResult:
+    """Lower a quantized fully connected layer."""
     op.bias, op.bias_dtype = bias, "float32"
     shape, (_, ins) = op.get_shape(), weights.weights.shape
     require(
@@ -100,7 +92,8 @@ def _lower_linear(op: OperatorContext, *, weights: QuantizedWeights, bias: str) 
     return op.view(result, op.declared_shape)
 
 
-def _lower_pair(op: OperatorContext) -> LoweringResult:
+def lower_pair(op: OperatorContext, *, opcode: str) -> LoweringResult:
+    """Lower an addition or multiplication of two quantized tensors."""
     shapes = [op.get_shape(index) for index in range(2)]
     require(
         op.declared_shape in shapes,
@@ -108,7 +101,6 @@ def _lower_pair(op: OperatorContext) -> LoweringResult:
         f"an operand of shape {list(op.declared_shape)}, the shape of the result",
     )
     _name_unclipped(op)
-    opcode = "elementadd" if "add" in op.kind else "elementmul"
     return op.emit_fused_clip(op.emit_result(opcode, *op.read_broadcast()))
 
 
@@ -127,15 +119,17 @@ def _set_numerics(op: OperatorContext, profile: str) -> None:
 # --- functions of one tensor -----------------------------------------------------------------
 
 
-def _lower_quantize(op: OperatorContext) -> LoweringResult:
+def lower_quantize(op: OperatorContext) -> LoweringResult:
+    """Lower the quantization of floats."""
     return op.emit_result("quantize", op.read_operand())
 
 
-def _lower_dequantize(op: OperatorContext) -> LoweringResult:
+def lower_dequantize(op: OperatorContext) -> LoweringResult:
+    """Lower the conversion to float32."""
     return op.emit_result("dequantize", op.read_operand(0, PLAIN))
 
 
-def _lower_elementwise(op: OperatorContext, *, tables: Sequence[Array]) -> LoweringResult:
+def lower_elementwise(op: OperatorContext, *, tables: Sequence[Array]) -> LoweringResult:
     """Lower a function of each value to a clip, if its table is one, or to the table."""
     if op.kind == "aten.relu" and not op.sources:
         # FX leaves it in float32 where it knows no fused form.
@@ -168,42 +162,50 @@ def _look_up(op: OperatorContext, value: BuilderTensor, table: Array) -> Builder
     return op.emit_table(value, table.astype(np.int16) - UNSIGNED_OFFSETS["uint8"])
 
 
-def _lower_softmax(op: OperatorContext, *, dim: int) -> LoweringResult:
+def lower_softmax(op: OperatorContext, *, dim: int) -> LoweringResult:
+    """Lower a softmax along the last dimension."""
     rank = len(op.get_shape())
     require(
         rank and dim % rank == rank - 1, f"softmax along dimension {dim}", f"dimension {rank - 1}"
     )
-    return lower_softmax(op, axis=dim)
+    return pooling.lower_softmax(op, axis=dim)
 
 
 # --- movements -------------------------------------------------------------------------------
 
 
-def _lower_permutation(
+def lower_permutation(
     op: OperatorContext, *, dims: Sequence[int] | None = None, dim0: Any = 0, dim1: Any = 1
 ) -> LoweringResult:
-    return lower_transpose(op, perm=find_permutation(len(op.get_shape()), dims, dim0, dim1))
+    """Lower a permutation of dimensions."""
+    return movement.lower_transpose(
+        op, perm=find_permutation(len(op.get_shape()), dims, dim0, dim1)
+    )
 
 
-def _lower_slice(
+def lower_slice(
     op: OperatorContext, *, dim: int = 0, start: Any = None, step: int = 1
 ) -> LoweringResult:
+    """Lower a slice along one dimension."""
     require(step == 1, f"step {step} for quantized values", "step 1")
     axis = normalize_axis(dim, op.get_shape())
     first, _, _ = slice(start, None).indices(op.get_shape()[axis])
-    return lower_slice(op, [first], [first + op.declared_shape[axis]], [axis])
+    return movement.lower_slice(op, [first], [first + op.declared_shape[axis]], [axis])
 
 
-def _lower_select(op: OperatorContext, *, dim: int, index: int) -> LoweringResult:
-    return lower_gather(op, np.array(index), axis=dim)
+def lower_select(op: OperatorContext, *, dim: int, index: int) -> LoweringResult:
+    """Lower the selection of one index of a dimension."""
+    return movement.lower_gather(op, np.array(index), axis=dim)
 
 
-def _lower_split(op: OperatorContext, *, dim: int = 0) -> LoweringResult:
+def lower_split(op: OperatorContext, *, dim: int = 0) -> LoweringResult:
+    """Lower a split along one dimension."""
     shapes = [op.lowering.graph.declarations[name].shape for name in op.node.outputs]
-    return lower_split(op, [shape[dim] for shape in shapes], axis=dim)
+    return movement.lower_split(op, [shape[dim] for shape in shapes], axis=dim)
 
 
-def _lower_pad(op: OperatorContext, *, pad: Sequence[int], value: float = 0.0) -> LoweringResult:
+def lower_pad(op: OperatorContext, *, pad: Sequence[int], value: float = 0.0) -> LoweringResult:
+    """Lower padding with zeros."""
     require(not value, f"padding of quantized values with {value:g}", "padding with 0")
     require(min(pad, default=0) >= 0, f"paddings {list(pad)}", "paddings of 0 or more")
     zero = 0
@@ -215,10 +217,10 @@ def _lower_pad(op: OperatorContext, *, pad: Sequence[int], value: float = 0.0) -
             f"a result with scale {result.scale} and zero point {result.zero_point}",
             f"scale {source.scale} and zero point {zero}, those of the input",
         )
-    return emit_pad(op, *find_paddings(len(op.get_shape()), pad), value=zero)
+    return movement.emit_pad(op, *find_paddings(len(op.get_shape()), pad), value=zero)
 
 
-def _lower_concatenation(
+def lower_concatenation(
     op: OperatorContext,
     *,
     qx: Sequence[RecordedTensor] = (),
@@ -228,7 +230,7 @@ def _lower_concatenation(
 ) -> LoweringResult:
     """Lower a concatenation; quantized inputs of another scale are rescaled by a table."""
     if not op.sources:
-        return lower_concatenation(op, axis=dim)
+        return movement.lower_concatenation(op, axis=dim)
     parts, shape = qx or tensors, op.get_shape()
     axis, layout, values = normalize_axis(dim, shape), op.lowering.choose_layout(*op.names), []
     in_blocks = axis == 1 and all(part.channels_last for part in parts)
@@ -290,7 +292,7 @@ def _read_window(
     return Window(kernel, strides, gaps, (*pads, bottom, right), (rows, columns))
 
 
-def _lower_max_pool(
+def lower_max_pool(
     op: OperatorContext,
     *,
     kernel_size: Any,
@@ -298,12 +300,13 @@ def _lower_max_pool(
     padding: Any = (),
     dilation: Any = (),
 ) -> LoweringResult:
+    """Lower a max pool."""
     require(make_pair(dilation or 1) == (1, 1), f"dilation {dilation}", "dilation 1")
     window = _read_window(op, kernel_size, stride, padding)
     return emit_pool(op, "maxpool", op.read_operand(0, CHANNELS_LAST), window)
 
 
-def _lower_average_pool(
+def lower_average_pool(
     op: OperatorContext,
     *,
     self: RecordedTensor,
@@ -334,7 +337,7 @@ def _lower_average_pool(
     return _emit_average(op, window, counts, is_qnnpack, late)
 
 
-def _lower_adaptive_average_pool(op: OperatorContext, *, engine: str) -> LoweringResult:
+def lower_adaptive_average_pool(op: OperatorContext, *, engine: str) -> LoweringResult:
     """Lower an adaptive average pool whose windows divide the input evenly."""
     kernel = find_adaptive_window(op.get_shape(), op.declared_shape)
     return _emit_average(op, _read_window(op, kernel, kernel, 0), True, engine == "qnnpack", 0)
@@ -362,41 +365,16 @@ def _emit_average(
     return means[0] if len(means) == 1 else op.concatenate(op.result, means, 3)
 
 
-_QUANTIZED: dict[str, OperatorFunction] = {
-    "aten._adaptive_avg_pool2d": _lower_adaptive_average_pool,
-    "aten.avg_pool2d": _lower_average_pool,
-    "aten.dequantize": _lower_dequantize,
-    "aten.quantized_max_pool2d": _lower_max_pool,
-    "quantized.add": _lower_pair,
-    "quantized.add_relu": _lower_pair,
-    "quantized.conv2d": _lower_convolution,
-    "quantized.conv2d_relu": _lower_convolution,
-    "quantized.linear": _lower_linear,
-    "quantized.linear_relu": _lower_linear,
-    "quantized.mul": _lower_pair,
-    "quantized.mul_relu": _lower_pair,
-}
-"""Operation on quint8 -> its lowering."""
-_FLOAT: dict[str, OperatorFunction] = {
-    "aten._softmax": _lower_softmax,
-    "aten.quantize_per_tensor": _lower_quantize,
-}
-"""Operation on float32 -> its lowering."""
-OPERATIONS: dict[str, OperatorFunction] = {
-    **_QUANTIZED,
-    **_FLOAT,
-    **dict.fromkeys(ELEMENTWISE_FUNCTIONS, _lower_elementwise),
-    **{f"aten.{name}": lower_identity for name in ("alias", "clone", "contiguous", "detach")},
-    **{f"aten.{name}": lower_view for name in VIEWS},
-    "aten.cat": _lower_concatenation,
-    "aten.constant_pad_nd": _lower_pad,
-    "aten.permute": _lower_permutation,
-    "aten.select": _lower_select,
-    "aten.slice": _lower_slice,
-    "aten.split": _lower_split,
-    "aten.split_with_sizes": _lower_split,
-    "aten.t": _lower_permutation,
-    "aten.transpose": _lower_permutation,
-    "quantized.cat": _lower_concatenation,
-}
-"""Operation, by namespace and name -> its lowering; the other operations take any type."""
+@attrs.frozen
+class OperationRow:
+    """Row of the table of operations."""
+
+    lower: OperatorFunction
+    dtype: str = ""
+    """PyTorch's element type of all operands; empty if each type is supported."""
+    is_function: bool = False
+    """Whether it is a function of each 8-bit value, whose results are recorded as a table."""
+
+
+OPERATIONS = read_operators(Path(__file__).with_name("quantized_operations.toml"), OperationRow)
+"""Operation, by namespace and name -> row."""

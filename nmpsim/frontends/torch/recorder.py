@@ -20,10 +20,9 @@ from torch.nn.modules.module import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmpsim.diagnostics import Place, UserError, fail, list_alternatives
+from nmpsim.frontends.torch.quantized_operators import OPERATIONS
 from nmpsim.frontends.torch.recording import (
     CHANNEL_BLOCK,
-    CONCATENATIONS,
-    ELEMENTWISE_FUNCTIONS,
     ModelRecording,
     QuantizedWeights,
     RecordedCall,
@@ -251,9 +250,10 @@ class _Recorder:
                 self._set(one, is_constant=True)
             return result
         tables: tuple[Any, ...] = ()
-        if operation in ELEMENTWISE_FUNCTIONS and before is not None:
+        is_function = operation in OPERATIONS and OPERATIONS[operation].is_function
+        if is_function and before is not None:
             tables = _table(func, bound, before, answers[0])
-        elif operation in CONCATENATIONS:
+        elif operation in ("aten.cat", "quantized.cat", "quantized.cat_relu"):
             tables = _concatenation_tables(func, bound)
         held = tuple(map(self._set, answers))
         self._made |= {tensor.number for tensor in held}

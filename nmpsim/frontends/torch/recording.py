@@ -11,35 +11,6 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-ELEMENTWISE_FUNCTIONS = frozenset(
-    {
-        "aten.clamp",
-        "aten.elu",
-        "aten.hardsigmoid",
-        "aten.hardswish",
-        "aten.hardtanh",
-        "aten.leaky_relu",
-        "aten.relu",
-        "aten.sigmoid",
-        "aten.tanh",
-        "aten.threshold",
-        "quantized.add_scalar",
-        "quantized.add_scalar_relu",
-        "quantized.elu",
-        "quantized.hardswish",
-        "quantized.leaky_relu",
-        "quantized.mul_scalar",
-        "quantized.mul_scalar_relu",
-        "quantized.relu6",
-        "quantized.sigmoid",
-        "quantized.threshold",
-    }
-)
-"""Operations on each 8-bit value, for which PyTorch itself computes a table of all 256 results."""
-
-CONCATENATIONS = frozenset({"aten.cat", "quantized.cat", "quantized.cat_relu"})
-"""Operations whose inputs may have other scales, with tables for each input."""
-
 ENGINE_PROFILES = {
     "fbgemm": "float-fbgemm",
     "onednn": "float-onednn",
