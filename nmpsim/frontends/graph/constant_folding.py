@@ -12,9 +12,8 @@ import numpy as np
 
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import list_alternatives
-from nmpsim.frontends.graph.lowering import GraphLowering
 from nmpsim.frontends.graph.nodes import ONNX_DTYPES, Array, Graph, Node
-from nmpsim.frontends.graph.operation import bind_attributes
+from nmpsim.frontends.graph.operation import GraphLowering, bind_attributes
 from nmpsim.frontends.graph.problems import UnsupportedOperators
 from nmpsim.frontends.imported_model import UnsupportedError, require
 

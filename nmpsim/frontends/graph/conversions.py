@@ -8,7 +8,7 @@ import numpy as np
 
 from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.constant_folding import IS_CONSTANT
-from nmpsim.frontends.graph.lowering import PLAIN, GraphLowering
+from nmpsim.frontends.graph.lowering import PLAIN
 from nmpsim.frontends.graph.nodes import (
     ONNX_DTYPES,
     Array,
@@ -18,26 +18,26 @@ from nmpsim.frontends.graph.nodes import (
     make_unit_quantization,
     read_quantization,
 )
-from nmpsim.frontends.graph.operation import FLOAT, LoweringResult, OperatorContext
+from nmpsim.frontends.graph.operation import FLOAT, GraphLowering, LoweringResult
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import BuilderTensor
 
 
-def get_value_kind(lowering: GraphLowering, name: str, value: BuilderTensor) -> Kind:
+def get_value_kind(op: GraphLowering, name: str, value: BuilderTensor) -> Kind:
     """Return the quantization of a tensor, or its element type if it is not quantized."""
     quant, dtype = value.type.quant, np.dtype(value.type.dtype).name
     if quant is None:
         return dtype
-    quantization = lowering.get_quantization(name)
-    if quantization is None or lowering.make_tensor_type(quantization, value.shape) != value.type:
+    quantization = op.get_quantization(name)
+    if quantization is None or op.make_tensor_type(quantization, value.shape) != value.type:
         scales = np.array([quant.scale], np.float32)
         return QuantizedTensor(name, dtype, scales, np.array([quant.offset], np.int64))
     return quantization
 
 
-def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
+def lower_quantize(op: GraphLowering, *, axis: int = 1) -> LoweringResult:
     """Lower QuantizeLinear with one scale, or with one scale per index of an axis."""
-    result = read_quantization(op.node, op.lowering.constants, op.name, default="uint8")
+    result = read_quantization(op.node, op.constants, op.name, default="uint8")
     value = op.read_operand()
     dtypes = ("int8", "uint8", "int16", "uint16")
     require(result.dtype in dtypes, f"a result of {result.dtype}", list_alternatives(dtypes))
@@ -50,21 +50,21 @@ def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     return op.emit("quantize", moved, kind=make_unit_quantization(op.name, result.dtype))
 
 
-def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
+def lower_dequantize(op: GraphLowering, *, axis: int = 1) -> LoweringResult:
     """Lower DequantizeLinear, or compute its result if the input is constant."""
-    lowering, name = op.lowering, op.names[0]
-    given = read_quantization(op.node, lowering.constants, name)
-    if lowering.is_constant(name):
+    name = op.names[0]
+    given = read_quantization(op.node, op.constants, name)
+    if op.is_constant(name):
         values = op.get_constant(0)
         scales, zeros = _aligned_parameters(op, given, axis, values.shape)
         floats = (values.astype(np.int64) - zeros).astype(np.float32) * scales
-        lowering.define_constant(op.name, floats)
+        op.define_constant(op.name, floats)
         return IS_CONSTANT
     if given.scales.size == 1:
-        value = op.read_unchecked(0, PLAIN if lowering.is_output(op.name) else None, given)
+        value = op.read_unchecked(0, PLAIN if op.is_output(op.name) else None, given)
         require(value.type.quant, f"{name} of type {value.type.elem}", "a quantized tensor")
         return emit_dequantize(op, value)
-    quantization = lowering.get_quantization(name)
+    quantization = op.get_quantization(name)
     if quantization is None:
         raise UnsupportedError(
             f"{given.scales.size} scales for {name}, a tensor without a known zero point",
@@ -76,13 +76,13 @@ def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     return op.emit("elementmul", centered, factors)
 
 
-def emit_dequantize(op: OperatorContext, value: BuilderTensor) -> BuilderTensor:
+def emit_dequantize(op: GraphLowering, value: BuilderTensor) -> BuilderTensor:
     """Emit the conversion of a quantized value to float32 and return the result."""
     return op.emit("dequantize", value, kind=FLOAT)
 
 
 def _aligned_parameters(
-    op: OperatorContext, given: QuantizedTensor, axis: int, shape: Shape
+    op: GraphLowering, given: QuantizedTensor, axis: int, shape: Shape
 ) -> tuple[Array, Array]:
     """Return scales and zero points, shaped so that they broadcast along their axis."""
     scales, zeros = given.scales, given.zero_points
@@ -101,12 +101,12 @@ def _aligned_parameters(
 
 
 def _parameter_constants(
-    op: OperatorContext, given: QuantizedTensor, axis: int
+    op: GraphLowering, given: QuantizedTensor, axis: int
 ) -> tuple[BuilderTensor, BuilderTensor]:
     """Return scales and zero points as float constants of the operand's shape."""
     shape = op.get_shape()
     scales, zeros = (
-        op.add_float_constant(name, np.broadcast_to(one, shape).astype(np.float32))
+        op.add_result_constant(name, np.broadcast_to(one, shape).astype(np.float32))
         for name, one in zip(
             ("scales", "zeros"), _aligned_parameters(op, given, axis, shape), strict=True
         )
@@ -114,7 +114,7 @@ def _parameter_constants(
     return scales, zeros
 
 
-def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
+def lower_dynamic_quantize(op: GraphLowering) -> LoweringResult:
     """Lower DynamicQuantizeLinear, whose scale and zero point depend on the values.
 
     The scale is (largest - smallest) / 255 with 0 between them, or 1 where all are 0; the zero
@@ -122,7 +122,7 @@ def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
     """
     result, scale_name, zero_name = op.node.outputs
     shape = op.get_shape()
-    kinds = [op.lowering.get_quantization(name) for name in (result, zero_name)]
+    kinds = [op.get_quantization(name) for name in (result, zero_name)]
     for name, kind in zip(("y", "y_zero_point"), kinds, strict=True):
         require(kind, f"no tensor for output {name}", "tensors for all three outputs")
 
@@ -154,40 +154,40 @@ def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
     return op.view(op.emit("quantize", moved, kind=kinds[0]), shape)
 
 
-def broadcast_scalar(op: OperatorContext, value: BuilderTensor, shape: Shape) -> BuilderTensor:
+def broadcast_scalar(op: GraphLowering, value: BuilderTensor, shape: Shape) -> BuilderTensor:
     """Return a float value of one element, broadcast to a shape."""
     count = math.prod(shape)
     wide = op.allocate(FLOAT, (count,))
     op.emit_touch(wide)
     words = {"Offsets": (0,), "Count": count, "Axis": 0}
     operands = (wide, op.view(value, (1,)))
-    op.lowering.add_instruction("inserttensor", op.layer, operands, **words)
+    op.add_instruction("inserttensor", op.layer, operands, **words)
     return op.view(wide, shape)
 
 
-def lower_cast(op: OperatorContext, *, to: int = 0) -> LoweringResult:
+def lower_cast(op: GraphLowering, *, to: int = 0) -> LoweringResult:
     """Lower Cast between floats, integers and truth values."""
     return _cast(op, ONNX_DTYPES.get(to, ""), to)
 
 
-def lower_cast_like(op: OperatorContext) -> LoweringResult:
+def lower_cast_like(op: GraphLowering) -> LoweringResult:
     """Lower CastLike, which casts to the element type of the second operand."""
-    lowering, (name, like) = op.lowering, (op.names[0], op.node.get_input(1))
-    if lowering.is_constant(like):
-        dtype = str(lowering.get_constant(like).dtype)
+    name, like = op.names[0], op.node.get_input(1)
+    if op.is_constant(like):
+        dtype = str(op.get_constant(like).dtype)
     else:
-        kind = get_value_kind(lowering, like, op.read_unchecked(1))
+        kind = get_value_kind(op, like, op.read_unchecked(1))
         dtype = kind if isinstance(kind, str) else kind.dtype
-    if lowering.is_constant(name):
-        lowering.define_constant(op.name, lowering.get_constant(name).astype(dtype))
+    if op.is_constant(name):
+        op.define_constant(op.name, op.get_constant(name).astype(dtype))
         return IS_CONSTANT
-    is_same = get_value_kind(lowering, name, op.read_unchecked()) == dtype
+    is_same = get_value_kind(op, name, op.read_unchecked()) == dtype
     return op.define_view(op.get_shape()) if is_same else _cast(op, dtype)
 
 
-def _cast(op: OperatorContext, dtype: str, to: int | None = None) -> LoweringResult:
+def _cast(op: GraphLowering, dtype: str, to: int | None = None) -> LoweringResult:
     name = op.names[0]
-    quantization = op.lowering.get_quantization(name)
+    quantization = op.get_quantization(name)
     wanted = make_unit_quantization(name, quantization.dtype) if quantization else None
     value = op.read_unchecked(0, None, wanted)
     if value.type.quant is not None:

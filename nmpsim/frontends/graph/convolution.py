@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Array, QuantizedTensor, Shape
-from nmpsim.frontends.graph.operation import FLOAT, LoweringResult, OperatorContext, as_image
+from nmpsim.frontends.graph.operation import FLOAT, GraphLowering, LoweringResult, as_image
 from nmpsim.frontends.graph.operation import bind_attributes as bind
 from nmpsim.frontends.graph.windows import Window, read_window
 from nmpsim.frontends.imported_model import require
@@ -20,7 +20,7 @@ from nmpsim.frontends.module_builder import BuilderTensor, make_quantized_type
 from nmpsim.lir.nodes import TensorType
 
 
-def lower_convolution(op: OperatorContext) -> LoweringResult:
+def lower_convolution(op: GraphLowering) -> LoweringResult:
     """Lower Conv of floats or integers with constant filters [O, I / groups, ...]."""
     window, groups, filters = read_convolution(op, _get_weights(op))
     image = as_image(op, op.read_operand(0, CHANNELS_LAST))
@@ -33,12 +33,12 @@ def lower_convolution(op: OperatorContext) -> LoweringResult:
     return restore_rank(op, emit_float_convolution(op, image, filters, bias, window, groups))
 
 
-def _get_weights(op: OperatorContext) -> Array:
+def _get_weights(op: GraphLowering) -> Array:
     """Return the constant weights of a node, as signed integers or as float32."""
     return get_signed_weights(op) if op.sources else get_float_weights(op, 1)
 
 
-def read_convolution(op: OperatorContext, filters: Array) -> tuple[Window, int, Array]:
+def read_convolution(op: GraphLowering, filters: Array) -> tuple[Window, int, Array]:
     """Return window, group count and filters [O, H, W, I / groups] of a convolution."""
     attributes, channels = op.node.attributes, op.get_image_shape()[1]
     groups = int(attributes.get("group", 1))
@@ -51,13 +51,13 @@ def read_convolution(op: OperatorContext, filters: Array) -> tuple[Window, int, 
     return window, groups, np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
 
 
-def read_padded_window(op: OperatorContext, kernel: Shape, **attributes: Any) -> Window:
+def read_padded_window(op: GraphLowering, kernel: Shape, **attributes: Any) -> Window:
     """Return the window of a convolution, including the padding of a Pad before it."""
-    extra = op.lowering.padding.get(op.names[0], (0, 0, 0, 0))
+    extra = op.padding.get(op.names[0], (0, 0, 0, 0))
     return read_window(op.get_image_shape()[2:], kernel, extra, **attributes)
 
 
-def restore_rank(op: OperatorContext, image: BuilderTensor) -> BuilderTensor:
+def restore_rank(op: GraphLowering, image: BuilderTensor) -> BuilderTensor:
     """Return an image, or a sequence [N, C, L] without the row dimension added before."""
     return image if len(op.get_shape()) == 4 else op.view(image, (image.shape[0], *image.shape[2:]))
 
@@ -76,7 +76,7 @@ def _window_words(window: Window, groups: int) -> dict[str, Any]:
 
 
 def emit_float_convolution(
-    op: OperatorContext,
+    op: GraphLowering,
     value: BuilderTensor,
     filters: Array,
     bias: Array,
@@ -86,15 +86,15 @@ def emit_float_convolution(
     """Emit a float32 convolution with filters [O, H, W, I / groups]."""
     image = as_image(op, value)
     constants = (
-        op.lowering.add_float_constant(op.node.get_input(1), filters),
-        op.lowering.add_float_constant(op.node.get_input(2) or f"{op.name}_bias", bias),
+        op.add_float_constant(op.node.get_input(1), filters),
+        op.add_float_constant(op.node.get_input(2) or f"{op.name}_bias", bias),
     )
     shape = (image.shape[0], *window.out, len(filters))
     words = _window_words(window, groups)
     return op.emit("convolution", image, *constants, shape=shape, kind=FLOAT, **words)
 
 
-def get_float_weights(op: OperatorContext, index: int) -> Array:
+def get_float_weights(op: GraphLowering, index: int) -> Array:
     """Return the values of a constant float32 input."""
     values = op.get_constant(index)
     require(
@@ -105,7 +105,7 @@ def get_float_weights(op: OperatorContext, index: int) -> Array:
     return values
 
 
-def get_float_bias(op: OperatorContext, outs: int) -> Array:
+def get_float_bias(op: GraphLowering, outs: int) -> Array:
     """Return the constant float32 bias [outs], or zeros if the node has no bias."""
     if not op.node.get_input(2):
         return np.zeros(outs, np.float32)
@@ -118,7 +118,7 @@ def get_float_bias(op: OperatorContext, outs: int) -> Array:
     return np.broadcast_to(given.reshape(-1), (outs,))
 
 
-def lower_transposed_convolution(op: OperatorContext, *, group: int = 1) -> LoweringResult:
+def lower_transposed_convolution(op: GraphLowering, *, group: int = 1) -> LoweringResult:
     """Lower ConvTranspose of floats or integers with constant filters [I, O / groups, ...].
 
     On integers it is a convolution of the input with zeros inserted.
@@ -137,15 +137,15 @@ def lower_transposed_convolution(op: OperatorContext, *, group: int = 1) -> Lowe
     result = op.emit_result(
         "convtranspose",
         image,
-        op.lowering.add_float_constant(op.node.get_input(1), last),
-        op.add_float_constant("bias", get_float_bias(op, outs)),
+        op.add_float_constant(op.node.get_input(1), last),
+        op.add_result_constant("bias", get_float_bias(op, outs)),
         shape=(image.shape[0], *window.out, outs),
         **_window_words(window, group),
     )
     return restore_rank(op, result)
 
 
-def _transposed_window(op: OperatorContext, kernel: Shape) -> Window:
+def _transposed_window(op: GraphLowering, kernel: Shape) -> Window:
     """Return the window of a transposed convolution, with rows and columns of its result."""
     attributes, spatial = op.node.attributes, op.get_image_shape()[2:]
     auto_pad = attributes.get("auto_pad", "NOTSET")
@@ -172,13 +172,13 @@ def _transposed_window(op: OperatorContext, kernel: Shape) -> Window:
 # --- integers --------------------------------------------------------------------------------
 
 
-def get_signed_weights(op: OperatorContext) -> Array:
+def get_signed_weights(op: GraphLowering) -> Array:
     """Return the integer weights of a node, with unsigned weights shifted to int8."""
-    return op.lowering.to_signed(op.lowering.get_constant(op.names[1]))
+    return op.to_signed(op.get_constant(op.names[1]))
 
 
 def emit_integer_convolution(
-    op: OperatorContext,
+    op: GraphLowering,
     image: BuilderTensor,
     filters: Array,
     window: Window,
@@ -189,7 +189,7 @@ def emit_integer_convolution(
 
     Without ``is_by_channel`` the filters have one scale, as in PyTorch's arithmetic.
     """
-    lowering, source, weights = op.lowering, *op.sources[:2]
+    source, weights = op.sources[:2]
     outs = len(filters)
     scales, zeros = get_channel_parameters(weights, outs)
     words = _window_words(window, groups)
@@ -199,12 +199,12 @@ def emit_integer_convolution(
             words["FusedActivationArgs"] = op.limits
     parameters = (1.0, 0) if is_by_channel else (float(scales[0]), int(zeros[0]))
     type = make_quantized_type("i8", filters.shape, *parameters)
-    constant = lowering.builder.add_constant(weights.name, filters, type)
+    constant = op.builder.add_constant(weights.name, filters, type)
     opcode, operands = "convolution", [image, constant, add_bias(op, outs, 0.0)]
     if is_by_channel:
         opcode, bias_scales = "channelwisequantizedconvolution", np.float32(source.scale) * scales
-        operands += lowering.add_channel_constants(op.name, scales, zeros)
-        operands += lowering.add_channel_constants(f"{op.name}_bias", bias_scales, 0 * zeros)
+        operands += op.add_channel_constants(op.name, scales, zeros)
+        operands += op.add_channel_constants(f"{op.name}_bias", bias_scales, 0 * zeros)
     shape = (image.shape[0], *window.out, outs)
     return op.emit_result(opcode, *operands, shape=shape, **words)
 
@@ -223,11 +223,11 @@ def get_channel_parameters(
     return np.broadcast_to(weights.scales, (outs,)), np.broadcast_to(zeros, (outs,))
 
 
-def add_bias(op: OperatorContext, outs: int, scale: float) -> BuilderTensor:
+def add_bias(op: GraphLowering, outs: int, scale: float) -> BuilderTensor:
     """Add the bias [outs] of integer weights as a constant; zeros if the node has no bias."""
     values = np.zeros(outs, op.bias_dtype)
     if op.bias:
-        values = op.lowering.get_constant(op.bias)
+        values = op.get_constant(op.bias)
         # One for each row is no bias of the columns, as many as there may be.
         is_row = values.size in (1, outs) and values.size == math.prod(values.shape[-1:])
         wide = ("int64",) if op.sources[0].dtype == "int16" else ()
@@ -239,11 +239,11 @@ def add_bias(op: OperatorContext, outs: int, scale: float) -> BuilderTensor:
     type = TensorType("float", (outs,))
     if values.dtype != np.float32:
         type = make_quantized_type(f"i{8 * values.itemsize}", (outs,), scale, 0)
-    return op.lowering.builder.add_constant(op.bias or f"{op.name}_bias", values, type)
+    return op.builder.add_constant(op.bias or f"{op.name}_bias", values, type)
 
 
 def emit_transposed_convolution(
-    op: OperatorContext, image: BuilderTensor, filters: Array, window: Window, groups: int
+    op: GraphLowering, image: BuilderTensor, filters: Array, window: Window, groups: int
 ) -> BuilderTensor:
     """Emit a transposed convolution of integers with flipped filters OHWI.
 
@@ -271,12 +271,12 @@ def emit_transposed_convolution(
     return op.emit("extracttensor", result, shape=shape, Offsets=(0, 0, 0, 0))
 
 
-def _spread(op: OperatorContext, value: BuilderTensor, strides: tuple[int, int]) -> BuilderTensor:
+def _spread(op: GraphLowering, value: BuilderTensor, strides: tuple[int, int]) -> BuilderTensor:
     if strides == (1, 1):
         return value
     (images, rows, columns, channels), (down, across) = value.shape, strides
     wide = op.allocate(value.type, (images, rows * down, columns * across, channels))
-    op.lowering.add_instruction("splat", op.layer, (wide,), Value=0.0)
+    op.add_instruction("splat", op.layer, (wide,), Value=0.0)
     cells = op.view(wide, (images * rows, down, columns, across, channels))
     op.insert(cells, op.view(value, (images * rows, 1, columns, 1, channels)), (0,) * 5)
     return wide

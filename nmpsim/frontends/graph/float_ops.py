@@ -14,9 +14,9 @@ from nmpsim.frontends.graph.convolution import emit_float_convolution
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.nodes import Array
 from nmpsim.frontends.graph.operation import (
+    GraphLowering,
     Integers,
     LoweringResult,
-    OperatorContext,
     as_image,
     check_element_types,
 )
@@ -35,12 +35,12 @@ EXPONENTIAL_UNITS: dict[str, dict[str, float]] = {
 """Exponential unit -> default values of its attributes."""
 
 
-def lower_unary(op: OperatorContext, *, opcode: str) -> LoweringResult:
+def lower_unary(op: GraphLowering, *, opcode: str) -> LoweringResult:
     """Lower an elementwise function of one tensor, such as Exp."""
     return op.emit_result(opcode, op.read_operand())
 
 
-def lower_variadic(op: OperatorContext, *, opcode: str, is_mean: bool = False) -> LoweringResult:
+def lower_variadic(op: GraphLowering, *, opcode: str, is_mean: bool = False) -> LoweringResult:
     """Lower Add, Max, Mean and other operators of any number of tensors."""
     operands = op.read_broadcast()
     check_element_types(operands, ("float",))
@@ -55,7 +55,7 @@ def lower_variadic(op: OperatorContext, *, opcode: str, is_mean: bool = False) -
 
 
 def lower_logic(
-    op: OperatorContext, *, opcode: str, elems: Sequence[str], is_reversed: bool = False
+    op: GraphLowering, *, opcode: str, elems: Sequence[str], is_reversed: bool = False
 ) -> LoweringResult:
     """Lower a comparison or a logical operator."""
     operands = op.read_broadcast()
@@ -63,7 +63,7 @@ def lower_logic(
     return op.emit(opcode, *(operands[::-1] if is_reversed else operands), kind="bool")
 
 
-def lower_where(op: OperatorContext) -> LoweringResult:
+def lower_where(op: GraphLowering) -> LoweringResult:
     """Lower Where, which selects elements from two tensors by a condition."""
     condition, *operands = op.read_broadcast()
     check_element_types([condition], ("bool",))
@@ -71,30 +71,30 @@ def lower_where(op: OperatorContext) -> LoweringResult:
     return op.emit("elementselect", condition, *operands, kind=operands[0].type)
 
 
-def lower_expand(op: OperatorContext, shape: Integers) -> LoweringResult:
+def lower_expand(op: GraphLowering, shape: Integers) -> LoweringResult:
     """Lower Expand, which broadcasts a tensor to a constant shape."""
     own = op.get_shape()
     wide = tuple(np.broadcast_shapes(own, tuple(shape)))
     require(math.prod(wide) > 0, f"a result of shape {list(wide)}", "dimensions of 1 or more")
-    op.layout = op.lowering.choose_layout(op.names[0]) if len(wide) == len(own) else PLAIN
+    op.layout = op.choose_layout(op.names[0]) if len(wide) == len(own) else PLAIN
     return op.emit("copy", op.read_broadcast_to(0, wide))
 
 
-def lower_leaky_relu(op: OperatorContext, *, alpha: float = 0.01) -> LoweringResult:
+def lower_leaky_relu(op: GraphLowering, *, alpha: float = 0.01) -> LoweringResult:
     """Lower LeakyRelu: ``x`` if positive, otherwise ``alpha * x``."""
     require(math.isfinite(alpha), f"alpha {alpha}", "a finite number")
     return op.emit_result("leakyrelu", op.read_operand(), Alpha=alpha)
 
 
 def lower_clip(
-    op: OperatorContext, min: float = -_MAX_FLOAT, max: float = _MAX_FLOAT
+    op: GraphLowering, min: float = -_MAX_FLOAT, max: float = _MAX_FLOAT
 ) -> LoweringResult:
     """Lower Clip with constant limits."""
     low, high = (float(np.clip(limit, -_MAX_FLOAT, _MAX_FLOAT)) for limit in (min, max))
     return op.emit_result("clip", op.read_operand(), Min=low, Max=high)
 
 
-def lower_exponential_unit(op: OperatorContext) -> LoweringResult:
+def lower_exponential_unit(op: GraphLowering) -> LoweringResult:
     """Lower the exponential linear units Elu, Celu and Selu.
 
     ``gamma * (max(x, 0) + alpha * (exp(min(x, 0)) - 1))``; the exponent of Celu is over alpha.
@@ -116,7 +116,7 @@ def lower_exponential_unit(op: OperatorContext) -> LoweringResult:
 
 
 def lower_hard_sigmoid(
-    op: OperatorContext, *, alpha: float = 0.2, beta: float = 0.5
+    op: GraphLowering, *, alpha: float = 0.2, beta: float = 0.5
 ) -> BuilderTensor:
     """Lower HardSigmoid ``clip(alpha * x + beta, 0, 1)``."""
     value = op.read_operand()
@@ -125,20 +125,20 @@ def lower_hard_sigmoid(
     return op.emit_result("clip", moved, Min=0.0, Max=1.0)
 
 
-def lower_hard_swish(op: OperatorContext) -> LoweringResult:
+def lower_hard_swish(op: GraphLowering) -> LoweringResult:
     """Lower HardSwish ``x * clip(x / 6 + 1 / 2, 0, 1)``."""
     gate = lower_hard_sigmoid(op, alpha=1 / 6)
     return op.emit_result("elementmul", op.read_operand(), gate)
 
 
-def lower_prelu(op: OperatorContext) -> LoweringResult:
+def lower_prelu(op: GraphLowering) -> LoweringResult:
     """Lower PRelu as ``max(x, 0) + slope * min(x, 0)``."""
-    lowering, shape, slopes = op.lowering, op.get_shape(), op.names[1]
-    if lowering.opset < 7 and len(op.get_shape(1)) == 1:  # one for each channel
+    shape, slopes = op.get_shape(), op.names[1]
+    if op.opset < 7 and len(op.get_shape(1)) == 1:  # one for each channel
         slopes = f"{op.name}_slopes"
-        lowering.define_constant(slopes, op.get_constant(1).reshape(-1, *(1,) * (len(shape) - 2)))
+        op.define_constant(slopes, op.get_constant(1).reshape(-1, *(1,) * (len(shape) - 2)))
     value = op.read_operand()
-    wide = lowering.broadcast(slopes, op.layout, shape, None)
+    wide = op.broadcast(slopes, op.layout, shape, None)
     check_element_types([wide], ("float",), slopes)
     above = op.emit_result("relu", value)
     below = op.emit_result("clip", value, Min=-_MAX_FLOAT, Max=0.0)
@@ -146,7 +146,7 @@ def lower_prelu(op: OperatorContext) -> LoweringResult:
 
 
 def lower_batch_normalization(
-    op: OperatorContext,
+    op: GraphLowering,
     scale: Array,
     bias: Array,
     mean: Array,
@@ -175,7 +175,7 @@ def lower_batch_normalization(
     return op.emit_result(
         "batchnormalization",
         value,
-        *(op.add_float_constant(name, part) for name, part in parts.items()),
+        *(op.add_result_constant(name, part) for name, part in parts.items()),
         ChannelIdx=len(value.shape) - 1,
         Epsilon=epsilon,
         Momentum=momentum,
@@ -183,7 +183,7 @@ def lower_batch_normalization(
 
 
 def lower_response_normalization(
-    op: OperatorContext,
+    op: GraphLowering,
     *,
     size: int = 0,
     alpha: float = 1e-4,

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from nmpsim.frontends.graph.float_ops import EXPONENTIAL_UNITS
 from nmpsim.frontends.graph.nodes import INTEGER_RANGES, UNSIGNED_OFFSETS, QuantizedTensor
 from nmpsim.frontends.graph.operation import (
+    GraphLowering,
     LoweringResult,
-    OperatorContext,
     bind_attributes,
     normalize_axis,
 )
@@ -25,20 +25,20 @@ from nmpsim.kernels.hostops.rounding import fused_multiply_add
 Floats = npt.NDArray[np.float32]
 
 
-def get_unsigned_attribute(op: OperatorContext) -> dict[str, Any]:
+def get_unsigned_attribute(op: GraphLowering) -> dict[str, Any]:
     """Return the LIR attribute ``Unsigned`` if the result is uint8, else an empty dict."""
     is_unsigned = isinstance(op.result, QuantizedTensor) and op.result.dtype == "uint8"
     return {"Unsigned": 1} if is_unsigned else {}
 
 
-def lower_integer_binary(op: OperatorContext, *, opcode: str) -> LoweringResult:
+def lower_integer_binary(op: GraphLowering, *, opcode: str) -> LoweringResult:
     """Lower Add, Mul or Sub of two quantized tensors with broadcasting."""
     operands = op.read_broadcast()
     words = {} if opcode == "elementsub" else get_unsigned_attribute(op)
     return op.emit_fused_clip(op.emit_result(opcode, *operands, **words))
 
 
-def lower_integer_clip(op: OperatorContext) -> LoweringResult:
+def lower_integer_clip(op: GraphLowering) -> LoweringResult:
     """Lower Relu or Clip of a quantized tensor and rescale the result."""
     op.limits = op.limits or (0.0, None)
     return op.emit_fused_clip(op.read_operand())
@@ -124,18 +124,18 @@ SCALAR_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 arguments."""
 
 
-def lower_scalar_function(op: OperatorContext) -> LoweringResult:
+def lower_scalar_function(op: GraphLowering) -> LoweringResult:
     """Lower a function of 8-bit integers, such as Sigmoid, to a look-up table."""
     function = SCALAR_FUNCTIONS[op.kind]
     given = bind_attributes(function, op.node.attributes)
     return emit_lookup_table(op, lambda x: function(x, **given))
 
 
-def lower_integer_division(op: OperatorContext) -> LoweringResult:
+def lower_integer_division(op: GraphLowering) -> LoweringResult:
     """Lower Div of 8-bit integers by a constant number to a look-up table."""
     if len(op.sources) == 2:
         other = op.sources[1]
-        divisor = op.lowering.get_constant(other.name).astype(np.float32)
+        divisor = op.get_constant(other.name).astype(np.float32)
         divisor = (divisor - np.float32(other.zero_point)) * np.float32(other.scale)
     else:
         divisor = op.get_constant(1)
@@ -150,7 +150,7 @@ def lower_integer_division(op: OperatorContext) -> LoweringResult:
     return emit_lookup_table(op, lambda x: x / divisor.astype(np.float32).reshape(()))
 
 
-def emit_lookup_table(op: OperatorContext, function: Callable[[Floats], Any]) -> LoweringResult:
+def emit_lookup_table(op: GraphLowering, function: Callable[[Floats], Any]) -> LoweringResult:
     """Emit a look-up table of 256 entries for a function followed by the fused clip."""
     low, high = op.limits or (-np.inf, None)
     high = np.inf if high is None else high
@@ -158,7 +158,7 @@ def emit_lookup_table(op: OperatorContext, function: Callable[[Floats], Any]) ->
 
 
 def _look_up(
-    op: OperatorContext,
+    op: GraphLowering,
     value: BuilderTensor,
     source: QuantizedTensor,
     function: Callable[[Floats], Any],
@@ -192,7 +192,7 @@ def _look_up(
     return op.emit_table(value, np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31) + offset)
 
 
-def lower_requantization(op: OperatorContext) -> LoweringResult:
+def lower_requantization(op: GraphLowering) -> LoweringResult:
     """Lower QuantizeLinear of dequantized integers to the table of PyTorch's formula."""
     result, own = op.quantized_result, op.sources[0]
     if own.has_equal_parameters(result):
@@ -204,11 +204,11 @@ def lower_requantization(op: OperatorContext) -> LoweringResult:
     return op.emit_table(op.read_operand(), steps + offset)
 
 
-def lower_integer_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
+def lower_integer_concatenation(op: GraphLowering, *, axis: int = 0) -> LoweringResult:
     """Lower Concat of quantized tensors; rescale operands to the scale of the result."""
     require(op.limits is None, f"a fused clip to {op.limits}", "a concatenation without a clip")
-    type, parts = op.lowering.make_tensor_type(op.result, (1,)), []
-    layout = op.lowering.choose_layout(*op.names)
+    type, parts = op.make_tensor_type(op.result, (1,)), []
+    layout = op.choose_layout(*op.names)
     for index, source in enumerate(op.sources):
         value = op.read_operand(index, layout)
         if value.type.quant != type.quant:

@@ -1,4 +1,4 @@
-"""State of the lowering of a graph to LIR: values, layouts, shapes and constants.
+"""Tensors of a graph that is lowered to LIR: values, layouts, shapes and constants.
 
 ONNX and PyTorch have channels second; the device and TFLite have them last. A tensor is stored in
 one layout or in both: ``PLAIN``, the order of the file, and ``CHANNELS_LAST``; these are the same
@@ -62,8 +62,8 @@ def move_channels_second(dims: Sequence[int]) -> Shape:
     return (dims[0], dims[-1], *dims[1:-1])
 
 
-class GraphLowering:
-    """State of the lowering of a graph: constants, and the value and layout of each tensor."""
+class TensorStore:
+    """Tensors of a graph that is lowered: constants, and the value and layout of each tensor."""
 
     def __init__(
         self, graph: Graph, steps: Sequence[Node], builder: ModuleBuilder, place: Place

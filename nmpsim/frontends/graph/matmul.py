@@ -23,8 +23,8 @@ from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN, Layout
 from nmpsim.frontends.graph.nodes import Array, Shape, make_unit_quantization, read_quantization
 from nmpsim.frontends.graph.operation import (
     FLOAT,
+    GraphLowering,
     LoweringResult,
-    OperatorContext,
     check_element_types,
 )
 from nmpsim.frontends.imported_model import UnsupportedError, require
@@ -43,17 +43,17 @@ def _batch_shape(shape: Shape, other: Shape) -> Shape:
     return tuple(np.broadcast_shapes(shape[:-2], other[:-2]))
 
 
-def _is_matrix(op: OperatorContext) -> bool:
+def _is_matrix(op: GraphLowering) -> bool:
     """Return whether the right operand is a constant matrix; raise UnsupportedError for vectors."""
     ranks = [len(op.get_shape(index)) for index in range(2)]
     found = f"operands with {ranks[0]} and {ranks[1]} dimensions"
     require(min(ranks) > 1, found, "operands with at least 2 dimensions")
     require(op.kind != "Gemm" or max(ranks) == 2, found, "operands with 2 dimensions")
-    return ranks[1] == 2 and op.lowering.is_constant(op.names[1])
+    return ranks[1] == 2 and op.is_constant(op.names[1])
 
 
 def lower_matmul(
-    op: OperatorContext,
+    op: GraphLowering,
     *,
     alpha: float = 1.0,
     beta: float = 1.0,
@@ -95,7 +95,7 @@ def lower_matmul(
 
 
 def _multiply_batches(
-    op: OperatorContext, left: BuilderTensor, right: BuilderTensor
+    op: GraphLowering, left: BuilderTensor, right: BuilderTensor
 ) -> BuilderTensor:
     """Emit the float products of matrices with equal dimensions before the last two."""
     (*batch, rows, _), columns = left.shape, right.shape[-1]
@@ -106,7 +106,7 @@ def _multiply_batches(
 
 
 def emit_fully_connected(
-    op: OperatorContext, value: BuilderTensor, weights: BuilderTensor, bias: BuilderTensor
+    op: GraphLowering, value: BuilderTensor, weights: BuilderTensor, bias: BuilderTensor
 ) -> BuilderTensor:
     """Emit a fully connected layer on the last dimension, with weights [ins, outs]."""
     ins, outs = weights.shape
@@ -117,27 +117,27 @@ def emit_fully_connected(
 
 
 def _parameters(
-    op: OperatorContext, weights: Array, bias: Array
+    op: GraphLowering, weights: Array, bias: Array
 ) -> tuple[BuilderTensor, BuilderTensor]:
-    matrix = op.lowering.add_float_constant(op.node.get_input(1), weights)
-    return matrix, op.add_float_constant("bias", bias)
+    matrix = op.add_float_constant(op.node.get_input(1), weights)
+    return matrix, op.add_result_constant("bias", bias)
 
 
-def _has_constant_bias(op: OperatorContext, outs: int) -> bool:
+def _has_constant_bias(op: GraphLowering, outs: int) -> bool:
     """Return whether the third operand is left out or a constant for each column."""
     name = op.node.get_input(2)
-    if not name or not op.lowering.is_constant(name):
+    if not name or not op.is_constant(name):
         return not name
     count = math.prod(op.get_shape(2))
     return count in (1, outs) and count == math.prod(op.get_shape(2)[-1:])
 
 
-def _turned(op: OperatorContext, value: BuilderTensor, is_transposed: bool) -> BuilderTensor:
+def _turned(op: GraphLowering, value: BuilderTensor, is_transposed: bool) -> BuilderTensor:
     """Return a value with its last two dimensions exchanged if ``is_transposed``."""
     return op.swap_with_last(value, len(value.shape) - 2) if is_transposed else value
 
 
-def _scale(op: OperatorContext, value: BuilderTensor, factor: float) -> BuilderTensor:
+def _scale(op: GraphLowering, value: BuilderTensor, factor: float) -> BuilderTensor:
     return value if factor == 1 else op.emit_result("elementmulconst", value, LHS=factor)
 
 
@@ -145,7 +145,7 @@ def _scale(op: OperatorContext, value: BuilderTensor, factor: float) -> BuilderT
 
 
 def lower_integer_matmul(
-    op: OperatorContext, *, alpha: float = 1.0, transa: bool = False, transb: bool = False
+    op: GraphLowering, *, alpha: float = 1.0, transa: bool = False, transb: bool = False
 ) -> LoweringResult:
     """Lower MatMul or Gemm of integers to a fully connected layer or to matrix products.
 
@@ -168,7 +168,7 @@ def lower_integer_matmul(
 
 
 def emit_integer_matmul(
-    op: OperatorContext, left: BuilderTensor, right: BuilderTensor
+    op: GraphLowering, left: BuilderTensor, right: BuilderTensor
 ) -> BuilderTensor:
     """Emit one instruction for each product of two integer matrices of a batch."""
     batch = _batch_shape(left.shape, right.shape)
@@ -180,27 +180,27 @@ def emit_integer_matmul(
     whole = op.allocate(op.result, (*batch, left.shape[-2], right.shape[-1]))
     for index in np.ndindex(*batch):
         matrices = [_matrix_view(op, value, index) for value in (whole, left, right)]
-        op.lowering.add_instruction("matmul", op.layer, matrices)
+        op.add_instruction("matmul", op.layer, matrices)
     return whole
 
 
-def _matrix_view(op: OperatorContext, value: BuilderTensor, index: Shape) -> BuilderTensor:
+def _matrix_view(op: GraphLowering, value: BuilderTensor, index: Shape) -> BuilderTensor:
     """Return the matrix at an index of a tensor of matrices, which may be broadcast."""
     own = value.shape[:-2]
     last = index[len(index) - len(own) :]
     offsets = (0 if size == 1 else at for at, size in zip(last, own, strict=True))
     type = attrs.evolve(value.type, shape=value.shape[-2:])
-    return op.lowering.builder.add_view(value, type, (*offsets, 0, 0))
+    return op.builder.add_view(value, type, (*offsets, 0, 0))
 
 
 def emit_integer_fully_connected(
-    op: OperatorContext, rows: BuilderTensor, weights: Array, is_by_channel: bool | None = None
+    op: GraphLowering, rows: BuilderTensor, weights: Array, is_by_channel: bool | None = None
 ) -> BuilderTensor:
     """Emit a fully connected layer of integers with weights [ins, outs].
 
     By default the weights have a scale for each output if there are several scales.
     """
-    outs, own, lowering = weights.shape[1], op.sources[1], op.lowering
+    outs, own = weights.shape[1], op.sources[1]
     scales, zeros = get_channel_parameters(own, outs)
     opcode, bias_scale = "fullyconnected", 0.0
     vectors: tuple[BuilderTensor, ...] = ()
@@ -210,8 +210,8 @@ def emit_integer_fully_connected(
     else:
         opcode, weights = "rowwisequantizedfullyconnected", weights.T
         type = make_quantized_type("i8", weights.shape, 1.0, 0)
-        vectors = lowering.add_channel_constants(op.name, scales, zeros)
-    constant = lowering.builder.add_constant(own.name, weights, type)
+        vectors = op.add_channel_constants(op.name, scales, zeros)
+    constant = op.builder.add_constant(own.name, weights, type)
     bias = add_bias(op, outs, bias_scale)
     shape = (rows.shape[0], outs)
     return op.emit_fused_clip(op.emit_result(opcode, rows, constant, bias, *vectors, shape=shape))
@@ -223,7 +223,7 @@ def emit_integer_fully_connected(
 # of more products are added as int32.
 
 
-def lower_matmul_integer(op: OperatorContext) -> LoweringResult:
+def lower_matmul_integer(op: GraphLowering) -> LoweringResult:
     """Lower MatMulInteger: ``(A - a_zero_point) @ (B - b_zero_point)`` in int32.
 
     The right operand is a constant matrix, or has the same batch dimensions as the left one.
@@ -247,7 +247,7 @@ def lower_matmul_integer(op: OperatorContext) -> LoweringResult:
     return _to_int32(op, _multiply_batches(op, value, other))
 
 
-def lower_conv_integer(op: OperatorContext) -> LoweringResult:
+def lower_conv_integer(op: GraphLowering) -> LoweringResult:
     """Lower ConvInteger, whose result is int32, with constant filters [O, I / groups, ...]."""
     filters = _centered_constant(op, 1, 3, 0)
     window, groups, ordered = read_convolution(op, filters)
@@ -273,11 +273,11 @@ def lower_conv_integer(op: OperatorContext) -> LoweringResult:
 
 
 def lower_qgemm(
-    op: OperatorContext, *, alpha: float = 1.0, transa: bool = False, transb: bool = False
+    op: GraphLowering, *, alpha: float = 1.0, transa: bool = False, transb: bool = False
 ) -> LoweringResult:
     """Lower QGemm with a float result: ``float(A @ B + C) * (alpha * a_scale * b_scale)``."""
     left, right = (
-        read_quantization(op.node, op.lowering.constants, op.node.get_input(index), index + 1)
+        read_quantization(op.node, op.constants, op.node.get_input(index), index + 1)
         for index in (0, 3)
     )
     weights = _centered_constant(op, 3, 5, 0 if transb else 1)
@@ -290,43 +290,43 @@ def lower_qgemm(
     integers = _multiply(op, value, weights, np.broadcast_to(bias, size))
     scales = np.broadcast_to(np.float32(alpha) * np.float32(left.scale) * right.scales, size)
     sums = op.emit("convertto", integers, kind=FLOAT)
-    return op.emit_result("elementmul", sums, op.add_float_constant("scale", scales))
+    return op.emit_result("elementmul", sums, op.add_result_constant("scale", scales))
 
 
-def _centered(op: OperatorContext, index: int, zero_index: int, layout: Layout) -> BuilderTensor:
+def _centered(op: GraphLowering, index: int, zero_index: int, layout: Layout) -> BuilderTensor:
     """Return 8-bit integers minus their zero point, which may be an activation, in float32."""
-    lowering, name, zero = op.lowering, op.names[index], op.node.get_input(zero_index)
-    if lowering.is_constant(name):
+    name, zero = op.names[index], op.node.get_input(zero_index)
+    if op.is_constant(name):
         values = _centered_constant(op, index, zero_index, 0)
-        return lowering.add_float_constant(f"{name}_real", values)
-    kind = lowering.get_quantization(name)
+        return op.add_float_constant(f"{name}_real", values)
+    kind = op.get_quantization(name)
     if kind is None or kind.dtype not in _EIGHT_BIT_TYPES:
         found = kind.dtype if kind else FLOAT
         raise UnsupportedError(f"{name} of type {found}", list_alternatives(_EIGHT_BIT_TYPES))
-    is_known = not zero or lowering.is_constant(zero)
+    is_known = not zero or op.is_constant(zero)
     zeros = _zero_points(op, zero_index if is_known else -1)
     require(zeros.size == 1, f"{zeros.size} zero points of {name}", "one zero point")
     wanted = attrs.evolve(make_unit_quantization(name, kind.dtype), zero_points=zeros)
     value = emit_dequantize(op, op.read_unchecked(index, layout, wanted))
     if is_known:
         return value
-    zero_shape = lowering.get_shape(zero)
+    zero_shape = op.get_shape(zero)
     found = f"zero points of shape {list(zero_shape)} for {name}"
     require(math.prod(zero_shape) == 1, found, "one zero point")
     number = emit_dequantize(
-        op, lowering.get_value(zero, PLAIN, make_unit_quantization(zero, kind.dtype))
+        op, op.get_value(zero, PLAIN, make_unit_quantization(zero, kind.dtype))
     )
     return op.emit("elementsub", value, broadcast_scalar(op, number, value.shape))
 
 
-def _zero_points(op: OperatorContext, index: int) -> Array:
+def _zero_points(op: GraphLowering, index: int) -> Array:
     """Return constant zero points as int64 [N]; zero if the input is left out."""
     if index < 0 or not op.node.get_input(index):
         return np.zeros(1, np.int64)
     return op.get_constant(index).reshape(-1).astype(np.int64)
 
 
-def _centered_constant(op: OperatorContext, index: int, zero_index: int, axis: int) -> Array:
+def _centered_constant(op: GraphLowering, index: int, zero_index: int, axis: int) -> Array:
     """Return constant 8-bit integers minus the zero points of an axis, in float32."""
     values, zeros = op.get_constant(index), _zero_points(op, zero_index)
     require(
@@ -344,32 +344,32 @@ def _centered_constant(op: OperatorContext, index: int, zero_index: int, axis: i
 
 
 def _multiply(
-    op: OperatorContext, rows: BuilderTensor, weights: Array, bias: Array | None = None
+    op: GraphLowering, rows: BuilderTensor, weights: Array, bias: Array | None = None
 ) -> BuilderTensor:
     """Return rows [M, K] times weights [K, N] plus a bias [M, N], as int32."""
     size, parts = (rows.shape[0], weights.shape[1]), []
     for first in range(0, len(weights), _MAX_EXACT_PRODUCTS):
         part = _columns(op, rows, first, _MAX_EXACT_PRODUCTS)
         name, own = f"{op.node.get_input(1)}_real", weights[first : first + _MAX_EXACT_PRODUCTS]
-        constant = op.lowering.add_float_constant(name, own)
-        zeros = op.add_float_constant("bias", np.zeros(size[1], np.float32))
+        constant = op.add_float_constant(name, own)
+        zeros = op.add_result_constant("bias", np.zeros(size[1], np.float32))
         parts.append(op.emit("fullyconnected", part, constant, zeros, shape=size))
     if bias is not None:
         type = TensorType("index32", size)
-        parts.append(op.lowering.builder.add_constant(f"{op.name}_bias", bias, type))
+        parts.append(op.builder.add_constant(f"{op.name}_bias", bias, type))
     return _sum(op, parts)
 
 
-def _columns(op: OperatorContext, value: BuilderTensor, first: int, count: int) -> BuilderTensor:
+def _columns(op: GraphLowering, value: BuilderTensor, first: int, count: int) -> BuilderTensor:
     """Return some indices of the last dimension."""
     return op.extract(value, len(value.shape) - 1, first, min(count, value.shape[-1] - first))
 
 
-def _to_int32(op: OperatorContext, value: BuilderTensor) -> BuilderTensor:
+def _to_int32(op: GraphLowering, value: BuilderTensor) -> BuilderTensor:
     return op.emit("convertto", value, kind="int32") if value.type.elem == "float" else value
 
 
-def _sum(op: OperatorContext, parts: list[BuilderTensor]) -> BuilderTensor:
+def _sum(op: GraphLowering, parts: list[BuilderTensor]) -> BuilderTensor:
     """Return the sum of values in float32 or int32, as int32."""
     total, *rest = [_to_int32(op, part) for part in parts]
     for part in rest:

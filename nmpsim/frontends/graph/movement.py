@@ -21,9 +21,9 @@ from nmpsim.frontends.graph.lowering import (
 )
 from nmpsim.frontends.graph.nodes import Array, Node, QuantizedTensor, Shape
 from nmpsim.frontends.graph.operation import (
+    GraphLowering,
     Integers,
     LoweringResult,
-    OperatorContext,
     normalize_axis,
 )
 from nmpsim.frontends.imported_model import require
@@ -35,7 +35,7 @@ Indices = Mapping[int, npt.NDArray[np.int64]]
 _CONVOLUTIONS = ("Conv", "CONV_2D", "DEPTHWISE_CONV_2D")
 
 
-def emit_gather(op: OperatorContext, indices: Indices) -> BuilderTensor:
+def emit_gather(op: GraphLowering, indices: Indices) -> BuilderTensor:
     """Emit a gather of constant indices along each axis, in the file's dimension order."""
     value, rank = op.read_unchecked(), len(op.get_shape())
     return emit_stored_gather(
@@ -43,35 +43,33 @@ def emit_gather(op: OperatorContext, indices: Indices) -> BuilderTensor:
     )
 
 
-def emit_stored_gather(
-    op: OperatorContext, value: BuilderTensor, indices: Indices
-) -> BuilderTensor:
+def emit_stored_gather(op: GraphLowering, value: BuilderTensor, indices: Indices) -> BuilderTensor:
     """Emit a gather of constant indices along each axis, in the stored dimension order."""
     for axis, index in indices.items():
         shape = (*value.shape[:axis], *index.shape, *value.shape[axis + 1 :])
-        type = op.lowering.make_tensor_type(str(index.dtype), index.shape)
-        constant = op.lowering.builder.add_constant(f"{op.name}_places", index, type)
+        type = op.make_tensor_type(str(index.dtype), index.shape)
+        constant = op.builder.add_constant(f"{op.name}_places", index, type)
         value = op.emit("gather", value, constant, shape=shape, BatchDims=axis)
     return value if indices else op.emit("copy", value)
 
 
-def lower_view(op: OperatorContext) -> LoweringResult:
+def lower_view(op: GraphLowering) -> LoweringResult:
     """Lower an operator that only changes the shape to the shape declared for its result."""
     name = op.names[0]
-    if op.lowering.is_constant(name):
-        values = op.lowering.get_constant(name).reshape(op.declared_shape)
-        op.lowering.define_constant(op.name, values)
+    if op.is_constant(name):
+        values = op.get_constant(name).reshape(op.declared_shape)
+        op.define_constant(op.name, values)
         return IS_CONSTANT
     return op.define_view(op.declared_shape)
 
 
-def lower_identity(op: OperatorContext) -> LoweringResult:
+def lower_identity(op: GraphLowering) -> LoweringResult:
     """Lower Identity to an alias."""
     return op.define_view(op.get_shape())
 
 
 def lower_dropout(
-    op: OperatorContext, ratio: object = None, training_mode: Array | None = None
+    op: GraphLowering, ratio: object = None, training_mode: Array | None = None
 ) -> LoweringResult:
     """Lower Dropout in inference mode to an alias."""
     is_inference = training_mode is None or not training_mode.any()
@@ -79,7 +77,7 @@ def lower_dropout(
     return lower_identity(op)
 
 
-def lower_reshape(op: OperatorContext, shape: Integers, *, allowzero: int = 0) -> LoweringResult:
+def lower_reshape(op: GraphLowering, shape: Integers, *, allowzero: int = 0) -> LoweringResult:
     """Lower Reshape to a constant shape, in which -1 is inferred and 0 keeps a dimension."""
     own = op.get_shape()
     dims = [own[i] if d == 0 and not allowzero else d for i, d in enumerate(shape)]
@@ -89,7 +87,7 @@ def lower_reshape(op: OperatorContext, shape: Integers, *, allowzero: int = 0) -
     return op.define_view(tuple(dims))
 
 
-def lower_flatten(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
+def lower_flatten(op: GraphLowering, *, axis: int = 1) -> LoweringResult:
     """Lower Flatten, which reshapes to two dimensions."""
     own = op.get_shape()
     require(
@@ -101,13 +99,13 @@ def lower_flatten(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     return op.define_view((math.prod(own[:axis]), math.prod(own[axis:])))
 
 
-def lower_squeeze(op: OperatorContext, axes: Integers | None = None) -> LoweringResult:
+def lower_squeeze(op: GraphLowering, axes: Integers | None = None) -> LoweringResult:
     """Lower Squeeze, which removes dimensions of size 1."""
     axis = None if axes is None else tuple(axes)
     return op.define_view(np.squeeze(np.broadcast_to(0, op.get_shape()), axis).shape)
 
 
-def lower_unsqueeze(op: OperatorContext, axes: Integers) -> LoweringResult:
+def lower_unsqueeze(op: GraphLowering, axes: Integers) -> LoweringResult:
     """Lower Unsqueeze, which inserts dimensions of size 1."""
     return op.define_view(np.expand_dims(np.broadcast_to(0, op.get_shape()), tuple(axes)).shape)
 
@@ -118,7 +116,7 @@ def is_data_movement(order: Integers, shape: Shape) -> bool:
     return moving != sorted(moving)
 
 
-def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> LoweringResult:
+def lower_transpose(op: GraphLowering, *, perm: Integers | None = None) -> LoweringResult:
     """Lower Transpose; conversions between NCHW and NHWC become aliases."""
     own = op.get_shape()
     rank = len(own)
@@ -132,7 +130,7 @@ def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> Low
     value = op.read_unchecked()
     if rank > 2:
         is_second = order == move_channels_second(range(rank))
-        if is_second and op.layout == PLAIN and not op.lowering.graph.channels_last:
+        if is_second and op.layout == PLAIN and not op.graph.channels_last:
             op.layout = CHANNELS_LAST
             op.define_alias(value)
             return VIEW_ONLY
@@ -145,7 +143,7 @@ def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> Low
 
 
 def lower_slice(
-    op: OperatorContext,
+    op: GraphLowering,
     starts: Integers,
     ends: Integers,
     axes: Integers | None = None,
@@ -171,7 +169,7 @@ def lower_slice(
 
 
 def lower_split(
-    op: OperatorContext, split: Integers | None = None, *, axis: int = 0
+    op: GraphLowering, split: Integers | None = None, *, axis: int = 0
 ) -> LoweringResult:
     """Lower Split along an axis."""
     own, outputs = op.get_shape(), op.node.outputs
@@ -189,7 +187,7 @@ def lower_split(
             offsets = [begin * (d == axis) for d in range(len(own))]
             shape = (*own[:axis], size, *own[axis + 1 :])
             part = _extract(op, offsets, shape, result)
-            declared = op.lowering.graph.declarations.get(result)
+            declared = op.graph.declarations.get(result)
             if declared is not None and len(declared.shape) < len(shape):
                 part = op.view(part, declared.shape)  # UNPACK also removes the axis
             op.define_result(result, part)
@@ -198,14 +196,14 @@ def lower_split(
 
 
 def _extract(
-    op: OperatorContext, offsets: Integers, shape: Integers, name: str = ""
+    op: GraphLowering, offsets: Integers, shape: Integers, name: str = ""
 ) -> BuilderTensor:
     value = op.read_unchecked()
     first = op.to_layout(offsets)
     return op.emit("extracttensor", value, shape=op.to_layout(shape), name=name, Offsets=first)
 
 
-def lower_gather(op: OperatorContext, indices: Array, *, axis: int = 0) -> LoweringResult:
+def lower_gather(op: GraphLowering, indices: Array, *, axis: int = 0) -> LoweringResult:
     """Lower Gather of constant indices, a vector or a scalar, along an axis."""
     own = op.get_shape()
     axis = normalize_axis(axis, own)
@@ -220,7 +218,7 @@ def lower_gather(op: OperatorContext, indices: Array, *, axis: int = 0) -> Lower
     return op.view(part, (*own[:axis], *own[axis + 1 :]))
 
 
-def lower_tile(op: OperatorContext, repeats: Integers) -> LoweringResult:
+def lower_tile(op: GraphLowering, repeats: Integers) -> LoweringResult:
     """Lower Tile, which repeats a tensor along its axes."""
     own = op.get_shape()
     found = f"repeats {list(repeats)} for shape {list(own)}"
@@ -230,10 +228,10 @@ def lower_tile(op: OperatorContext, repeats: Integers) -> LoweringResult:
     return emit_gather(op, {a: np.tile(np.arange(d), n) for a, (d, n) in pairs if n > 1})
 
 
-def lower_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
+def lower_concatenation(op: GraphLowering, *, axis: int = 0) -> LoweringResult:
     """Lower Concat of tensors with equal element types and scales."""
     indices = [index for index, name in enumerate(op.names) if name]
-    layout = op.lowering.choose_layout(*(op.names[index] for index in indices))
+    layout = op.choose_layout(*(op.names[index] for index in indices))
     parts = [op.read_unchecked(index, layout) for index in indices]
     for part in parts[1:]:
         require(
@@ -251,7 +249,7 @@ def lower_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult
 
 
 def lower_pad(
-    op: OperatorContext,
+    op: GraphLowering,
     pads: Integers = (),
     value: float = 0.0,
     axes: Integers | None = None,
@@ -269,7 +267,7 @@ def lower_pad(
 
 
 def emit_pad(
-    op: OperatorContext, before: Integers, after: Integers, mode: str = "constant", value: float = 0
+    op: GraphLowering, before: Integers, after: Integers, mode: str = "constant", value: float = 0
 ) -> LoweringResult:
     """Emit padding of the first operand with a value, an integer for quantized operands.
 
@@ -277,7 +275,7 @@ def emit_pad(
     """
     modes = ("constant", "edge", "reflect", "symmetric", "wrap")
     require(mode in modes, f"mode {mode}", list_alternatives(modes))
-    pads, lowering = [*before, *after], op.lowering
+    pads = [*before, *after]
     require(all(0 <= pad < 1 << 20 for pad in pads), f"pads {pads}", "pads from 0 to 2**20 - 1")
     sides = list(zip(op.get_shape(), before, after, strict=True))
     if mode != "constant":
@@ -286,19 +284,19 @@ def emit_pad(
             {a: _padded_indices(d, s, mode) for a, (d, *s) in enumerate(sides) if any(s)},
         )
     source = op.read_unchecked()
-    kind = get_value_kind(lowering, op.names[0], source)
+    kind = get_value_kind(op, op.names[0], source)
     real = float(value)
     if isinstance(kind, QuantizedTensor):
         real = float(np.float32(kind.scale) * np.float32(int(value) - kind.zero_point))
     if real == 0.0:
-        image_pads = lowering.to_nchw(before), lowering.to_nchw(after)
+        image_pads = op.to_nchw(before), op.to_nchw(after)
         if _is_padding_of_convolutions(op, *image_pads):
             op.define_alias(source)
             (top, left), (bottom, right) = ((0, *one[2:])[-2:] for one in image_pads)
-            lowering.padding[op.name] = (top, left, bottom, right)
+            op.padding[op.name] = (top, left, bottom, right)
             return "padding of the convolution that reads it"
     whole = op.allocate(source.type, op.to_layout([sum(side) for side in sides]))
-    lowering.add_instruction("splat", op.layer, (whole,), Value=real)
+    op.add_instruction("splat", op.layer, (whole,), Value=real)
     op.insert(whole, source, op.to_layout(before))
     return whole
 
@@ -307,12 +305,12 @@ def _padded_indices(size: int, pads: Integers, mode: Any) -> npt.NDArray[np.int6
     return np.pad(np.arange(size), pads, mode)
 
 
-def _is_padding_of_convolutions(op: OperatorContext, before: Shape, after: Shape) -> bool:
+def _is_padding_of_convolutions(op: GraphLowering, before: Shape, after: Shape) -> bool:
     """Return whether only convolutions that can pad as much themselves read the result."""
-    readers = op.lowering.readers.get(op.name, [])
+    readers = op.readers.get(op.name, [])
     return (
         bool(readers)
-        and not op.lowering.is_output(op.name)
+        and not op.is_output(op.name)
         and 3 <= len(before) <= 4
         and not any((*before[:2], *after[:2]))
         and all(_can_pad(reader, op.name) for reader in readers)
@@ -325,7 +323,7 @@ def _can_pad(reader: Node, name: str) -> bool:
 
 
 def lower_space_to_depth(
-    op: OperatorContext, *, into_channels: bool = False, blocksize: int = 0, mode: str = "DCR"
+    op: GraphLowering, *, into_channels: bool = False, blocksize: int = 0, mode: str = "DCR"
 ) -> LoweringResult:
     """Lower SpaceToDepth or its inverse, DepthToSpace."""
     images, channels, rows, columns = op.get_shape()

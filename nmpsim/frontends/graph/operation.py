@@ -15,8 +15,8 @@ from nmpsim.frontends.graph.lowering import (
     CHANNELS_LAST,
     PLAIN,
     VIEW_ONLY,
-    GraphLowering,
     Layout,
+    TensorStore,
     move_channels_last,
 )
 from nmpsim.frontends.graph.nodes import (
@@ -39,7 +39,7 @@ LoweringResult = BuilderTensor | str
 """Result of an operator function; or, if it has defined its results itself, a text: why the node
 has no layers, empty if it has some."""
 OperatorFunction = Callable[..., LoweringResult]
-"""Takes an :class:`OperatorContext` and, as keyword arguments, the attributes in its signature."""
+"""Takes an :class:`GraphLowering` and, as keyword arguments, the attributes in its signature."""
 
 
 @cache
@@ -66,7 +66,7 @@ def bind_attributes(function: Callable[..., Any], attributes: Mapping[str, Any])
     return bound
 
 
-def call_operator(function: OperatorFunction, op: OperatorContext) -> LoweringResult:
+def call_operator(function: OperatorFunction, op: GraphLowering) -> LoweringResult:
     """Call an operator function with its constant inputs and its attributes.
 
     Positional parameters are constant inputs at the same position of the node, or attributes in
@@ -91,38 +91,47 @@ def normalize_axis(axis: int, shape: Shape) -> int:
     return axis % len(shape)
 
 
-class OperatorContext:
-    """State of the lowering of one node: its operands, attributes and instructions.
+class GraphLowering(TensorStore):
+    """State of the lowering of a graph and of its current node: operands and instructions.
 
     An operator function reads operands, emits instructions, and returns the value of the last one.
     Each instruction writes a new buffer; if the result is an output of the program, the last buffer
     becomes that output.
     """
 
-    def __init__(self, lowering: GraphLowering, node: Node) -> None:
-        self.lowering = lowering
-        self.node = node
-        self.kind = node.kind
+    node: Node
+    """The current node."""
+    kind: str
+    """ONNX name of its operator."""
+    names: tuple[str, ...]
+    """Names of the operands."""
+    sources: tuple[QuantizedTensor, ...]
+    """Quantization of the operands of an integer operation; otherwise empty."""
+    result: Kind
+    """Kind of the result."""
+    limits: Limits | None
+    """Bounds of the fused ReLU or clip."""
+    bias: str
+    """Name of the bias of integer weights, empty if there is none."""
+    bias_dtype: str
+    """Element type of this bias: int32, on the scale of the sum, or float32."""
+    name: str
+    """Name of the first result."""
+    layer: str
+    """Name of the layers that compute it."""
+
+    def begin(self, node: Node) -> None:
+        """Begin the lowering of a node."""
+        self.node, self.kind = node, node.kind
         self.names = node.operands if node.integers else node.inputs
-        """Names of the operands."""
-        self.sources: tuple[QuantizedTensor, ...] = ()
-        """Quantization of the operands of an integer operation; otherwise empty."""
-        self.result: Kind = FLOAT
-        """Kind of the result."""
-        self.limits: Limits | None = None
-        """Bounds of the fused ReLU or clip."""
-        self.bias = ""
-        """Name of the bias of integer weights, empty if there is none."""
-        self.bias_dtype = "int32"
-        """Element type of this bias: int32, on the scale of the sum, or float32."""
+        self.sources, self.result, self.limits = (), FLOAT, None
+        self.bias, self.bias_dtype = "", "int32"
         if node.integers:
             self.sources, self.result = node.integers.sources, node.integers.result
             self.limits, self.bias = node.integers.limits, node.integers.bias
             self.bias_dtype = node.integers.bias_dtype
         self.name = next(iter(node.results), "")
-        """Name of the first result."""
-        self.layer = lowering.get_layer_name(self.name)
-        """Name of the layers that compute it."""
+        self.layer = self.get_layer_name(self.name)
         self._layout: Layout = PLAIN
         self._own: set[str] = set()
 
@@ -133,7 +142,7 @@ class OperatorContext:
 
     @layout.setter
     def layout(self, layout: Layout) -> None:
-        self._layout = PLAIN if self.lowering.graph.channels_last else layout
+        self._layout = PLAIN if self.graph.channels_last else layout
 
     @property
     def quantized_result(self) -> QuantizedTensor:
@@ -145,13 +154,17 @@ class OperatorContext:
     @property
     def declared_shape(self) -> Shape:
         """Shape that the file declares for the result."""
-        return self.lowering.graph.declarations[self.name].shape
+        return self.graph.declarations[self.name].shape
 
     # --- operands ----------------------------------------------------------------------------
 
-    def get_constant(self, index: int) -> Array:
-        """Return the values of an input; raise UnsupportedError if it is not constant."""
-        return self.lowering.get_constant(self.node.get_input(index))
+    def get_constant(self, operand: int | str) -> Array:
+        """Return the values of an input, given by its index or name.
+
+        Raises UnsupportedError if it is not a constant.
+        """
+        name = self.node.get_input(operand) if isinstance(operand, int) else operand
+        return super().get_constant(name)
 
     def get_integers(self, index: int) -> list[int]:
         """Return a constant input of at most 1024 integers as a flat list."""
@@ -169,13 +182,13 @@ class OperatorContext:
         """Return the only element of a constant input as a float."""
         return float(self.get_constant(index).item())
 
-    def get_shape(self, index: int = 0) -> Shape:
-        """Return the shape of an operand in the dimension order of the file."""
-        return self.lowering.get_shape(self.names[index])
+    def get_shape(self, operand: int | str = 0) -> Shape:
+        """Return the shape of an operand, given by its index or name, in the file's order."""
+        return super().get_shape(self.names[operand] if isinstance(operand, int) else operand)
 
     def get_image_shape(self) -> Shape:
         """Return the shape of the first operand as [N, C, ...]."""
-        return self.lowering.to_nchw(self.get_shape())
+        return self.to_nchw(self.get_shape())
 
     def read_operand(self, index: int = 0, layout: Layout | None = None) -> BuilderTensor:
         """Return an operand in a layout; raise UnsupportedError for a wrong element type."""
@@ -193,20 +206,20 @@ class OperatorContext:
     ) -> BuilderTensor:
         """Return an operand of any element type, by default in its stored layout."""
         name = self.names[index]
-        self.layout = self.lowering.choose_layout(name) if layout is None else layout
-        return self.lowering.get_value(name, self.layout, quantization)
+        self.layout = self.choose_layout(name) if layout is None else layout
+        return self.get_value(name, self.layout, quantization)
 
     def read_broadcast(self) -> list[BuilderTensor]:
         """Return all operands in one layout, broadcast to one shape."""
-        shapes = [self.lowering.get_shape(name) for name in self.names]
+        shapes = [self.get_shape(name) for name in self.names]
         shape = tuple(np.broadcast_shapes(*shapes))
-        self.layout = self.lowering.choose_layout(*self.names)
+        self.layout = self.choose_layout(*self.names)
         return [self.read_broadcast_to(index, shape) for index in range(len(self.names))]
 
     def read_broadcast_to(self, index: int, shape: Shape) -> BuilderTensor:
         """Return an operand in the layout of the result, broadcast to a shape."""
         quantization = self.sources[index] if self.sources else None
-        return self.lowering.broadcast(self.names[index], self.layout, shape, quantization)
+        return self.broadcast(self.names[index], self.layout, shape, quantization)
 
     # --- instructions ------------------------------------------------------------------------
 
@@ -236,8 +249,8 @@ class OperatorContext:
         """
         like = operands[0].type if kind is None else kind
         result = self.allocate(like, operands[0].shape if shape is None else shape, name)
-        layer = self.lowering.get_layer_name(name) if name else self.layer
-        self.lowering.add_instruction(opcode, layer, (result, *operands), **attributes)
+        layer = self.get_layer_name(name) if name else self.layer
+        self.add_instruction(opcode, layer, (result, *operands), **attributes)
         return result
 
     def emit_result(
@@ -249,17 +262,17 @@ class OperatorContext:
     def allocate(self, kind: Kind | TensorType, shape: Shape, name: str = "") -> BuilderTensor:
         """Allocate a buffer and return it."""
         if isinstance(kind, TensorType):
-            self.lowering.check_size(shape)
+            self.check_size(shape)
             type = attrs.evolve(kind, shape=shape)
         else:
-            type = self.lowering.make_tensor_type(kind, shape)
-        value = self.lowering.builder.allocate(f"{name or self.name}_res", type)
+            type = self.make_tensor_type(kind, shape)
+        value = self.builder.allocate(f"{name or self.name}_res", type)
         self._own.add(value.name)
         return value
 
     def emit_touch(self, value: BuilderTensor) -> None:
         """Emit the instruction ``touch``, which marks a buffer as partly written."""
-        self.lowering.builder.add_instruction("touch", f"{self.name}_touch", (value,))
+        self.builder.add_instruction("touch", f"{self.name}_touch", (value,))
 
     def concatenate(
         self, kind: Kind | TensorType, parts: Sequence[BuilderTensor], axis: int
@@ -293,7 +306,7 @@ class OperatorContext:
     def insert(self, target: BuilderTensor, source: BuilderTensor, offsets: Shape) -> None:
         """Emit an instruction that copies a value into a buffer at an offset per dimension."""
         attributes = {"Offsets": offsets, "Count": 1, "Axis": 0}
-        self.lowering.add_instruction("inserttensor", self.layer, (target, source), **attributes)
+        self.add_instruction("inserttensor", self.layer, (target, source), **attributes)
 
     def emit_table(self, value: BuilderTensor, results: Array) -> BuilderTensor:
         """Emit a table look-up and return its result.
@@ -302,31 +315,27 @@ class OperatorContext:
         """
         dtype = "int8" if results.size == 256 else "int16"
         table = np.clip(results, *INTEGER_RANGES[dtype]).astype(dtype)
-        type = self.lowering.make_tensor_type(self.result, table.shape)
-        constant = self.lowering.builder.add_constant(f"{self.name}_table", table, type)
+        type = self.make_tensor_type(self.result, table.shape)
+        constant = self.builder.add_constant(f"{self.name}_table", table, type)
         return self.emit_result("intlookuptable", value, constant)
 
     def emit_fused_clip(self, value: BuilderTensor) -> BuilderTensor:
         """Emit the fused ReLU or clip and return its result; return ``value`` if there is none."""
         if self.limits is None:
             return value
-        self.layer = self.lowering.get_layer_name(self.name)
+        self.layer = self.get_layer_name(self.name)
         low, high = self.limits
         if high is None:
             return self.emit_result("relu", value)
         return self.emit_result("clip", value, Min=low, Max=high)
 
-    def view(self, value: BuilderTensor, shape: Shape) -> BuilderTensor:
-        """Return a view of a value with another shape."""
-        return self.lowering.view(value, shape)
-
-    def add_float_constant(self, suffix: str, values: Array) -> BuilderTensor:
+    def add_result_constant(self, suffix: str, values: Array) -> BuilderTensor:
         """Add a float32 constant named ``RESULT_SUFFIX`` and return it."""
-        return self.lowering.add_float_constant(f"{self.name}_{suffix}", values)
+        return self.add_float_constant(f"{self.name}_{suffix}", values)
 
     def add_filled_constant(self, shape: Shape, number: float) -> BuilderTensor:
         """Add a float32 constant whose elements are all equal and return it."""
-        return self.add_float_constant("number", np.full(shape, number, np.float32))
+        return self.add_result_constant("number", np.full(shape, number, np.float32))
 
     def transpose(self, value: BuilderTensor, order: Shape) -> BuilderTensor:
         """Emit a transposition with the given order of dimensions, and return its result."""
@@ -343,7 +352,7 @@ class OperatorContext:
 
     def define_result(self, name: str, value: BuilderTensor) -> None:
         """Set the value of one of the node's results."""
-        self.lowering.define_tensor(name, value, self.layout, value.storage in self._own)
+        self.define_tensor(name, value, self.layout, value.storage in self._own)
 
     def define_view(self, shape: Shape) -> str:
         """Define the result as a view of the first operand with another shape."""
@@ -353,8 +362,8 @@ class OperatorContext:
 
     def define_alias(self, value: BuilderTensor) -> str:
         """Define the result as an existing value; copy it only if the result is a model output."""
-        self.lowering.define_tensor(self.name, value, self.layout, is_own=False)
-        return "" if self.lowering.is_output(self.name) else VIEW_ONLY
+        self.define_tensor(self.name, value, self.layout, is_own=False)
+        return "" if self.is_output(self.name) else VIEW_ONLY
 
     def to_layout(self, dims: Sequence[int]) -> Shape:
         """Reorder one number per dimension from the order of the file to the result's layout."""
@@ -365,10 +374,10 @@ class OperatorContext:
         return self.to_layout(range(rank)).index(axis % rank)
 
 
-_READERS: Mapping[str, Callable[[OperatorContext, int], Any]] = {
-    "Integers": OperatorContext.get_integers,
-    "Array": OperatorContext.get_constant,
-    "float": OperatorContext.get_number,
+_READERS: Mapping[str, Callable[[GraphLowering, int], Any]] = {
+    "Integers": GraphLowering.get_integers,
+    "Array": GraphLowering.get_constant,
+    "float": GraphLowering.get_number,
 }
 """Annotation of a parameter -> how a constant input is read."""
 
@@ -384,7 +393,7 @@ def check_element_types(
         require(value.type.elem == values[0].type.elem, found, expected)
 
 
-def as_image(op: OperatorContext, value: BuilderTensor) -> BuilderTensor:
+def as_image(op: GraphLowering, value: BuilderTensor) -> BuilderTensor:
     """Return a sequence [N, L, C] as an image [N, 1, L, C]; images are not changed."""
     if len(value.shape) == 4:
         return value

@@ -12,9 +12,9 @@ from nmpsim.frontends.graph.integer_ops import get_unsigned_attribute
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.movement import emit_stored_gather, is_data_movement
 from nmpsim.frontends.graph.operation import (
+    GraphLowering,
     Integers,
     LoweringResult,
-    OperatorContext,
     as_image,
     bind_attributes,
     normalize_axis,
@@ -25,7 +25,7 @@ from nmpsim.frontends.module_builder import BuilderTensor
 
 
 def lower_pool(
-    op: OperatorContext,
+    op: GraphLowering,
     *,
     opcode: str,
     is_global: bool = False,
@@ -69,7 +69,7 @@ def lower_pool(
 
 
 def emit_pool(
-    op: OperatorContext, opcode: str, image: BuilderTensor, window: Window, **words: Any
+    op: GraphLowering, opcode: str, image: BuilderTensor, window: Window, **words: Any
 ) -> BuilderTensor:
     """Emit a pool of an image; the result of a max pool has the type of the image."""
     return op.emit(
@@ -84,7 +84,7 @@ def emit_pool(
     )
 
 
-def _gather_taps(op: OperatorContext, image: BuilderTensor, window: Window) -> BuilderTensor:
+def _gather_taps(op: GraphLowering, image: BuilderTensor, window: Window) -> BuilderTensor:
     """Return an image whose dilated windows are dense and adjacent.
 
     Padding is replaced by another element of the window, which does not change the largest.
@@ -109,7 +109,7 @@ def _gather_taps(op: OperatorContext, image: BuilderTensor, window: Window) -> B
 
 
 def lower_reduction(
-    op: OperatorContext,
+    op: GraphLowering,
     axes: Integers | None = None,
     *,
     opcode: str,
@@ -149,7 +149,7 @@ def lower_reduction(
 
 
 def lower_arg_max(
-    op: OperatorContext,
+    op: GraphLowering,
     *,
     opcode: str,
     axis: int = 0,
@@ -172,7 +172,7 @@ def lower_arg_max(
 
 
 def lower_softmax(
-    op: OperatorContext,
+    op: GraphLowering,
     *,
     opcode: str = "softmax",
     axis: int | None = None,
@@ -181,7 +181,7 @@ def lower_softmax(
     """Lower Softmax or LogSoftmax along an axis; before opset 13, along all later axes, too."""
     require(op.limits is None, f"a fused clip to {op.limits}", "a softmax without a clip")
     shape = op.get_shape()
-    is_old = int(op.lowering.opset if opset is None else opset) < 13
+    is_old = int(op.opset if opset is None else opset) < 13
     default = 1 if is_old else -1
     axis = normalize_axis(default if axis is None else int(axis), shape)
     value = op.read_operand(0, PLAIN)

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.frontends.graph.constant_folding import IS_CONSTANT, fold_node
-from nmpsim.frontends.graph.lowering import GraphLowering
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Node
-from nmpsim.frontends.graph.operation import OperatorContext, OperatorFunction, call_operator
+from nmpsim.frontends.graph.operation import GraphLowering, OperatorFunction, call_operator
 from nmpsim.frontends.graph.operators import INTEGER_FORMS, OPERATORS
 from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, UnsupportedOperators
 from nmpsim.frontends.imported_model import ImportedModel, UnsupportedError
@@ -161,9 +160,9 @@ def _lower_node(lowering: GraphLowering, step: Node, operators: Operators) -> st
 
 
 def _apply(function: OperatorFunction, lowering: GraphLowering, step: Node) -> str:
-    op = OperatorContext(lowering, step)
-    result = call_operator(function, op)
+    lowering.begin(step)
+    result = call_operator(function, lowering)
     if isinstance(result, str):
         return result
-    op.define_result(op.name, result)
+    lowering.define_result(lowering.name, result)
     return ""

@@ -18,7 +18,7 @@ from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.matmul import emit_fully_connected
 from nmpsim.frontends.graph.movement import emit_gather
 from nmpsim.frontends.graph.nodes import Array, QuantizedTensor, Shape
-from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, normalize_axis
+from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult, normalize_axis
 from nmpsim.frontends.graph.windows import Window
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import BuilderTensor
@@ -28,7 +28,7 @@ _MAX_SIZE = 1 << 16
 
 
 def lower_resize(
-    op: OperatorContext,
+    op: GraphLowering,
     *,
     axes: Sequence[int] | None = None,
     scales: Sequence[float] | None = None,
@@ -69,8 +69,8 @@ def lower_resize(
     for axis, x in coordinates.items():
         weights = _tap_weights(x, own[axis], mode, cubic_coeff_a, excludes_outside)
         swapped = op.swap_with_last(value, axis)
-        matrix = op.add_float_constant("weights", weights)
-        zeros = op.add_float_constant("nothing", np.zeros(sizes[axis], np.float32))
+        matrix = op.add_result_constant("weights", weights)
+        zeros = op.add_result_constant("nothing", np.zeros(sizes[axis], np.float32))
         value = op.swap_with_last(emit_fully_connected(op, swapped, matrix, zeros), axis)
     return op.emit("copy", value)
 
@@ -80,12 +80,12 @@ def _check_options(antialias: int, policy: str) -> None:
     require(policy == "stretch", f"keep_aspect_ratio_policy {policy}", "stretch")
 
 
-def _is_old(op: OperatorContext) -> bool:
-    return op.node.op == "Upsample" or op.lowering.opset < 11
+def _is_old(op: GraphLowering) -> bool:
+    return op.node.op == "Upsample" or op.opset < 11
 
 
 def _sizes_and_scales(
-    op: OperatorContext, own: Shape, axes: Sequence[int] | None, scales: Sequence[float] | None
+    op: GraphLowering, own: Shape, axes: Sequence[int] | None, scales: Sequence[float] | None
 ) -> tuple[Shape, tuple[float, ...]]:
     """Return sizes and scales of all axes; the file gives only one of them."""
     axes = [normalize_axis(axis, own) for axis in axes or range(len(own))]
@@ -190,7 +190,7 @@ _IS_CENTERED = {
 
 
 def lower_integer_resize(
-    op: OperatorContext,
+    op: GraphLowering,
     *,
     axes: Sequence[int] | None = None,
     scales: Sequence[float] | None = None,
@@ -257,7 +257,7 @@ def _padding(factor: int, is_centered: bool) -> int:
 
 
 def _repeat_edges(
-    op: OperatorContext, value: BuilderTensor, axis: int, has_first: bool
+    op: GraphLowering, value: BuilderTensor, axis: int, has_first: bool
 ) -> BuilderTensor:
     """Repeat the last row or column, and with ``has_first`` also the first one."""
     first = [op.extract(value, axis, 0, 1)] if has_first else []

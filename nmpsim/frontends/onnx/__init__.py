@@ -16,8 +16,8 @@ from nmpsim.frontends.graph.integer_regions import (
     find_integer_regions,
     infer_quantization,
 )
-from nmpsim.frontends.graph.lowering import GraphLowering
 from nmpsim.frontends.graph.nodes import Graph, Node
+from nmpsim.frontends.graph.operation import GraphLowering
 from nmpsim.frontends.graph.operators import OPERATORS
 from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, UnsupportedOperators
 from nmpsim.frontends.graph.program import lower_graph

@@ -11,7 +11,7 @@ import attrs
 from nmpsim.bundle.limits import CHANNELS
 from nmpsim.bundle.metadata import Normalization
 from nmpsim.diagnostics import Place
-from nmpsim.frontends.graph.lowering import GraphLowering
+from nmpsim.frontends.graph.operation import GraphLowering
 from nmpsim.frontends.graph.problems import UnsupportedOperators
 from nmpsim.frontends.graph.program import lower_graph
 from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, make_onnx_option_error

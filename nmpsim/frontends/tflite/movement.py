@@ -9,14 +9,14 @@ import numpy as np
 from nmpsim.frontends.graph import movement
 from nmpsim.frontends.graph.movement import emit_pad, emit_stored_gather
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS
-from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, normalize_axis
+from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult, normalize_axis
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import BuilderTensor
 from nmpsim.frontends.tflite.tables import rescale_concat_input
 from nmpsim.lir.printer import format_type
 
 
-def lower_pad(op: OperatorContext, *, mode: int = 0) -> LoweringResult:
+def lower_pad(op: GraphLowering, *, mode: int = 0) -> LoweringResult:
     """Lower PAD, PADV2 or MIRROR_PAD; ``mode`` 0 is reflect, 1 is symmetric."""
     given, kind = op.get_integers(1), op.result
     before, after = given[::2], given[1::2]
@@ -32,20 +32,20 @@ def lower_pad(op: OperatorContext, *, mode: int = 0) -> LoweringResult:
     return emit_pad(op, before, after, value=value)
 
 
-def lower_concatenation(op: OperatorContext, *, axis: int) -> LoweringResult:
+def lower_concatenation(op: GraphLowering, *, axis: int) -> LoweringResult:
     """Lower CONCATENATION; rescale uint8 inputs to the scale of the result."""
     require(op.limits is None, f"a fused clip to {op.limits}", "fused activation NONE")
     parts = [_read_part(op, index) for index in range(len(op.names))]
     return op.concatenate(op.result, parts, normalize_axis(axis, op.declared_shape))
 
 
-def _read_part(op: OperatorContext, index: int) -> BuilderTensor:
+def _read_part(op: GraphLowering, index: int) -> BuilderTensor:
     """Return an input of a concatenation on the scale of the result; for uint8 by a table."""
-    value, source = op.read_unchecked(index), op.lowering.get_quantization(op.names[index])
-    if value.type == op.lowering.make_tensor_type(op.result, value.shape):
+    value, source = op.read_unchecked(index), op.get_quantization(op.names[index])
+    if value.type == op.make_tensor_type(op.result, value.shape):
         return value
     if source is None or source.dtype != "uint8":
-        type = op.lowering.make_tensor_type(op.result, value.shape)
+        type = op.make_tensor_type(op.result, value.shape)
         raise UnsupportedError(
             f"input {op.names[index]} of type {format_type(value.type)}",
             f"{format_type(type)}, the scale and zero point of the result",
@@ -55,7 +55,7 @@ def _read_part(op: OperatorContext, index: int) -> BuilderTensor:
     return op.emit_table(value, np.clip(values, 0, 255) - UNSIGNED_OFFSETS["uint8"])
 
 
-def lower_pack(op: OperatorContext, *, axis: int) -> LoweringResult:
+def lower_pack(op: GraphLowering, *, axis: int) -> LoweringResult:
     """Lower PACK, which concatenates along a new dimension."""
     axis = normalize_axis(axis, op.declared_shape)
     values = [op.read_unchecked(index) for index in range(len(op.names))]
@@ -63,19 +63,19 @@ def lower_pack(op: OperatorContext, *, axis: int) -> LoweringResult:
     return op.concatenate(op.result, parts, axis)
 
 
-def lower_transpose(op: OperatorContext) -> LoweringResult:
+def lower_transpose(op: GraphLowering) -> LoweringResult:
     """Lower TRANSPOSE."""
     value, order = op.read_unchecked(), op.get_integers(1)
     return op.transpose(value, tuple(normalize_axis(axis, value.shape) for axis in order))
 
 
-def lower_slice(op: OperatorContext) -> LoweringResult:
+def lower_slice(op: GraphLowering) -> LoweringResult:
     """Lower SLICE, which extracts a box with the shape of the result."""
     return _extract(op, op.read_unchecked(), op.get_integers(1), op.declared_shape)
 
 
 def lower_strided_slice(
-    op: OperatorContext,
+    op: GraphLowering,
     *,
     begin_mask: int = 0,
     end_mask: int = 0,
@@ -107,24 +107,24 @@ def lower_strided_slice(
 
 
 def _extract(
-    op: OperatorContext, value: BuilderTensor, offsets: Sequence[int], shape: Sequence[int]
+    op: GraphLowering, value: BuilderTensor, offsets: Sequence[int], shape: Sequence[int]
 ) -> BuilderTensor:
     part = op.emit_result("extracttensor", value, shape=tuple(shape), Offsets=tuple(offsets))
     return op.view(part, op.declared_shape)
 
 
-def lower_split(op: OperatorContext, *, axis: int | None = None) -> LoweringResult:
+def lower_split(op: GraphLowering, *, axis: int | None = None) -> LoweringResult:
     """Lower SPLIT, SPLIT_V or UNPACK, which also removes the axis."""
     if axis is None:
         (axis,) = op.get_integers(0 if op.kind == "SPLIT" else 2)
     axis, is_unpack = normalize_axis(axis, op.get_shape()), op.kind == "UNPACK"
-    shapes = [op.lowering.graph.declarations[name].shape for name in op.node.outputs]
+    shapes = [op.graph.declarations[name].shape for name in op.node.outputs]
     return movement.lower_split(
         op, [1 if is_unpack else shape[axis] for shape in shapes], axis=axis
     )
 
 
-def lower_gather(op: OperatorContext, *, axis: int, batch_dims: int = 0) -> LoweringResult:
+def lower_gather(op: GraphLowering, *, axis: int, batch_dims: int = 0) -> LoweringResult:
     """Lower GATHER of constant indices along an axis."""
     value, indices = op.read_unchecked(), op.get_constant(1)
     axis = normalize_axis(axis, value.shape)
@@ -138,7 +138,7 @@ def lower_gather(op: OperatorContext, *, axis: int, batch_dims: int = 0) -> Lowe
 
 
 def lower_space_to_depth(
-    op: OperatorContext, *, block_size: int, into_channels: bool = False
+    op: GraphLowering, *, block_size: int, into_channels: bool = False
 ) -> LoweringResult:
     """Lower SPACE_TO_DEPTH, which moves blocks of pixels to channels, or its inverse."""
     images, rows, columns, channels = op.declared_shape if into_channels else op.get_shape()

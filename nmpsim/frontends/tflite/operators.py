@@ -8,11 +8,10 @@ from pathlib import Path
 import attrs
 
 from nmpsim.diagnostics import list_alternatives
-from nmpsim.frontends.graph.lowering import GraphLowering
 from nmpsim.frontends.graph.nodes import Kind, Limits
 from nmpsim.frontends.graph.operation import (
+    GraphLowering,
     LoweringResult,
-    OperatorContext,
     OperatorFunction,
     bind_attributes,
 )
@@ -47,13 +46,13 @@ OPERATORS = read_operators(Path(__file__).with_name("operators.toml"), OperatorR
 """Operator name in the schema -> row."""
 
 
-def lower_operator(op: OperatorContext) -> LoweringResult:
+def lower_operator(op: GraphLowering) -> LoweringResult:
     """Check the tensors of a TFLite operator against its row, and lower the operator."""
-    row, lowering = OPERATORS[op.kind], op.lowering
+    row = OPERATORS[op.kind]
     if row.inputs:
         op.names = tuple(op.node.get_input(index) for index in row.inputs)
-    sources = [_check_kind(lowering, name, row.is_quantized) for name in op.names]
-    results = [_check_kind(lowering, name) for name in op.node.outputs]
+    sources = [_check_kind(op, name, row.is_quantized) for name in op.names]
+    results = [_check_kind(op, name) for name in op.node.outputs]
     op.sources = tuple(one for one in sources if row.is_quantized and not isinstance(one, str))
     op.result = results[0]
     kinds = [*sources, *results]
@@ -62,7 +61,7 @@ def lower_operator(op: OperatorContext) -> LoweringResult:
         found = f"inputs and results of {', '.join(dtypes)}"
         require(len(set(dtypes)) == 1, found, "equal types")
     if row.has_equal_scales:
-        types = [format_type(lowering.make_tensor_type(kind, ())) for kind in kinds]
+        types = [format_type(op.make_tensor_type(kind, ())) for kind in kinds]
         found = f"inputs and results of {', '.join(types)}"
         require(len(set(types)) == 1, found, "equal scales and zero points")
     number = op.node.attributes.get("fused_activation_function", row.activation)
@@ -75,10 +74,10 @@ def lower_operator(op: OperatorContext) -> LoweringResult:
     return row.lower(op, **bind_attributes(row.lower, op.node.attributes))
 
 
-def _check_kind(lowering: GraphLowering, name: str, is_quantized: bool = False) -> Kind:
+def _check_kind(op: GraphLowering, name: str, is_quantized: bool = False) -> Kind:
     """Return the kind of a tensor; raise UnsupportedError if it is not supported."""
     require(name, "an omitted input", "all inputs that the operator requires")
-    kind = lowering.graph.declarations[name].kind
+    kind = op.graph.declarations[name].kind
     if isinstance(kind, str):
         missing = " without a scale" if kind in _QUANTIZED_TYPES else ""
         is_plain = kind in _PLAIN_TYPES and not is_quantized
@@ -86,7 +85,7 @@ def _check_kind(lowering: GraphLowering, name: str, is_quantized: bool = False) 
         if not is_quantized:
             expected = f"{list_alternatives(_PLAIN_TYPES)}, or {expected}"
         require(is_plain, f"{name} of type {kind}{missing}", expected)
-    elif not lowering.is_constant(name):
+    elif not op.is_constant(name):
         is_known = kind.dtype in (*_QUANTIZED_TYPES, *_PLAIN_TYPES)
         found = f"{name} of type {kind.dtype} with a scale"
         require(is_known, found, list_alternatives(_QUANTIZED_TYPES))

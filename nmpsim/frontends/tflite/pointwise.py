@@ -10,7 +10,7 @@ import numpy as np
 
 from nmpsim.frontends.graph.integer_ops import get_unsigned_attribute
 from nmpsim.frontends.graph.nodes import INTEGER_RANGES
-from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext
+from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import BuilderTensor
 from nmpsim.frontends.tflite.tables import (
@@ -25,7 +25,7 @@ _INT16_VALUES = np.arange(-32768, 32768)
 
 
 def lower_binary(
-    op: OperatorContext, *, opcode: str, pot_scale_int16: bool = False
+    op: GraphLowering, *, opcode: str, pot_scale_int16: bool = False
 ) -> LoweringResult:
     """Lower ADD, SUB, MUL, MAXIMUM or MINIMUM with broadcasting."""
     if pot_scale_int16 and all(source.dtype == "int16" for source in op.sources):
@@ -33,7 +33,7 @@ def lower_binary(
     return op.emit_fused_clip(op.emit_result(opcode, *op.read_broadcast()))
 
 
-def _shift_finer_operand(op: OperatorContext) -> None:
+def _shift_finer_operand(op: GraphLowering) -> None:
     """Shift the Int16 operand of a sum that is on the finer of scales that are powers of two.
 
     Both are then on the result's scale, where a sum is exact. Sources: ``Prepare`` (add.cc) and
@@ -62,22 +62,22 @@ def _shift_finer_operand(op: OperatorContext) -> None:
             values = divide_by_power_of_two(_INT16_VALUES, shift)
             names[index], sources[index] = f"{op.name}_shifted", op.quantized_result
             shifted = op.emit_table(op.read_operand(index), values)
-            op.lowering.define_tensor(names[index], shifted, op.layout, is_own=True)
+            op.define_tensor(names[index], shifted, op.layout, is_own=True)
     op.names, op.sources = tuple(names), tuple(sources)
 
 
-def lower_clip(op: OperatorContext) -> LoweringResult:
+def lower_clip(op: GraphLowering) -> LoweringResult:
     """Lower RELU, RELU6 or RELU_N1_TO_1, which rescale before they clip.
 
     The factor is a float32 quotient (``ReluPrepare``, activations.cc), as of a leaky ReLU.
     """
     value = op.read_operand()
-    if value.type != op.lowering.make_tensor_type(op.result, value.shape):
+    if value.type != op.make_tensor_type(op.result, value.shape):
         value = _rescale(op, value, 1.0)
     return op.emit_fused_clip(value)
 
 
-def lower_leaky_relu(op: OperatorContext, *, alpha: float) -> LoweringResult:
+def lower_leaky_relu(op: GraphLowering, *, alpha: float) -> LoweringResult:
     """Lower LEAKY_RELU; use a table if the device does not support the slope."""
     require(math.isfinite(alpha), f"alpha {alpha:g}", "a finite number")
     if alpha > 0:
@@ -85,14 +85,14 @@ def lower_leaky_relu(op: OperatorContext, *, alpha: float) -> LoweringResult:
     return _look_up(op, lambda x, own, out: rescale_leaky_relu(x, own, out, alpha))
 
 
-def _rescale(op: OperatorContext, value: BuilderTensor, alpha: float) -> BuilderTensor:
+def _rescale(op: GraphLowering, value: BuilderTensor, alpha: float) -> BuilderTensor:
     """Emit a leaky ReLU that converts to the result's scale; for Int16 by a table."""
     if op.sources[0].dtype != "int16":
         return op.emit_result("leakyrelu", value, Alpha=alpha)
     return _look_up(op, lambda x, own, out: rescale_leaky_relu(x, own, out, alpha))
 
 
-def lower_table(op: OperatorContext) -> LoweringResult:
+def lower_table(op: GraphLowering) -> LoweringResult:
     """Lower LOGISTIC, TANH or HARD_SWISH to a look-up table."""
     source, result = op.sources[0], op.quantized_result
     if source.dtype != "int16":
@@ -106,7 +106,7 @@ def lower_table(op: OperatorContext) -> LoweringResult:
     return op.emit_table(op.read_operand(), INT16_FUNCTIONS[op.kind](_INT16_VALUES, source.scale))
 
 
-def _look_up(op: OperatorContext, function: TableFunction) -> BuilderTensor:
+def _look_up(op: GraphLowering, function: TableFunction) -> BuilderTensor:
     """Emit the table of a function of integers minus their zero point."""
     source, result = op.sources[0], op.quantized_result
     low, high = INTEGER_RANGES[source.dtype]
@@ -117,7 +117,7 @@ def _look_up(op: OperatorContext, function: TableFunction) -> BuilderTensor:
     )
 
 
-def lower_prelu(op: OperatorContext) -> LoweringResult:
+def lower_prelu(op: GraphLowering) -> LoweringResult:
     """Lower PRELU to ``rescale(max(x, 0)) + min(x, 0) * slope``.
 
     One of the two is always zero, so their sum is exact. The factor of the first is a float32
@@ -133,8 +133,8 @@ def lower_prelu(op: OperatorContext) -> LoweringResult:
     if source.dtype == "int16":
         above = _look_up(op, lambda x, own, out: rescale_leaky_relu(x, own, out, 0.0))
         wide = attrs.evolve(slopes, name=f"{op.name}_slopes", dtype="int16")
-        values = op.lowering.get_constant(slopes.name).astype(np.int16)
-        op.lowering.define_constant(wide.name, values)
+        values = op.get_constant(slopes.name).astype(np.int16)
+        op.define_constant(wide.name, values)
         op.names, op.sources = (op.names[0], wide.name), (source, wide)
     else:
         above = _rescale(op, op.emit("relu", value), 1.0)
@@ -144,7 +144,7 @@ def lower_prelu(op: OperatorContext) -> LoweringResult:
     return op.emit_result("elementadd", above, product)
 
 
-def lower_conversion(op: OperatorContext) -> LoweringResult:
+def lower_conversion(op: GraphLowering) -> LoweringResult:
     """Lower QUANTIZE of floats or quantized tensors, or DEQUANTIZE."""
     value = op.read_unchecked()
     is_float, elem = value.type.quant is None, value.type.elem
@@ -159,7 +159,7 @@ def lower_conversion(op: OperatorContext) -> LoweringResult:
 
 
 def lower_resize(
-    op: OperatorContext,
+    op: GraphLowering,
     *,
     opcode: str,
     align_corners: bool = False,
@@ -175,7 +175,7 @@ def lower_resize(
     return op.emit_result(opcode, value, shape=shape, Scale=scale, **given)
 
 
-def lower_softmax(op: OperatorContext, *, beta: float) -> LoweringResult:
+def lower_softmax(op: GraphLowering, *, beta: float) -> LoweringResult:
     """Lower SOFTMAX along the last dimension."""
     require(0 < beta < math.inf, f"beta {beta:g}", "a positive finite number")
     value = op.read_operand()

@@ -10,7 +10,7 @@ import numpy as np
 from nmpsim.frontends.graph.convolution import emit_integer_convolution
 from nmpsim.frontends.graph.integer_ops import get_unsigned_attribute
 from nmpsim.frontends.graph.nodes import QuantizedTensor
-from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, normalize_axis
+from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult, normalize_axis
 from nmpsim.frontends.graph.pooling import emit_pool
 from nmpsim.frontends.graph.windows import Window, read_window
 from nmpsim.frontends.imported_model import require
@@ -18,7 +18,7 @@ from nmpsim.frontends.module_builder import BuilderTensor
 
 
 def lower_pool(
-    op: OperatorContext, *, opcode: str, kernel_shape: Any, strides: Any, auto_pad: str
+    op: GraphLowering, *, opcode: str, kernel_shape: Any, strides: Any, auto_pad: str
 ) -> LoweringResult:
     """Lower AVERAGE_POOL_2D, which does not count padding, or MAX_POOL_2D."""
     value = op.read_operand()
@@ -29,20 +29,20 @@ def lower_pool(
     return op.emit_fused_clip(emit_pool(op, opcode, value, window, **words))
 
 
-def lower_mean(op: OperatorContext) -> LoweringResult:
+def lower_mean(op: GraphLowering) -> LoweringResult:
     """Lower MEAN to an average pool."""
     rows = _read_rows(op)
     mean = emit_pool(op, "avgpool", rows, _row_window(rows), CountIncludePads=1)
     return op.view(mean, op.declared_shape)
 
 
-def lower_maximum(op: OperatorContext) -> LoweringResult:
+def lower_maximum(op: GraphLowering) -> LoweringResult:
     """Lower REDUCE_MAX to a max pool."""
     rows = _read_rows(op)
     return op.view(emit_pool(op, "maxpool", rows, _row_window(rows)), op.declared_shape)
 
 
-def lower_sum(op: OperatorContext) -> LoweringResult:
+def lower_sum(op: GraphLowering) -> LoweringResult:
     """Lower SUM to a convolution with weights of 1.
 
     Source: ``QuantizedMeanOrSum`` (internal/reference/reduce.h). LiteRT 2.3's kernels read Int8 as
@@ -59,14 +59,14 @@ def lower_sum(op: OperatorContext) -> LoweringResult:
     return op.view(emit_integer_convolution(op, rows, filters, window, channels), op.declared_shape)
 
 
-def lower_arg_max(op: OperatorContext, *, opcode: str) -> LoweringResult:
+def lower_arg_max(op: GraphLowering, *, opcode: str) -> LoweringResult:
     """Lower ARG_MAX or ARG_MIN."""
     value, (axis,) = op.read_operand(), op.get_integers(1)
     axis = normalize_axis(axis, value.shape)
     return op.emit_result(opcode, value, shape=op.declared_shape, Axis=axis, KeepDims=0)
 
 
-def _read_rows(op: OperatorContext) -> BuilderTensor:
+def _read_rows(op: GraphLowering) -> BuilderTensor:
     """Return the input as an image [outer, rows, 1, inner] whose rows are reduced."""
     value, rank, given = op.read_operand(), len(op.get_shape()), op.get_integers(1)
     reduced = sorted({axis % rank for axis in given if -rank <= axis < rank})

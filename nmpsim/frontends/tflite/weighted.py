@@ -16,7 +16,7 @@ from nmpsim.frontends.graph.convolution import (
 )
 from nmpsim.frontends.graph.matmul import emit_integer_fully_connected, emit_integer_matmul
 from nmpsim.frontends.graph.nodes import Array
-from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext
+from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult
 from nmpsim.frontends.graph.windows import read_window
 from nmpsim.frontends.imported_model import require
 
@@ -29,7 +29,7 @@ _TYPES = (("int8", "int8"), ("int8", "int4"), ("uint8", "uint8"), ("int16", "int
 
 
 def lower_convolution(
-    op: OperatorContext, *, strides: Any, dilations: Any, auto_pad: str
+    op: GraphLowering, *, strides: Any, dilations: Any, auto_pad: str
 ) -> LoweringResult:
     """Lower CONV_2D or DEPTHWISE_CONV_2D."""
     channels = op.get_shape()[3]
@@ -45,7 +45,7 @@ def lower_convolution(
 
 
 def lower_transposed_convolution(
-    op: OperatorContext, *, strides: Any, auto_pad: str
+    op: GraphLowering, *, strides: Any, auto_pad: str
 ) -> LoweringResult:
     """Lower TRANSPOSE_CONV; its padding is the padding of the inverse convolution."""
     filters, (_, rows, columns, _) = _read_weights(op, 0), op.declared_shape
@@ -55,7 +55,7 @@ def lower_transposed_convolution(
     return emit_transposed_convolution(op, op.read_operand(), filters[:, ::-1, ::-1], window, 1)
 
 
-def lower_fully_connected(op: OperatorContext, *, weights_format: int) -> LoweringResult:
+def lower_fully_connected(op: GraphLowering, *, weights_format: int) -> LoweringResult:
     """Lower FULLY_CONNECTED with constant weights."""
     weights = _read_weights(op, 0)
     require(weights_format == 0, f"weights_format {weights_format}", "0 (DEFAULT)")
@@ -65,7 +65,7 @@ def lower_fully_connected(op: OperatorContext, *, weights_format: int) -> Loweri
 
 
 def lower_batch_matmul(
-    op: OperatorContext, *, adj_x: bool = False, adj_y: bool = False
+    op: GraphLowering, *, adj_x: bool = False, adj_y: bool = False
 ) -> LoweringResult:
     """Lower BATCH_MATMUL, with transpositions of the operands for adj_x and adj_y."""
     left, right = op.sources
@@ -83,7 +83,7 @@ def lower_batch_matmul(
     return emit_integer_matmul(op, *operands)
 
 
-def _read_weights(op: OperatorContext, axis: int) -> Array:
+def _read_weights(op: GraphLowering, axis: int) -> Array:
     """Return the constant weights, whose outputs are along ``axis``, and set the bias.
 
     Raises
@@ -93,7 +93,7 @@ def _read_weights(op: OperatorContext, axis: int) -> Array:
         undefined or unknown.
     """
     source, weights = op.sources
-    values, has_one_scale = op.lowering.get_constant(weights.name), weights.scales.size == 1
+    values, has_one_scale = op.get_constant(weights.name), weights.scales.size == 1
     is_connected, is_wide = op.kind == "FULLY_CONNECTED", source.dtype == "int16"
     require(
         (source.dtype, weights.dtype) in _TYPES,
@@ -122,7 +122,7 @@ def _read_weights(op: OperatorContext, axis: int) -> Array:
     op.sources = (source, attrs.evolve(weights, dtype=weights.dtype.replace("int4", "int8")))
     op.bias = op.node.get_input(3 if op.kind == "TRANSPOSE_CONV" else 2)
     if op.bias:
-        bias = op.lowering.get_constant(op.bias)
+        bias = op.get_constant(op.bias)
         found = f"a bias of shape {list(bias.shape)}"
         require(bias.shape == sums.shape, found, f"a bias of shape {list(sums.shape)}")
         sums += np.abs(bias.astype(np.float64))
@@ -148,7 +148,7 @@ def _read_weights(op: OperatorContext, axis: int) -> Array:
         largest = (sums * np.exp2(shifts)).max()
         found = f"sums that may reach {largest:.0f} when shifted left"
         require(is_narrow.all(), found, "sums below 2**31")
-    return op.lowering.to_signed(values)
+    return op.to_signed(values)
 
 
 def _absolute_sums(values: Array, zeros: Array, axis: int) -> npt.NDArray[np.float64]:
@@ -162,12 +162,12 @@ def _absolute_sums(values: Array, zeros: Array, axis: int) -> npt.NDArray[np.flo
     return sums
 
 
-def _factors(op: OperatorContext, scales: Array) -> Array:
+def _factors(op: GraphLowering, scales: Array) -> Array:
     """Return the factors from sums to the result for these scales of the second operand."""
     return op.sources[0].scale * scales.astype(np.float64) / op.quantized_result.scale
 
 
-def _check_rescaled_sums(op: OperatorContext, largest: Array, scales: Array) -> None:
+def _check_rescaled_sums(op: GraphLowering, largest: Array, scales: Array) -> None:
     """Raise UnsupportedError if a rescaled sum may exceed 32 bits, where TFLite overflows.
 
     This concerns Int16 and fully connected layers, whose sums are wider until then.

@@ -15,9 +15,8 @@ from nmpsim.frontends.graph.integer_regions import (
     find_integer_regions,
     infer_quantization,
 )
-from nmpsim.frontends.graph.lowering import GraphLowering
 from nmpsim.frontends.graph.movement import lower_identity
-from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext
+from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult
 from nmpsim.frontends.graph.operators import OPERATORS as GRAPH_OPERATORS
 from nmpsim.frontends.graph.problems import UnsupportedOperators
 from nmpsim.frontends.graph.program import lower_graph
@@ -105,7 +104,7 @@ PT2E_OPERATORS = ("Add", "AveragePool", "Conv", "Gemm", "MatMul", "Mul", "Reduce
 """Operators with an integer form in PyTorch's arithmetic."""
 
 
-def _refuse(op: OperatorContext) -> LoweringResult:
+def _refuse(op: GraphLowering) -> LoweringResult:
     """Raise UnsupportedError for an operator of PT2E that is not in an integer region."""
     raise UnsupportedError(
         "an operation in float32 that has no integer form or is not quantized on both sides",

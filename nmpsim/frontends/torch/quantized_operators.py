@@ -19,8 +19,8 @@ from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.matmul import emit_integer_fully_connected
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Array, QuantizedTensor
 from nmpsim.frontends.graph.operation import (
+    GraphLowering,
     LoweringResult,
-    OperatorContext,
     OperatorFunction,
     bind_attributes,
     normalize_axis,
@@ -44,9 +44,9 @@ from nmpsim.frontends.torch.recording import (
 )
 
 
-def lower_operation(op: OperatorContext) -> LoweringResult:
+def lower_operation(op: GraphLowering) -> LoweringResult:
     """Check the tensors of a recorded operation, and lower the operation."""
-    row, declarations, sources = OPERATIONS[op.kind], op.lowering.graph.declarations, []
+    row, declarations, sources = OPERATIONS[op.kind], op.graph.declarations, []
     for name in op.names:
         kind = declarations[name].kind
         dtype = kind if isinstance(kind, str) else "quint8"
@@ -63,9 +63,7 @@ def lower_operation(op: OperatorContext) -> LoweringResult:
 # --- weighted layers and pairs ---------------------------------------------------------------
 
 
-def lower_convolution(
-    op: OperatorContext, *, weights: QuantizedWeights, bias: str
-) -> LoweringResult:
+def lower_convolution(op: GraphLowering, *, weights: QuantizedWeights, bias: str) -> LoweringResult:
     """Lower a quantized convolution with the arithmetic of its engine."""
     op.bias, op.bias_dtype = bias, "float32"
     filters = np.moveaxis(get_signed_weights(op), 1, -1)
@@ -76,7 +74,7 @@ def lower_convolution(
     return result
 
 
-def lower_linear(op: OperatorContext, *, weights: QuantizedWeights, bias: str) -> LoweringResult:
+def lower_linear(op: GraphLowering, *, weights: QuantizedWeights, bias: str) -> LoweringResult:
     """Lower a quantized fully connected layer."""
     op.bias, op.bias_dtype = bias, "float32"
     shape, (_, ins) = op.get_shape(), weights.weights.shape
@@ -92,7 +90,7 @@ def lower_linear(op: OperatorContext, *, weights: QuantizedWeights, bias: str) -
     return op.view(result, op.declared_shape)
 
 
-def lower_pair(op: OperatorContext, *, opcode: str) -> LoweringResult:
+def lower_pair(op: GraphLowering, *, opcode: str) -> LoweringResult:
     """Lower an addition or multiplication of two quantized tensors."""
     shapes = [op.get_shape(index) for index in range(2)]
     require(
@@ -104,32 +102,32 @@ def lower_pair(op: OperatorContext, *, opcode: str) -> LoweringResult:
     return op.emit_fused_clip(op.emit_result(opcode, *op.read_broadcast()))
 
 
-def _name_unclipped(op: OperatorContext) -> None:
+def _name_unclipped(op: GraphLowering) -> None:
     """Name the layer before a fused ReLU, whose layer has the name of the operation."""
     if op.limits:
         op.layer += "_sum"
 
 
-def _set_numerics(op: OperatorContext, profile: str) -> None:
+def _set_numerics(op: GraphLowering, profile: str) -> None:
     """Set the numerics profile of the last layer if it differs from the model's."""
     if profile != ENGINE_PROFILES[op.node.attributes["engine"]]:
-        op.lowering.layer_numerics[op.lowering.builder.layers[-1]] = profile
+        op.layer_numerics[op.builder.layers[-1]] = profile
 
 
 # --- functions of one tensor -----------------------------------------------------------------
 
 
-def lower_quantize(op: OperatorContext) -> LoweringResult:
+def lower_quantize(op: GraphLowering) -> LoweringResult:
     """Lower the quantization of floats."""
     return op.emit_result("quantize", op.read_operand())
 
 
-def lower_dequantize(op: OperatorContext) -> LoweringResult:
+def lower_dequantize(op: GraphLowering) -> LoweringResult:
     """Lower the conversion to float32."""
     return op.emit_result("dequantize", op.read_operand(0, PLAIN))
 
 
-def lower_elementwise(op: OperatorContext, *, tables: Sequence[Array]) -> LoweringResult:
+def lower_elementwise(op: GraphLowering, *, tables: Sequence[Array]) -> LoweringResult:
     """Lower a function of each value to a clip, if its table is one, or to the table."""
     if op.kind == "aten.relu" and not op.sources:
         # FX leaves it in float32 where it knows no fused form.
@@ -158,11 +156,11 @@ def lower_elementwise(op: OperatorContext, *, tables: Sequence[Array]) -> Loweri
     return op.emit_result("clip", value, Min=least, Max=most)
 
 
-def _look_up(op: OperatorContext, value: BuilderTensor, table: Array) -> BuilderTensor:
+def _look_up(op: GraphLowering, value: BuilderTensor, table: Array) -> BuilderTensor:
     return op.emit_table(value, table.astype(np.int16) - UNSIGNED_OFFSETS["uint8"])
 
 
-def lower_softmax(op: OperatorContext, *, dim: int) -> LoweringResult:
+def lower_softmax(op: GraphLowering, *, dim: int) -> LoweringResult:
     """Lower a softmax along the last dimension."""
     rank = len(op.get_shape())
     require(
@@ -175,7 +173,7 @@ def lower_softmax(op: OperatorContext, *, dim: int) -> LoweringResult:
 
 
 def lower_permutation(
-    op: OperatorContext, *, dims: Sequence[int] | None = None, dim0: Any = 0, dim1: Any = 1
+    op: GraphLowering, *, dims: Sequence[int] | None = None, dim0: Any = 0, dim1: Any = 1
 ) -> LoweringResult:
     """Lower a permutation of dimensions."""
     return movement.lower_transpose(
@@ -184,7 +182,7 @@ def lower_permutation(
 
 
 def lower_slice(
-    op: OperatorContext, *, dim: int = 0, start: Any = None, step: int = 1
+    op: GraphLowering, *, dim: int = 0, start: Any = None, step: int = 1
 ) -> LoweringResult:
     """Lower a slice along one dimension."""
     require(step == 1, f"step {step} for quantized values", "step 1")
@@ -193,18 +191,18 @@ def lower_slice(
     return movement.lower_slice(op, [first], [first + op.declared_shape[axis]], [axis])
 
 
-def lower_select(op: OperatorContext, *, dim: int, index: int) -> LoweringResult:
+def lower_select(op: GraphLowering, *, dim: int, index: int) -> LoweringResult:
     """Lower the selection of one index of a dimension."""
     return movement.lower_gather(op, np.array(index), axis=dim)
 
 
-def lower_split(op: OperatorContext, *, dim: int = 0) -> LoweringResult:
+def lower_split(op: GraphLowering, *, dim: int = 0) -> LoweringResult:
     """Lower a split along one dimension."""
-    shapes = [op.lowering.graph.declarations[name].shape for name in op.node.outputs]
+    shapes = [op.graph.declarations[name].shape for name in op.node.outputs]
     return movement.lower_split(op, [shape[dim] for shape in shapes], axis=dim)
 
 
-def lower_pad(op: OperatorContext, *, pad: Sequence[int], value: float = 0.0) -> LoweringResult:
+def lower_pad(op: GraphLowering, *, pad: Sequence[int], value: float = 0.0) -> LoweringResult:
     """Lower padding with zeros."""
     require(not value, f"padding of quantized values with {value:g}", "padding with 0")
     require(min(pad, default=0) >= 0, f"paddings {list(pad)}", "paddings of 0 or more")
@@ -221,7 +219,7 @@ def lower_pad(op: OperatorContext, *, pad: Sequence[int], value: float = 0.0) ->
 
 
 def lower_concatenation(
-    op: OperatorContext,
+    op: GraphLowering,
     *,
     qx: Sequence[RecordedTensor] = (),
     tensors: Sequence[RecordedTensor] = (),
@@ -232,7 +230,7 @@ def lower_concatenation(
     if not op.sources:
         return movement.lower_concatenation(op, axis=dim)
     parts, shape = qx or tensors, op.get_shape()
-    axis, layout, values = normalize_axis(dim, shape), op.lowering.choose_layout(*op.names), []
+    axis, layout, values = normalize_axis(dim, shape), op.choose_layout(*op.names), []
     in_blocks = axis == 1 and all(part.channels_last for part in parts)
     for index, part in enumerate(parts):
         value, size = op.read_operand(index, layout), part.shape[axis]
@@ -248,7 +246,7 @@ def lower_concatenation(
 
 
 def _rescale(
-    op: OperatorContext, value: BuilderTensor, source: QuantizedTensor, table: Array | None
+    op: GraphLowering, value: BuilderTensor, source: QuantizedTensor, table: Array | None
 ) -> BuilderTensor:
     """Return an input of a concatenation on the scale of the result."""
     is_same = table is None or np.array_equal(table, np.arange(256))
@@ -275,7 +273,7 @@ _AVERAGED_CHANNELS = 16
 
 
 def _read_window(
-    op: OperatorContext, kernel_size: Any, stride: Any, padding: Any, dilation: Any = 1
+    op: GraphLowering, kernel_size: Any, stride: Any, padding: Any, dilation: Any = 1
 ) -> Window:
     """Return the window of an operation; padding at the end reaches to the last window."""
     shape = op.get_shape()
@@ -293,7 +291,7 @@ def _read_window(
 
 
 def lower_max_pool(
-    op: OperatorContext,
+    op: GraphLowering,
     *,
     kernel_size: Any,
     stride: Any = (),
@@ -307,7 +305,7 @@ def lower_max_pool(
 
 
 def lower_average_pool(
-    op: OperatorContext,
+    op: GraphLowering,
     *,
     self: RecordedTensor,
     engine: str,
@@ -337,14 +335,14 @@ def lower_average_pool(
     return _emit_average(op, window, counts, is_qnnpack, late)
 
 
-def lower_adaptive_average_pool(op: OperatorContext, *, engine: str) -> LoweringResult:
+def lower_adaptive_average_pool(op: GraphLowering, *, engine: str) -> LoweringResult:
     """Lower an adaptive average pool whose windows divide the input evenly."""
     kernel = find_adaptive_window(op.get_shape(), op.declared_shape)
     return _emit_average(op, _read_window(op, kernel, kernel, 0), True, engine == "qnnpack", 0)
 
 
 def _emit_average(
-    op: OperatorContext, window: Window, counts: bool, is_qnnpack: bool, late: int
+    op: GraphLowering, window: Window, counts: bool, is_qnnpack: bool, late: int
 ) -> BuilderTensor:
     """Emit an average pool whose first ``late`` channels add the zero point after rounding.
 
