@@ -33,7 +33,6 @@ from nmpsim.compiler.emit import Emitter
 from nmpsim.compiler.fuse import assign_clipped_sides, copy_fused_numerics, fuse_clips
 from nmpsim.compiler.numerics import (
     DEFAULT_NUMERICS,
-    AveragePoolOperands,
     get_profile,
     get_profile_name,
 )
@@ -333,8 +332,7 @@ class _Compilation:
                 hint="Change the operation or the types of its tensors.",
             )
         if op.kind is OpcodeKind.AVERAGE_POOL and op.output.is_narrow:
-            pool = AveragePoolOperands.from_operation(op, self._place(op))
-            get_profile(op).get_average_words(pool)  # raises if the profile lacks it
+            get_profile(op).get_words(op, self._place(op))  # raises if the profile lacks it
         if opcode == "softmax" and op.output.is_narrow:
             beta = op.get_number("Beta", 1.0)
             get_profile(op).check_softmax(op.operands[1], op.output, beta, self._place(op))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmpsim.compiler.numerics import AveragePoolOperands, get_profile
+from nmpsim.compiler.numerics import get_profile
 from nmpsim.compiler.numerics.ratios import find_overflow
 from nmpsim.compiler.operations import Operation
 from nmpsim.diagnostics import Place
@@ -25,9 +25,8 @@ def find_overflow_warning(op: Operation, place: Place) -> str | None:
     ):
         return None
     target, source = op.operands
-    window = AveragePoolOperands.from_operation(op, place)
-    words = get_profile(op).get_average_words(window)
-    if window.counts_padding or words["profile"] not in (GLOW_INT, NMP):
+    words = get_profile(op).get_words(op, place)
+    if op.get_number("CountIncludePads") or words["profile"] not in (GLOW_INT, NMP):
         return None
     kernel = op.get_integers("Kernels")
     taps = min(kernel[0], source.shape[1]) * min(kernel[1], source.shape[2])

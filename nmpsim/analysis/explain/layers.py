@@ -6,6 +6,7 @@ derives them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -22,11 +23,11 @@ from nmpsim.analysis.explain.profiles import (
 )
 from nmpsim.analysis.weighted import read_weighted_scales
 from nmpsim.arrays import Shape
-from nmpsim.compiler.numerics import AveragePoolOperands, OperandPair, WeightedScales
+from nmpsim.compiler.numerics import WeightedScales
 from nmpsim.compiler.numerics.ratios import divide_float32, multiply_float32
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.placement import find_host_reason
-from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
+from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.kernels.scale import InvalidScaleError
 from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module
@@ -229,24 +230,24 @@ def _make_factor(real: float) -> Factor | None:
 
 def _list_ratios(module: Module, op: Operation) -> Iterator[tuple[str, str, list[float]]]:
     """Yield name, formula and factors of each rescaling; other opcodes than these have none."""
-    opcode, place = op.instruction.opcode, get_instruction_place(op.instruction, module.file)
+    opcode = op.instruction.opcode
     target, *sources = op.operands
     if op.kind in WEIGHTED:
         layer = read_weighted_scales(module, op)
         if layer is not None:
             yield from _list_weighted_ratios(op, layer)
     elif opcode in ("matmul", "elementmul"):
-        pair = OperandPair(opcode, target, sources[0], sources[1], place)
-        yield "out", "S_lhs * S_rhs / S_out", [pair.product_ratio]
+        product = multiply_float32(sources[0].scale, sources[1].scale)
+        yield "out", "S_lhs * S_rhs / S_out", [divide_float32(product, target.scale)]
     elif opcode in PAIRS:
-        pair = OperandPair(opcode, target, sources[0], sources[1], place)
-        if pair.rhs.type.quant is not None:
-            for (name, _), ratio in zip(pair.sides, pair.ratios, strict=True):
-                yield name, f"S_{name} / S_out", [ratio]
+        if sources[1].type.quant is not None:
+            for name, side in zip(("lhs", "rhs"), sources, strict=True):
+                yield name, f"S_{name} / S_out", [divide_float32(side.scale, target.scale)]
     elif opcode == "avgpool":
-        pool = AveragePoolOperands.from_operation(op, place)
-        by = f" / {pool.taps}" if pool.counts_padding else ""
-        yield "out", f"S_in / S_out{by}", [pool.factor]
+        taps = math.prod(op.get_integers("Kernels")) if op.get_number("CountIncludePads") else 1
+        ratio = divide_float32(sources[0].scale, target.scale)
+        by = f" / {taps}" if op.get_number("CountIncludePads") else ""
+        yield "out", f"S_in / S_out{by}", [divide_float32(ratio, taps)]
     elif opcode in (*UNARY, "batchedreduceadd"):
         yield "out", "S_in / S_out", [divide_float32(sources[0].scale, target.scale)]
         if opcode == "leakyrelu":

@@ -11,8 +11,6 @@ import numpy as np
 from nmpsim.analysis.weighted import read_constant, read_weighted_scales
 from nmpsim.compiler.numerics import (
     PROFILES,
-    AveragePoolOperands,
-    OperandPair,
     ProfileEncoder,
     WeightedScales,
     Words,
@@ -136,7 +134,9 @@ def _explain_profile(
     profile = PROFILES[find_effective_profile(name, op)]
     try:
         if layer is None:
-            number, stages = _read_words(_make_words(profile, module, op))
+            number, stages = _read_words(
+                profile.get_words(op, get_instruction_place(op.instruction, module.file))
+            )
         else:
             number, stages = _requantize(profile, layer)
     except UserError as error:
@@ -170,18 +170,6 @@ def _join(out: IntegerScale, bias: IntegerScale) -> IntegerScale:
         (out.pre, out.mul, out.post), (bias.pre, bias.mul, bias.post)
     )
     return IntegerScale(pre, post, mul)
-
-
-def _make_words(profile: ProfileEncoder, module: Module, op: Operation) -> Words:
-    """Return the words of a profile for an operation without weights."""
-    opcode, place = op.instruction.opcode, get_instruction_place(op.instruction, module.file)
-    target, source = op.operands[:2]
-    if opcode == "avgpool":
-        return profile.get_average_words(AveragePoolOperands.from_operation(op, place))
-    if opcode in UNARY:
-        return profile.get_rescale_words(source, target, op.get_number("Alpha"), place)
-    pair = OperandPair(opcode, target, source, op.operands[2], place, op.is_unsigned)
-    return profile.get_matmul_words(pair) if opcode == "matmul" else profile.get_pair_words(pair)
 
 
 def _read_words(words: Words) -> _Stages:

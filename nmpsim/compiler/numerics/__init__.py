@@ -9,9 +9,7 @@ from __future__ import annotations
 from nmpsim.compiler.numerics.float import FloatEncoder
 from nmpsim.compiler.numerics.glow import GlowFloatEncoder, GlowIntEncoder, NmpEncoder
 from nmpsim.compiler.numerics.profile import (
-    AveragePoolOperands,
     ChannelBias,
-    OperandPair,
     ProfileEncoder,
     Requantization,
     WeightedScales,
@@ -73,9 +71,7 @@ __all__ = [
     "DEFAULT_NUMERICS",
     "EXACT",
     "PROFILES",
-    "AveragePoolOperands",
     "ChannelBias",
-    "OperandPair",
     "ProfileEncoder",
     "Requantization",
     "WeightedScales",

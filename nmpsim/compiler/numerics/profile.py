@@ -10,7 +10,7 @@ import functools
 import math
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType
 from typing import Any, TypeAlias
@@ -21,13 +21,11 @@ import numpy.typing as npt
 
 from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
-    divide_float32,
     encode_float32,
     make_fixed_point_scale,
     make_float_scale,
     make_scale_words,
     make_shift_scale,
-    multiply_float32,
 )
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.diagnostics import Place, UserError, fail
@@ -36,6 +34,7 @@ from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS
 from nmpsim.kernels.hostops.numerics import UNSIGNED
 from nmpsim.kernels.hostops.rounding import fused_multiply_add
 from nmpsim.kernels.scale import IntegerScale
+from nmpsim.lir.opcode import OpcodeKind
 
 Array: TypeAlias = npt.NDArray[Any]
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -164,81 +163,6 @@ class WeightedScales:
         return self.bias.integers
 
 
-@attrs.frozen
-class OperandPair:
-    """Operands and result of an elementwise operation or matrix product of two tensors."""
-
-    opcode: str
-    target: BufferView
-    lhs: BufferView
-    rhs: BufferView
-    place: Place
-    is_unsigned: bool = False
-    """Whether the tensors hold uint8 values minus 128."""
-
-    @property
-    def sides(self) -> tuple[tuple[str, BufferView], tuple[str, BufferView]]:
-        """Left and right operand, each with the prefix of its descriptor words."""
-        return ("lhs", self.lhs), ("rhs", self.rhs)
-
-    @property
-    def ratios(self) -> tuple[float, float]:
-        """Scale of each operand divided by the result's scale, in float32."""
-        return divide_float32(self.lhs.scale, self.target.scale), divide_float32(
-            self.rhs.scale, self.target.scale
-        )
-
-    @property
-    def product_ratio(self) -> float:
-        """Product of the operands' scales divided by the result's scale, in float32."""
-        product = multiply_float32(self.lhs.scale, self.rhs.scale)
-        return divide_float32(product, self.target.scale)
-
-
-@attrs.frozen
-class AveragePoolOperands:
-    """Operands and window of an average pool."""
-
-    source: BufferView
-    target: BufferView
-    taps: int
-    """Taps of the whole window."""
-    counts_padding: bool
-    """Whether the sum is divided by all taps, not only by the existing ones."""
-    has_padding: bool
-    """Whether some windows extend beyond the input."""
-    is_unsigned: bool
-    """Whether the tensors hold uint8 values minus 128."""
-    is_global: bool
-    """Whether the operation is ONNX's GlobalAveragePool."""
-    place: Place
-
-    @classmethod
-    def from_operation(cls, op: Operation, place: Place) -> AveragePoolOperands:
-        """Return the average pool that an operation describes."""
-        target, source = op.operands
-        return cls(
-            source,
-            target,
-            math.prod(op.get_integers("Kernels")),
-            bool(op.get_number("CountIncludePads")),
-            any(op.get_integers("Pads")),
-            op.is_unsigned,
-            bool(op.get_number("Global")),
-            place,
-        )
-
-    @property
-    def ratio(self) -> float:
-        """Scale of the input divided by that of the result: ``fl(Sx / Sy)``."""
-        return divide_float32(self.source.scale, self.target.scale)
-
-    @property
-    def factor(self) -> float:
-        """Factor of the sum: ``fl(Sx / Sy / n)``; without ``/ n`` if the unit divides by n."""
-        return divide_float32(self.ratio, float(self.taps)) if self.counts_padding else self.ratio
-
-
 @attrs.frozen(eq=False)
 class Requantization:
     """Factors and bias that convert the sums of a layer to results, for O channels."""
@@ -274,26 +198,36 @@ class ProfileEncoder(ABC):
     """Whether a clip clamps the input before it is rescaled, not the result."""
     has_leaky: bool = False
     """Whether a leaky activation may follow a sum."""
+    always_counts_padding: bool = False
+    """Whether the mean of a pool is always over the whole window, with padding."""
 
     @abstractmethod
     def requantize(self, layer: WeightedScales) -> Requantization:
         """Return the requantization of a convolution or fully connected layer."""
 
-    def get_matmul_words(self, pair: OperandPair) -> Words:
-        """Return the words of a matrix product; raise UserError (COMP001) if unsupported."""
-        return self._encode_pair("matmul", pair)
+    def get_words(self, op: Operation, place: Place) -> Words:
+        """Return the words that rescale in an operation without a bias.
 
-    def get_average_words(self, pool: AveragePoolOperands) -> Words:
-        """Return the words of an average pool; raise UserError (COMP001) if unsupported."""
-        words = self._encode(
-            ("global_avgpool" if pool.is_global else "avgpool", "avgpool"),
-            pool.target,
-            pool.place,
-            x=pool.source,
-            taps=pool.taps if pool.counts_padding else 1,
-            unsigned=UNSIGNED * pool.is_unsigned,
-        )
-        return words | {"divide": 0 if pool.counts_padding else DIVIDE_BY_VALID_TAPS}
+        Raises UserError (COMP001) if the profile does not support the operation or its scales.
+        """
+        target, *sources = op.operands
+        opcode, alpha = op.instruction.opcode, op.get_number("Alpha")
+        operation = "global_avgpool" if op.get_number("Global") else opcode
+        known = _FACTORS[self.name]
+        if operation not in known:
+            default = "pair" if len(sources) > 1 else "rescale"
+            operation = opcode if opcode in known else default
+        values: dict[str, Any] = {"unsigned": UNSIGNED * op.is_unsigned}
+        values |= zip("xl", sources[:1] * 2, strict=False)
+        values |= zip("r", sources[1:], strict=False)
+        if alpha is not None:
+            values["alpha"] = np.float32(alpha)
+        if op.kind is not OpcodeKind.AVERAGE_POOL:
+            return self._encode(operation, target, place, **values)
+        counts = self.always_counts_padding or bool(op.get_number("CountIncludePads"))
+        taps = math.prod(op.get_integers("Kernels")) if counts else 1
+        words = self._encode(operation, target, place, taps=taps, **values)
+        return words | {"divide": 0 if counts else DIVIDE_BY_VALID_TAPS}
 
     def check_softmax(
         self, source: BufferView, target: BufferView, beta: float, place: Place
@@ -302,21 +236,9 @@ class ProfileEncoder(ABC):
         if beta != 1:
             raise self.make_unsupported_error(f"softmax with Beta {beta:g}", place, "Beta 1")
 
-    def get_pair_words(self, pair: OperandPair) -> Words:
-        """Return the descriptor words of an elementwise operation of two tensors."""
-        return self._encode_pair(pair.opcode, pair)
-
-    def get_rescale_words(
-        self, source: BufferView, target: BufferView, alpha: float | None, place: Place
-    ) -> Words:
-        """Return the descriptor words of a rescale; ``alpha`` is a leaky slope or None."""
-        if alpha is None:
-            return self._encode(("rescale",), target, place, x=source)
-        return self._encode(("leakyrelu",), target, place, x=source, alpha=np.float32(alpha))
-
     def get_leaky_words(self, alpha: float, target: BufferView, place: Place) -> Words:
         """Return the descriptor words of a leaky activation after a sum."""
-        return self._encode(("leaky_sum",), target, place, alpha=np.float32(alpha))
+        return self._encode("leaky_sum", target, place, alpha=np.float32(alpha))
 
     @abstractmethod
     def quantize(self, value: float, grid: BufferView) -> int:
@@ -334,25 +256,13 @@ class ProfileEncoder(ABC):
             hint="Select another profile for the layer: --numerics LAYER=PROFILE.",
         )
 
-    def _encode_pair(self, opcode: str, pair: OperandPair) -> Words:
-        return self._encode(
-            (opcode, "pair"),
-            pair.target,
-            pair.place,
-            l=pair.lhs,
-            r=pair.rhs,
-            unsigned=UNSIGNED * pair.is_unsigned,
-        )
-
-    def _encode(
-        self, operations: Sequence[str], target: BufferView, place: Place, **values: Any
-    ) -> Words:
-        """Evaluate the first of some tables of the profile that exists; return its words.
+    def _encode(self, operation: str, target: BufferView, place: Place, **values: Any) -> Words:
+        """Evaluate the profile's table of an operation; return its words.
 
         Views among the values define scale, zero point and unsigned offset of their letter.
         """
         tables = _FACTORS[self.name]
-        row = tables["defaults"] | next(tables[one] for one in operations if one in tables)
+        row = tables["defaults"] | tables[operation]
         form, words = row["form"], {"profile": PROFILES.index(row["profile"])}
         names = {
             "element": int(target.type.elem == "i16"),

@@ -11,7 +11,6 @@ import math
 import numpy as np
 
 from nmpsim.compiler.numerics.profile import (
-    AveragePoolOperands,
     ProfileEncoder,
     Requantization,
     WeightedScales,
@@ -23,12 +22,13 @@ from nmpsim.compiler.numerics.ratios import (
     make_scale_words,
     make_scales,
 )
-from nmpsim.compiler.operations import BufferView
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa import profiles as device
 from nmpsim.kernels.hostops.rounding import LONGEST_SHIFT, quantize_mean_multiplier
 from nmpsim.kernels.hostops.softmax_tflite import RESULTS
 from nmpsim.kernels.scale import IntegerScale
+from nmpsim.lir.opcode import OpcodeKind
 
 BIAS_TOLERANCE = 1e-5
 """Relative tolerance of a bias's scale, which is rounded to float32."""
@@ -57,25 +57,28 @@ class Q31Encoder(ProfileEncoder):
         high, low = zip(*(_float64_form(f, layer.place) for f in factors.tolist()), strict=True)
         return Requantization(device.Q31_ONCE, bias, low, high)
 
-    def get_average_words(self, pool: AveragePoolOperands) -> Words:
-        """Return the descriptor words of an average pool.
+    def get_words(self, op: Operation, place: Place) -> Words:
+        """Return the words that rescale in an operation without a bias.
 
-        The pool is TFLite's AVERAGE_POOL_2D or MEAN.
-
-        The former is a mean of the integers, so that zero points have no effect.
+        An average pool is TFLite's AVERAGE_POOL_2D, a mean of the integers so that zero points have
+        no effect, or MEAN.
         """
-        source, target, place = pool.source, pool.target, pool.place
-        if pool.counts_padding and not pool.has_padding:
-            form = make_average_scale(source.scale / target.scale, pool.taps, place)
+        if op.kind is not OpcodeKind.AVERAGE_POOL:
+            return super().get_words(op, place)
+        target, source = op.operands
+        counts_padding = bool(op.get_number("CountIncludePads"))
+        if counts_padding and not any(op.get_integers("Pads")):
+            taps = math.prod(op.get_integers("Kernels"))
+            form = make_average_scale(source.scale / target.scale, taps, place)
             return {"profile": device.Q31, "divide": 0, **make_scale_words("out", form)}
         if (source.scale, source.offset) != (target.scale, target.offset):
             what = f"avgpool from scale {source.scale:g} and offset {source.offset}"
             what += f" to scale {target.scale:g} and offset {target.offset}"
             raise self.make_unsupported_error(what, place, "an equal scale and offset")
-        if pool.counts_padding:
+        if counts_padding:
             what = "avgpool with CountIncludePads 1 and padding"
             raise self.make_unsupported_error(what, place, "CountIncludePads 0")
-        return super().get_average_words(pool)
+        return super().get_words(op, place)
 
     def check_softmax(
         self, source: BufferView, target: BufferView, beta: float, place: Place

@@ -19,8 +19,6 @@ from nmpsim.compiler.numerics.float import (
     round_to_integers,
 )
 from nmpsim.compiler.numerics.profile import (
-    AveragePoolOperands,
-    OperandPair,
     Requantization,
     WeightedScales,
     Words,
@@ -31,10 +29,12 @@ from nmpsim.compiler.numerics.ratios import (
     make_float_scale,
     make_scale_words,
 )
-from nmpsim.diagnostics import fail
+from nmpsim.compiler.operations import Operation
+from nmpsim.diagnostics import Place, fail
 from nmpsim.isa.profiles import FBGEMM, FLOAT, ONEDNN, QNNPACK
 from nmpsim.kernels.hostops.rounding import LONGEST_SHIFT
 from nmpsim.kernels.scale import IntegerScale
+from nmpsim.lir.opcode import OpcodeKind
 
 ONE = np.float32(1)
 QNNPACK_BITS = 21
@@ -44,24 +44,22 @@ QNNPACK_BITS = 21
 class TorchEncoder(FloatEncoder):
     """Base class of the numerics profiles of PyTorch's engines."""
 
-    def get_matmul_words(self, pair: OperandPair) -> Words:
-        """Return the descriptor words of a matrix product.
+    def get_words(self, op: Operation, place: Place) -> Words:
+        """Return the words that rescale in an operation without a bias.
 
-        Raise UserError (COMP001) for Int8.
-
-        PyTorch multiplies dequantized numbers in float32; the last bit of these sums depends on
-        the order in which its BLAS adds.
+        Raise UserError (COMP001) for a matrix product of Int8: PyTorch multiplies dequantized
+        numbers in float32, and the last bit of these sums depends on the order of its BLAS.
         """
-        if pair.lhs.type.elem == "i8":
+        if op.kind is OpcodeKind.PRODUCT and op.operands[1].type.elem == "i8":
             raise fail(
                 "COMP001",
                 f"numerics {self.name} has no matmul of Int8",
-                place=pair.place,
+                place=place,
                 found="Int8 operands, whose sum PyTorch computes in an unspecified order",
                 expected="a profile with a matmul of Int8, such as float",
                 hint="Use --numerics LAYER=float, which multiplies integers as ONNX Runtime does.",
             )
-        return super().get_matmul_words(pair)
+        return super().get_words(op, place)
 
 
 class FbgemmEncoder(TorchEncoder):
@@ -112,6 +110,7 @@ class QnnpackEncoder(TorchEncoder):
     """Numerics profile of PyTorch's engine qnnpack, with integer additions."""
 
     name = "float-qnnpack"
+    always_counts_padding = True
 
     def requantize(self, layer: WeightedScales) -> Requantization:
         """Return the requantization of a convolution or fully connected layer.
@@ -125,27 +124,22 @@ class QnnpackEncoder(TorchEncoder):
         factors = layer.products * (ONE / np.float32(layer.target.scale))
         return make_float_requantization(layer, FLOAT, bias, factors)
 
-    def get_average_words(self, pool: AveragePoolOperands) -> Words:
-        """Return the descriptor words of an average pool.
-
-        The mean is over the whole window, with padding.
-        """
-        return super().get_average_words(attrs.evolve(pool, counts_padding=True))
-
-    def get_pair_words(self, pair: OperandPair) -> Words:
-        """Return the descriptor words of an elementwise operation of two tensors.
+    def get_words(self, op: Operation, place: Place) -> Words:
+        """Return the words that rescale in an operation without a bias.
 
         Additions have 22-bit factors and one shift.
         """
-        if pair.opcode not in ("elementadd", "elementsub", "batchedadd"):
-            return super().get_pair_words(pair)
-        left, right = pair.ratios
+        opcode = op.instruction.opcode
+        if opcode not in ("elementadd", "elementsub", "batchedadd"):
+            return super().get_words(op, place)
+        target, *sides = op.operands
+        left, right = (divide_float32(side.scale, target.scale) for side in sides)
         larger = max(left, right)
         shift = QNNPACK_BITS - (math.frexp(larger)[1] - 1)
         if not (math.isfinite(larger) and 0 <= shift <= LONGEST_SHIFT):
-            what = f"{pair.opcode} with factors {left:g} and {right:g}"
-            raise self.make_unsupported_error(what, pair.place)
+            what = f"{opcode} with factors {left:g} and {right:g}"
+            raise self.make_unsupported_error(what, place)
         words = {"profile": QNNPACK, "out_post": shift}
-        for side, factor in (("lhs", left), ("rhs", right)):
-            words |= make_scale_words(side, IntegerScale(0, 0, round(math.ldexp(factor, shift))))
+        for name, factor in (("lhs", left), ("rhs", right)):
+            words |= make_scale_words(name, IntegerScale(0, 0, round(math.ldexp(factor, shift))))
         return words

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 
-from nmpsim.compiler.numerics import AveragePoolOperands
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions, select_tilings
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
@@ -345,9 +344,7 @@ def plan_pool(op: Operation, context: PlanningContext) -> TilingOptions:
         extra = {
             "in_offset": source.offset,
             "out_offset": op.operands[0].offset,
-            **context.profile.get_average_words(
-                AveragePoolOperands.from_operation(op, context.place)
-            ),
+            **context.profile.get_words(op, context.place),
             **make_clip_words(op, op.operands[0]),
         }
 

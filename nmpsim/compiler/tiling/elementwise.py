@@ -12,7 +12,6 @@ import attrs
 import numpy as np
 
 from nmpsim.compiler.clip_bounds import get_clip_range, get_input_range
-from nmpsim.compiler.numerics import OperandPair
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
@@ -62,8 +61,6 @@ BINARY = make_exhaustive_table(
     find_opcodes(OpcodeKind.PAIR, OpcodeKind.BATCHED_ADD),
 )
 """Opcode -> value of the word ``operation`` of ``nmp.eltwise``."""
-_PROFILE_OPCODES = {operation: opcode for opcode, operation in reversed(BINARY.items())}
-"""Operation -> its first opcode, by which profiles know the arithmetic."""
 SIMPLE_TILE = 4096
 """Most elements of a tile without a search; larger ones lengthen the first load and last store."""
 TILE_SIZES = np.array([1024, 2048, 4096, 8192, 16384])
@@ -300,15 +297,12 @@ def plan_batched_add(op: Operation, context: PlanningContext) -> TilingOptions:
 
 def _pair_words(op: Operation, context: PlanningContext) -> dict[str, int]:
     target, lhs, rhs = op.operands
-    opcode = op.instruction.opcode
-    known_as = _PROFILE_OPCODES[BINARY[opcode]] if op.kind is OpcodeKind.PAIR else opcode
-    pair = OperandPair(known_as, target, lhs, rhs, context.place, op.is_unsigned)
     return {
         "element": lhs.element,
         "lhs_offset": lhs.offset,
         "rhs_offset": rhs.offset,
         "out_offset": target.offset,
-        **context.profile.get_pair_words(pair),
+        **context.profile.get_words(op, context.place),
         **make_clip_words(op, target),
     }
 
@@ -322,14 +316,13 @@ def _unary_words(op: Operation, context: PlanningContext) -> dict[str, int]:
         clips = make_clip_words(op, target, *get_clip_range(op, target))
     elif bounds is not None:
         low, high = get_input_range(op)
-    alpha = op.get_number("Alpha")
     return {
         "element": source.element,
         "in_low": low,
         "in_high": high,
         "in_offset": source.offset,
-        "activation": 0 if alpha is None else ACTIVATION_LEAKY,
-        **context.profile.get_rescale_words(source, target, alpha, context.place),
+        "activation": 0 if op.get_number("Alpha") is None else ACTIVATION_LEAKY,
+        **context.profile.get_words(op, context.place),
         "out_offset": target.offset,
         **clips,
     }

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.compiler.numerics import OperandPair
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions
 from nmpsim.compiler.tiling.conv import select_part_words
@@ -54,9 +53,7 @@ def plan_matmul(op: Operation, context: PlanningContext) -> TilingOptions:
         "element": target.element,
         "lhs_offset": lhs.offset,
         "rhs_offset": rhs.offset,
-        **context.profile.get_matmul_words(
-            OperandPair(op.instruction.opcode, target, lhs, rhs, context.place)
-        ),
+        **context.profile.get_words(op, context.place),
         "out_offset": target.offset,
         **make_clip_words(op, target),
         "event_stride_y": columns,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.compiler.clip_bounds import get_clip_range
-from nmpsim.compiler.numerics import OperandPair, Requantization, WeightedScales
+from nmpsim.compiler.numerics import Requantization, WeightedScales
 from nmpsim.compiler.numerics.ratios import make_scale_words
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.tiling.context import PlanningContext
@@ -142,10 +142,9 @@ def _requantization(
     op: Operation, context: PlanningContext, channels: int
 ) -> tuple[Requantization, Array]:
     """Return how sums become results, and the zero point of each channel's weights."""
-    target, source, weights = op.operands[:3]
+    weights = op.operands[2]
     if op.kind is OpcodeKind.PRODUCT:
-        pair = OperandPair(op.instruction.opcode, target, source, weights, context.place)
-        words = context.profile.get_matmul_words(pair)
+        words = context.profile.get_words(op, context.place)
         offsets = np.full(channels, weights.offset, np.int64)
         return Requantization.from_words(words, channels), offsets
     bias = op.operands[3]

@@ -35,7 +35,7 @@ def _make_integer_form(values: Mapping[str, Any] | None) -> IntegerForm | None:
 
 
 @attrs.frozen
-class OperatorRow:
+class GraphOperator:
     """Row of the table: an operator's lowering on floats and on integers."""
 
     lower: OperatorFunction
@@ -45,7 +45,7 @@ class OperatorRow:
     integers: IntegerForm | None = attrs.field(default=None, converter=_make_integer_form)
 
 
-OPERATORS = read_operators(Path(__file__).with_name("operators.toml"), OperatorRow)
+OPERATORS = read_operators(Path(__file__).with_name("operators.toml"), GraphOperator)
 """Operator -> row."""
 INTEGER_FORMS = {op: row.integers for op, row in OPERATORS.items() if row.integers}
 """Operator with a lowering on quantized tensors -> that lowering."""
