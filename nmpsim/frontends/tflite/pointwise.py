@@ -17,9 +17,9 @@ from nmpsim.frontends.tflite.tables import (
     INT16_FUNCTIONS,
     TABLES,
     TableFunction,
-    divide_by_power_of_two,
     rescale_leaky_relu,
 )
+from nmpsim.kernels.hostops.rounding import shift_away
 
 _INT16_VALUES = np.arange(-32768, 32768)
 
@@ -59,7 +59,7 @@ def _shift_finer_operand(op: GraphLowering) -> None:
     names, sources = list(op.names), list(op.sources)
     for index, shift in enumerate(shifts):
         if shift > 0:
-            values = divide_by_power_of_two(_INT16_VALUES, shift)
+            values = shift_away(_INT16_VALUES, shift)
             names[index], sources[index] = f"{op.name}_shifted", op.quantized_result
             shifted = op.emit_table(op.read_operand(index), values)
             op.define_tensor(names[index], shifted, op.layout, is_own=True)

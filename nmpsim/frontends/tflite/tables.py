@@ -13,6 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.imported_model import UnsupportedError
+from nmpsim.kernels.hostops.rounding import (
+    multiply_quantized,
+    quantize_multiplier,
+    round_half_away,
+    shift_away,
+)
 
 Integers = npt.NDArray[np.int64]
 TableFunction = Callable[[Integers, np.float32, np.float32], Integers]
@@ -26,16 +32,9 @@ def _from_float(
         with np.errstate(over="ignore", invalid="ignore"):
             real = (x.astype(np.float32) * scale).astype(np.float32)
             steps = function(real).astype(np.float32) * (np.float32(1) / out_scale)
-        return _half_away(steps)
+        return round_half_away(steps)
 
     return table
-
-
-def _half_away(x: npt.NDArray[np.float32]) -> Integers:
-    """Round halves away from zero; values beyond 32 bits, which saturate anyway, are clamped."""
-    wide = np.nan_to_num(x.astype(np.float64)).clip(-(1 << 31), 1 << 31)
-    rounded: Integers = (np.sign(wide) * np.floor(np.abs(wide) + 0.5)).astype(np.int64)
-    return rounded
 
 
 def _hard_swish(x: Integers, scale: np.float32, out_scale: np.float32) -> Integers:
@@ -56,19 +55,16 @@ def _hard_swish(x: Integers, scale: np.float32, out_scale: np.float32) -> Intege
     gate = _doubling_high16(gate, relu_mul)
     if relu_exponent > 0:
         gate = _clip16(gate << 1)
-    gate = divide_by_power_of_two(gate, max(-relu_exponent, 0))
+    gate = shift_away(gate, max(-relu_exponent, 0))
     gate = (gate + (1 << 15)) >> 1
     product = gate * scaled
     product = np.sign(product) * (np.abs(product) >> 15)
-    return divide_by_power_of_two(product, -out_exponent)
+    return shift_away(product, -out_exponent)
 
 
 def _multiplier16(factor: np.float32) -> tuple[int, int]:
     """Return a factor as 15 bits and an exponent of two."""
-    fraction, exponent = math.frexp(float(factor))
-    mul = math.floor(fraction * (1 << 31) + 0.5)
-    if mul == 1 << 31:
-        mul, exponent = mul // 2, exponent + 1
+    mul, exponent = quantize_multiplier(float(factor))
     return min((mul + (1 << 15)) >> 16, 32767), exponent
 
 
@@ -93,28 +89,18 @@ def rescale_leaky_relu(
 
 def _rescale(x: Integers, factor: np.float32) -> Integers:
     """Rescale as ``MultiplyByQuantizedMultiplier`` (internal/common.cc), rounding twice."""
-    fraction, exponent = math.frexp(abs(float(factor)))
+    mul, exponent = quantize_multiplier(abs(float(factor)))
     if exponent > 15 or not math.isfinite(factor):  # Int16 would be shifted beyond 32 bits
         raise UnsupportedError(
             f"the factor {factor:g} from the input to the result scale", "a factor below 2^15"
         )
-    if exponent < -31:
-        return np.zeros_like(x)
-    product = (x << max(exponent, 0)) * math.floor(fraction * (1 << 31) + 0.5)
-    nudged = np.abs(product) + (1 << 30) - (product < 0)
-    rescaled = divide_by_power_of_two(np.sign(product) * (nudged >> 31), max(-exponent, 0))
+    rescaled = multiply_quantized(x, mul, exponent)
     return rescaled if factor >= 0 else -rescaled
 
 
 def _clip16(x: Integers) -> Integers:
     clipped: Integers = np.clip(x, -32768, 32767)
     return clipped
-
-
-def divide_by_power_of_two(x: Integers, shift: int) -> Integers:
-    """Divide integers by ``2**shift``, rounding halves away from zero."""
-    shifted: Integers = np.sign(x) * ((np.abs(x) + ((1 << shift) >> 1)) >> shift)
-    return shifted
 
 
 def _logistic(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -138,7 +124,7 @@ def rescale_concat_input(
     with np.errstate(over="ignore", invalid="ignore"):
         factor = np.float32(scale * (np.float32(1) / out_scale))
         bias = np.float32(np.float32(-zero) * factor)
-        return _half_away(values.astype(np.float32) * factor + bias) + out_zero
+        return round_half_away(values.astype(np.float32) * factor + bias) + out_zero
 
 
 def compute_logistic16(x: Integers, scale: float) -> Integers:
