@@ -24,6 +24,7 @@ from nmpsim.debugger.explanation import explain_element
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.profiles import NUMERICS
 from nmpsim.kernels.formulas import ELEMENTS, FORMULAS
+from nmpsim.lir.nodes import Quantization, TensorType
 
 HEAD = 'name = "own"\nbase = "glow-int"\n'
 DOWN = HEAD + "[glow_int]\nrescale = 'saturate((x >> out_pre) * out_mul, 32) >> out_post'\n"
@@ -31,6 +32,10 @@ DOWN = HEAD + "[glow_int]\nrescale = 'saturate((x >> out_pre) * out_mul, 32) >> 
 
 def formula(text: str, key: str = "rescale", place: str = "glow_int") -> str:
     return f"{HEAD}[{place}]\n{key} = '''{text}'''\n"
+
+
+def quant(scale: float) -> Quantization:
+    return Quantization(scale, 3, 0.0, 0.0)
 
 
 def steps(count: int) -> str:
@@ -161,6 +166,21 @@ def test_a_network_with_a_formulas_file() -> None:
     standard = parse_bundle(compile_module(draft.module(), SMALL))
     (same,) = Device(SMALL).run(standard, made.inputs).outputs.values()
     assert not np.array_equal(one, same)
+
+
+def test_both_engines_compute_a_matrix_product_by_the_formulas_of_a_file() -> None:
+    draft = Draft()
+    left, right = (draft.input(TensorType("i8", shape, quant(0.1))) for shape in ((4, 16), (16, 8)))
+    draft.emit("matmul", draft.output(TensorType("i8", (4, 8), quant(7.0))), left, right)
+    text = HEAD + "[glow_int]\nsums.int8 = 'saturate((acc >> out_pre) * out_mul, 32) >> out_post'"
+    custom, inputs = parse_custom_formulas(text, "own.toml"), program(draft).inputs
+    results = []
+    for formulas, engine in ((custom, "reference"), (custom, "compiled"), (None, "compiled")):
+        bundle = parse_bundle(compile_module(draft.module(), SMALL, formulas=formulas))
+        (values,) = Device(SMALL, engine=engine).run(bundle, inputs).outputs.values()
+        results.append(values)
+    assert np.array_equal(results[0], results[1])
+    assert not np.array_equal(results[0], results[2])
 
 
 def test_an_element_type_that_the_file_leaves_out_keeps_its_formula() -> None:

@@ -14,7 +14,7 @@ from nmpsim.core.compiled.custom_profiles import get_profile_words
 from nmpsim.core.compiled.kernel_arguments import CONTEXT, make_workspace
 from nmpsim.core.state import LAYER, STAGES, Int64s, Machine
 from nmpsim.isa.profiles import PROFILES
-from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.array_types import Bytes, Int
 from nmpsim.kernels.jit import jit, jit_allocating
@@ -25,24 +25,15 @@ from nmpsim.kernels.saturate import SaturationCounters
 
 
 @jit
-def read_scale(d: Int64s, i: Int) -> Any:
-    """Return the integer scale that begins at word ``i`` of a descriptor."""
-    return IntegerScaleRecord(d[i], d[i + 1], d[i + 2])
-
-
-@jit
-def read_clip(d: Int64s, i: Int) -> Any:
-    """Return the clip range that begins at word ``i`` of a descriptor."""
-    return Clip(d[i], d[i + 1], d[i + 2])
-
-
-@jit
 def compute_scratchpad_offset(address: Int) -> Any:
     """Return the scratchpad offset of an address."""
     return address - SCRATCHPAD_BASE
 
 
 carray = numba.carray
+NONE = "np.int64(-1)"
+"""Expression of the offset of an operand that does not exist."""
+ZERO = "np.int64(0)"
 
 
 class KernelContext(NamedTuple):
@@ -87,6 +78,51 @@ def get_kernel_context(context: Int, core: Int) -> Any:
         carray(pointer(p.workspace), p.workspace_words, np.int64),
         carray(pointer(p.profiles), len(PROFILES), np.int64),
     )
+
+
+def _list_terms(descriptor: str) -> dict[str, str]:
+    """Return the expressions of a descriptor's words, scales, clip and position, by name."""
+    terms = {"stride_y": ZERO, "stride_x": ZERO}
+    for i, word in enumerate(DESCRIPTORS[descriptor]):
+        term = f"(d[{i}] - {SCRATCHPAD_BASE})" if word.address else f"d[{i}]"
+        terms[word.name.removeprefix("event_")] = (
+            f"({term} if d[{i}] else {NONE})" if word.is_optional else term
+        )
+        if word.name == "clip_low":
+            terms["clip"] = f"Clip(d[{i}], d[{i + 1}], d[{i + 2}])"
+        if word.name.endswith("_pre"):
+            scale = f"IntegerScaleRecord(d[{i}], d[{i + 1}], d[{i + 2}])"
+            terms[word.name.replace("_pre", "_scale")] = scale
+    if "profile" in terms:
+        terms["profile"] = f"w.profiles[{terms['profile']}]"
+    return terms
+
+
+def make_reader(record: Any, descriptor: str, **fields: str) -> Any:
+    """Return a compiled function that reads the fields of a record from a descriptor.
+
+    Parameters
+    ----------
+    record
+        Named tuple. A field is the word with its name; of an address the scratchpad offset, of an
+        optional one NONE if it is 0. ``clip`` and names such as ``out_scale`` stand for three
+        words; ``origin``, ``stride_y`` and ``stride_x`` are the tile's position in the output.
+    descriptor
+        Name of the descriptor.
+    fields
+        Expressions of other fields, with names of words in braces.
+
+    Returns
+    -------
+    function
+        Function of a kernel context and a descriptor, int64 [words].
+    """
+    terms = _list_terms(descriptor)
+    values = [fields.get(name, f"{{{name}}}").format_map(terms) for name in record._fields]
+    names: dict[str, Any] = {"record": record, "Clip": Clip, "np": np}
+    names["IntegerScaleRecord"] = IntegerScaleRecord
+    exec(f"def read(w, d): return record({', '.join(values)})", names)
+    return jit(names["read"])
 
 
 @jit

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.core.compiled.kernel_context import KernelContext, compute_scratchpad_offset
+from nmpsim.core.compiled.kernel_context import (
+    KernelContext,
+    compute_scratchpad_offset,
+    make_reader,
+)
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
 from nmpsim.core.compiled.units import count_padding_bytes
 from nmpsim.core.state import Machine
@@ -14,6 +18,20 @@ from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import copy_strided, fill_rows
 from nmpsim.kernels.operands import CopyShape
 from nmpsim.memory.bounds import count_spanned_bytes
+
+
+def make_box_reader(descriptor: str, source: str, target: str) -> Any:
+    """Return a compiled function that reads the copied box of a transfer."""
+    strides = {
+        f"{side}_stride_{axis}": f"{{{memory}_stride_{axis}}}"
+        for side, memory in (("from", source), ("to", target))
+        for axis in "xy"
+    }
+    return make_reader(CopyShape, descriptor, run="{run_bytes}", **strides)
+
+
+read_load_box = make_box_reader("load", "dram", "spm")
+read_store_box = make_box_reader("store", "spm", "dram")
 
 
 @jit
@@ -44,20 +62,11 @@ def do_load(w: KernelContext, d: Int64s, layer: Int) -> None:
         fill_padding(w, d)
     if compute_dram_extent(d) == 0:
         return
-    step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
+    box = read_load_box(w, d)
     to = (
         compute_scratchpad_offset(d[LOAD.spm])
-        + d[LOAD.pad_y_before] * step_y
-        + d[LOAD.pad_x_before] * step_x
-    )
-    box = CopyShape(
-        d[LOAD.run_bytes],
-        d[LOAD.count_x],
-        d[LOAD.count_y],
-        d[LOAD.dram_stride_x],
-        d[LOAD.dram_stride_y],
-        step_x,
-        step_y,
+        + d[LOAD.pad_y_before] * box.to_stride_y
+        + d[LOAD.pad_x_before] * box.to_stride_x
     )
     offset = d[LOAD.dram] - w.image_base
     if 0 <= offset < w.image.size:
@@ -71,22 +80,8 @@ def do_store(w: KernelContext, d: Int64s, layer: Int) -> None:
     """Execute the copy of ``nmp.store``."""
     if compute_dram_extent(d) == 0:
         return
-    box = CopyShape(
-        d[STORE.run_bytes],
-        d[STORE.count_x],
-        d[STORE.count_y],
-        d[STORE.spm_stride_x],
-        d[STORE.spm_stride_y],
-        d[STORE.dram_stride_x],
-        d[STORE.dram_stride_y],
-    )
-    copy_strided(
-        w.scratchpad,
-        compute_scratchpad_offset(d[STORE.spm]),
-        w.ram,
-        d[STORE.dram] - w.ram_base,
-        box,
-    )
+    start, to = compute_scratchpad_offset(d[STORE.spm]), d[STORE.dram] - w.ram_base
+    copy_strided(w.scratchpad, start, w.ram, to, read_store_box(w, d))
 
 
 KERNELS = {"nmp.load": do_load, "nmp.store": do_store}
