@@ -7,6 +7,7 @@ instructions are written back at the end.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,8 @@ from nmpsim.core.instruction_tables import (
 )
 from nmpsim.core.state import Machine
 from nmpsim.core.stop_conditions import StopConditions
-from nmpsim.isa.table import InstructionKind
+from nmpsim.isa.exhaustive import check_exhaustive
+from nmpsim.isa.table import InstructionKind, list_mnemonics
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit, jit_inlined
 from nmpsim.timing import Costs
@@ -94,73 +96,76 @@ def divide(a: Int, b: Int, wants_remainder: bool) -> Any:
     return a - quotient * b if wants_remainder else quotient
 
 
-@jit_inlined
-@handles_instructions(
+def make_switch(name: str, results: Mapping[str, str], *kinds: InstructionKind) -> Any:
+    """Return a compiled function that computes the result of an instruction.
+
+    Parameters
+    ----------
+    name
+        Name of the function.
+    results
+        Expressions by mnemonics: ``a`` and ``b`` are the operands, ``ua`` and ``ub`` the same
+        unsigned.
+    kinds
+        Kinds of instructions, all of which must have a result.
+
+    Returns
+    -------
+    function
+        Function of the instruction number and the operands; UNKNOWN for other instructions.
+    """
+    check_exhaustive(f"{__name__}.{name}", " ".join(results).split(), list_mnemonics(*kinds))
+    lines = [f"def {name}(number, a, b):", "    ua, ub = a & WORD, b & WORD"]
+    for mnemonics, result in results.items():
+        numbers = (f"number == {MNEMONICS.index(one)}" for one in mnemonics.split())
+        lines += [f"    if {' or '.join(numbers)}:", f"        return np.int64({result})"]
+    names = {"np": np, "WORD": WORD, "UNKNOWN": UNKNOWN, "divide": divide, "to_signed": to_signed}
+    exec("\n".join([*lines, "    return UNKNOWN"]), names)
+    return jit_inlined(names[name])
+
+
+MNEMONICS = list_mnemonics(*InstructionKind)
+compute_arithmetic = make_switch(
+    "compute_arithmetic",
+    {
+        "add addi": "a + b",
+        "sub": "a - b",
+        "sll slli": "a << (b & 31)",
+        "slt slti": "a < b",
+        "sltu sltiu": "ua < ub",
+        "xor xori": "a ^ b",
+        "srl srli": "ua >> (b & 31)",
+        "sra srai": "a >> (b & 31)",
+        "or ori": "a | b",
+        "and andi": "a & b",
+        "mul": "to_signed(a * b, 32)",
+        "mulh": "(a * b) >> 32",
+        "mulhsu": "(a * ub) >> 32",
+        "mulhu": "(np.uint64(ua) * np.uint64(ub)) >> np.uint64(32)",
+        "div": "divide(a, b, False)",
+        "rem": "divide(a, b, True)",
+        "divu": "WORD if ub == 0 else ua // ub",
+        "remu": "ua if ub == 0 else ua % ub",
+    },
     InstructionKind.IMMEDIATE,
     InstructionKind.REGISTER,
     InstructionKind.MULTIPLY,
     InstructionKind.DIVIDE,
 )
-def compute_arithmetic(number: Int, a: Int, b: Int) -> Any:
-    """Return the int64 result of an integer instruction, or UNKNOWN for other instructions."""
-    ua, ub = a & WORD, b & WORD
-    if number == OP.add or number == OP.addi:
-        return a + b
-    if number == OP.sub:
-        return a - b
-    if number == OP.sll or number == OP.slli:
-        return a << (b & 31)
-    if number == OP.slt or number == OP.slti:
-        return np.int64(a < b)
-    if number == OP.sltu or number == OP.sltiu:
-        return np.int64(ua < ub)
-    if number == OP.xor or number == OP.xori:
-        return a ^ b
-    if number == OP.srl or number == OP.srli:
-        return ua >> (b & 31)
-    if number == OP.sra or number == OP.srai:
-        return a >> (b & 31)
-    if number == OP.or_ or number == OP.ori:
-        return a | b
-    if number == OP.and_ or number == OP.andi:
-        return a & b
-    if number == OP.mul:
-        return to_signed(a * b, 32)
-    if number == OP.mulh:
-        return (a * b) >> 32
-    if number == OP.mulhsu:
-        return (a * ub) >> 32
-    if number == OP.mulhu:
-        high = (np.uint64(ua) * np.uint64(ub)) >> np.uint64(32)
-        return np.int64(high)
-    if number == OP.div:
-        return divide(a, b, False)
-    if number == OP.rem:
-        return divide(a, b, True)
-    if number == OP.divu:
-        return np.int64(WORD) if ub == 0 else ua // ub
-    if number == OP.remu:
-        return ua if ub == 0 else ua % ub
-    return UNKNOWN
-
-
-@jit_inlined
-@handles_instructions(InstructionKind.BRANCH)
-def is_branch_taken(number: Int, a: Int, b: Int) -> Any:
-    """Return 1 if a branch is taken, 0 if not, or UNKNOWN for other instructions."""
-    if number == OP.beq:
-        return np.int64(a == b)
-    if number == OP.bne:
-        return np.int64(a != b)
-    if number == OP.blt:
-        return np.int64(a < b)
-    if number == OP.bge:
-        return np.int64(a >= b)
-    if number == OP.bltu:
-        return np.int64((a & WORD) < (b & WORD))
-    if number == OP.bgeu:
-        return np.int64((a & WORD) >= (b & WORD))
-    return UNKNOWN
+"""``compute_arithmetic(number, a, b)``: the int64 result of an integer instruction."""
+is_branch_taken = make_switch(
+    "is_branch_taken",
+    {
+        "beq": "a == b",
+        "bne": "a != b",
+        "blt": "a < b",
+        "bge": "a >= b",
+        "bltu": "ua < ub",
+        "bgeu": "ua >= ub",
+    },
+    InstructionKind.BRANCH,
+)
+"""``is_branch_taken(number, a, b)``: 1 if a branch is taken, 0 if not."""
 
 
 @jit
