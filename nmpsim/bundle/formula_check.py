@@ -32,6 +32,8 @@ MAX_DEPTH = 60
 """Deepest nesting of the expressions of a formula."""
 FUNCTION_NAMES = {"x", "pre", "mul", "post", "element"}
 """Names that a function may use, besides constants."""
+SCALE_WORDS = ("pre", "mul", "post")
+"""Words of a scale, which follow its name."""
 _COMPARISONS = ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq
 
 
@@ -46,7 +48,7 @@ class FormulaKind:
     @property
     def names(self) -> set[str]:
         """All names."""
-        parts = (f"{scale}_{part}" for scale in self.scales for part in ("pre", "mul", "post"))
+        parts = (f"{scale}_{part}" for scale in self.scales for part in SCALE_WORDS)
         return {*self.values, *self.words, *parts, "element"}
 
 

@@ -7,23 +7,17 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
 
 import attrs
 import numpy as np
 
+from nmpsim.bundle.formula_check import KINDS, SCALE_WORDS
 from nmpsim.bundle.formulas import CustomFormulas, parse_stored_formulas
 from nmpsim.core.reference.arithmetic import FormulaSteps, fused_multiply_add, make_step
-from nmpsim.core.reference.operands import (
-    INT8,
-    Descriptor,
-    ElementType,
-    bits_to_float32,
-    get_element_type,
-    get_scale,
-)
+from nmpsim.core.reference.operands import INT8, Descriptor, bits_to_float32
 from nmpsim.core.reference.profiles import FORMULAS
 from nmpsim.core.reference.profiles.formulas import (
     OPERATIONS,
@@ -33,6 +27,7 @@ from nmpsim.core.reference.profiles.formulas import (
 )
 from nmpsim.core.reference.saturation import ResultPositions, clamp
 from nmpsim.core.state import Int64s
+from nmpsim.isa.descriptors import OPERATIONS as NAMES
 from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.words import ACTIVATION_LEAKY
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, Formula, FormulaReader
@@ -181,120 +176,81 @@ class _Evaluator:
         return clamp(value, low, high, (self._stage, self._stage), self._place)
 
 
-def _list_scale_words(**scales: Any) -> dict[str, Any]:
+def _list_words(q: RequantizationParameters) -> dict[str, Any]:
+    """Return the words of a requantization by name, with one value or one for each channel."""
     return {
-        f"{name}_{word}": getattr(scale, word)
-        for name, scale in scales.items()
-        for word in ("pre", "mul", "post")
+        **{f"bias_{word}": getattr(q.bias_scale, word) for word in SCALE_WORDS},
+        **{f"out_{word}": getattr(q.out, word) for word in SCALE_WORDS},
+        "bias": q.bias,
+        "out_offset": q.offset,
+        "result_scale": np.asarray(q.result_scale, np.float32).view(np.int32),
+        "element": int(q.element is not INT8),
     }
 
 
-class _ProgramProfile:
-    """Formulas of one device profile in a program.
+def make_program_formulas(custom: CustomFormulas, number: int) -> ProfileFormulas:
+    """Return the formulas of a profile with those that a program changes."""
+    name, standard = PROFILES[number], FORMULAS[number]
+    table = custom.table[name]
+    changed = {kind for kind in table if custom.is_changed(name, kind)}
 
-    Parameters
-    ----------
-    custom
-        Formulas of the program.
-    number
-        Number of the profile.
-    """
-
-    def __init__(self, custom: CustomFormulas, number: int) -> None:
-        self._custom, self._name = custom, PROFILES[number]
-
-    def make_formulas(self, standard: ProfileFormulas) -> ProfileFormulas:
-        """Return the standard formulas with those that the program changes."""
-        pairs = [name for name in ("add", "sub", "max", "min", "mul") if self._is_changed(name)]
-        rescales = [kind for kind in ("rescale", "leaky") if self._is_changed(kind)]
-
-        def combine_pair(
-            left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
-        ) -> FormulaSteps:
-            if get_operation_name(d) not in pairs:
-                assert standard.pair is not None
-                return (yield from standard.pair(left, right, d, place))
-            words = _list_scale_words(**{one: get_scale(d, one) for one in ("lhs", "rhs", "out")})
-            words |= {word: d[word] for word in ("operation", "out_offset", "result_scale")}
-            values = {**words, "lhs": left, "rhs": right}
-            kind = get_operation_name(d)
-            return (yield from self._evaluate(kind, values, left.shape, get_element_type(d), place))
-
-        def rescale_value(
-            x: Int64s, below: Any, d: Descriptor, place: ResultPositions
-        ) -> FormulaSteps:
-            kind = "leaky" if d["activation"] == ACTIVATION_LEAKY else "rescale"
-            if kind not in rescales:
-                assert standard.rescale is not None
-                return (yield from standard.rescale(x, below, d, place))
-            words = _list_scale_words(out=get_scale(d, "out"), leaky=get_scale(d, "leaky"))
-            words |= {word: d[word] for word in ("out_offset", "result_scale")}
-            values = {**words, "x": x}
-            return (yield from self._evaluate(kind, values, x.shape, get_element_type(d), place))
-
-        changes = {
-            "bias": ("bias", self._scale_bias),
-            "result": ("sums", self._requantize),
-            "average": ("average", self._average),
-            "leaky_sums": ("leaky_sums", self._apply_leaky),
-        }
-        found: dict[str, Any] = {
-            field: function for field, (kind, function) in changes.items() if self._is_changed(kind)
-        }
-        if pairs:
-            found["pair"] = combine_pair
-        if rescales:
-            found["rescale"] = rescale_value
-        return attrs.evolve(standard, **found)
-
-    def _is_changed(self, kind: str) -> bool:
-        return self._custom.is_changed(self._name, kind)
-
-    def _evaluate(
-        self,
+    def run(
         kind: str,
+        words: Mapping[str, Any],
         values: Mapping[str, Any],
-        shape: tuple[int, ...],
-        element: ElementType,
         place: ResultPositions,
         stage: int = RESCALE,
     ) -> FormulaSteps:
-        wide = int(element is not INT8)
-        table = self._custom.table
-        formula = FormulaReader(table, ELEMENTS[wide]).read(table[self._name][kind])
-        evaluator = _Evaluator({**values, "element": wide}, shape, stage, place)
-        return (yield from evaluator.evaluate(formula))
+        """Evaluate a formula; the first of ``values`` has the shape of the results."""
+        formula = FormulaReader(custom.table, ELEMENTS[words["element"]]).read(table[kind])
+        known = {one: words[one] for one in KINDS[kind].names & words.keys()}
+        shape = next(iter(values.values())).shape
+        return _Evaluator({**known, **values}, shape, stage, place).evaluate(formula)
 
-    def _scale_bias(self, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-        values = {"bias": q.bias, **_list_scale_words(bias=q.bias_scale)}
-        return (yield from self._evaluate("bias", values, q.bias.shape, q.element, place, BIAS))
+    def scale_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
+        return run("bias", _list_words(q), {"bias": q.bias}, place, BIAS)
 
-    def _requantize(
-        self, sums: Int64s, q: RequantizationParameters, place: ResultPositions
+    def requantize(
+        sums: Int64s, q: RequantizationParameters, place: ResultPositions
     ) -> FormulaSteps:
-        values = {
-            **_list_scale_words(bias=q.bias_scale, out=q.out),
-            "acc": sums,
-            "bias": q.bias,
-            "out_offset": q.offset,
-            "result_scale": np.asarray(q.result_scale, np.float32).view(np.int32),
-        }
-        return (yield from self._evaluate("sums", values, sums.shape, q.element, place))
+        return run("sums", _list_words(q), {"acc": sums}, place)
 
-    def _apply_leaky(self, results: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-        values = {"acc": results, "out_offset": d["out_offset"]}
-        values |= _list_scale_words(leaky=get_scale(d, "leaky"))
-        element = get_element_type(d)
-        return (yield from self._evaluate("leaky_sums", values, results.shape, element, place))
+    def apply_leaky(results: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
+        return run("leaky_sums", d, {"acc": results}, place)
 
-    def _average(
-        self, sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions
+    def average_pool(
+        sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions
     ) -> FormulaSteps:
-        values = {"acc": sums, "divisor": divisor, **_list_scale_words(out=get_scale(d, "out"))}
-        values |= {word: d[word] for word in ("out_offset", "result_scale")}
-        return (
-            yield from self._evaluate("average", values, sums.shape, get_element_type(d), place)
-        )
+        return run("average", d, {"acc": sums, "divisor": divisor}, place)
+
+    def combine_pair(
+        left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
+    ) -> FormulaSteps:
+        kind = get_operation_name(d)
+        if kind in changed:
+            return run(kind, d, {"lhs": left, "rhs": right}, place)
+        assert standard.pair is not None
+        return standard.pair(left, right, d, place)
+
+    def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) -> FormulaSteps:
+        kind = "leaky" if d["activation"] == ACTIVATION_LEAKY else "rescale"
+        if kind in changed:
+            return run(kind, d, {"x": x}, place)
+        assert standard.rescale is not None
+        return standard.rescale(x, below, d, place)
+
+    fields: Mapping[str, tuple[Any, Collection[str]]] = {
+        "bias": (scale_bias, ("bias",)),
+        "result": (requantize, ("sums",)),
+        "leaky_sums": (apply_leaky, ("leaky_sums",)),
+        "average": (average_pool, ("average",)),
+        "pair": (combine_pair, NAMES),
+        "rescale": (rescale_value, ("rescale", "leaky")),
+    }
+    return attrs.evolve(
+        standard,
+        **{field: one for field, (one, kinds) in fields.items() if not changed.isdisjoint(kinds)},
+    )
 
 
 @cache
@@ -303,8 +259,4 @@ def find_program_formulas(text: bytes, number: int) -> ProfileFormulas:
 
     See :func:`nmpsim.core.reference.program_formulas.find_formulas`.
     """
-    custom = parse_stored_formulas(text)
-    standard = FORMULAS[number]
-    if PROFILES[number] not in custom.profiles:
-        return standard
-    return _ProgramProfile(custom, number).make_formulas(standard)
+    return make_program_formulas(parse_stored_formulas(text), number)
