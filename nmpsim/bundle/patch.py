@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Final, Literal, TypedDict
 
 import attrs
 
@@ -12,12 +12,13 @@ from nmpsim.atomic import write_file
 from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.file import DIGEST_BYTES, compute_digest
 from nmpsim.bundle.layout import DIGEST
+from nmpsim.bundle.limits import JSON_BYTES, Limit
+from nmpsim.bundle.schema import parse_record
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.input_files import read_bytes
 
 SCHEMA: Final = "nmpsim-patch-2"
-MAX_PATCH_BYTES = 16 << 20
-MAX_CHANGES = 1 << 18
+MAX_CHANGES = Limit("changes", 0, 1 << 18)
 
 
 class ChangeDocument(TypedDict):
@@ -47,6 +48,18 @@ class ByteChange:
     description: str
     """Description for users."""
 
+    def __attrs_post_init__(self) -> None:
+        if len(self.old) != len(self.new):
+            count = f"{len(self.old)} old and {len(self.new)} new bytes"
+            raise ValueError(f"the change at {self.address:#x} has {count}")
+
+
+@attrs.frozen
+class _Patch:
+    """Contents of a patch file without the schema."""
+
+    changes: Annotated[tuple[ByteChange, ...], MAX_CHANGES]
+
 
 def save_patch(path: Path, changes: tuple[ByteChange, ...]) -> None:
     """Write changes to a patch file."""
@@ -72,56 +85,18 @@ def load_patch(path: Path) -> tuple[ByteChange, ...]:
     UserError
         FILE001 if the file cannot be read, PATCH001 if it is not a patch.
     """
-    data = read_bytes(path, "patch", MAX_PATCH_BYTES, "PATCH001")
+    data, place = read_bytes(path, "patch", JSON_BYTES.high, "PATCH001"), Place(str(path))
     try:
-        document = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise _no_patch(path, str(error)[:120]) from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        found = document.get("schema") if isinstance(document, dict) else None
-        raise _no_patch(path, f"the schema {found!r}"[:120])
-    changes = document.get("changes")
-    if not isinstance(changes, list):
-        found = f"changes of type {type(changes).__name__}"
-        raise _no_patch(path, found, "a list of changes")
-    if len(changes) > MAX_CHANGES:
-        raise _no_patch(path, f"{len(changes)} changes", f"at most {MAX_CHANGES} changes")
-    return tuple(_change(one, path) for one in changes)
-
-
-def _change(one: Any, path: Path) -> ByteChange:
-    if not isinstance(one, dict) or set(one) != ChangeDocument.__required_keys__:
-        expected = f"an object with the fields {', '.join(ChangeDocument.__annotations__)}"
-        raise _no_patch(path, f"the change {one!r}"[:120], expected)
-    address, texts = one["address"], [one[name] for name in ("old", "new", "description")]
-    if not isinstance(address, int) or isinstance(address, bool):
-        raise _no_patch(path, f"the address {address!r}"[:120], "an integer")
-    for text in texts:
-        if not isinstance(text, str):
-            found = f"the value {text!r} in the change at {address:#x}"
-            raise _no_patch(path, found[:120], "text in old, new and description")
-    try:
-        old, new = bytes.fromhex(texts[0]), bytes.fromhex(texts[1])
-    except ValueError:
-        found = f"the bytes {texts[0]!r} and {texts[1]!r} in the change at {address:#x}"
-        raise _no_patch(path, found[:120], "hexadecimal digits") from None
-    if len(old) != len(new):
-        found = f"{len(old)} old and {len(new)} new bytes in the change at {address:#x}"
-        raise _no_patch(path, found, "equal numbers of old and new bytes")
-    return ByteChange(address, old, new, texts[2])
-
-
-def _no_patch(
-    path: Path, found: str, expected: str = f"a JSON file with the schema {SCHEMA}"
-) -> UserError:
-    return fail(
-        "PATCH001",
-        "this is not a patch",
-        place=Place(str(path)),
-        found=found,
-        expected=expected,
-        hint="Use a file that `export` of `nmpsim debug` has written.",
-    )
+        return parse_record(data, _Patch, SCHEMA, place, "patch").changes
+    except UserError as error:
+        raise fail(
+            "PATCH001",
+            "this is not a patch",
+            place=place,
+            found=error.diagnostics[0].found,
+            expected=error.diagnostics[0].expected,
+            hint="Use a file that `export` of `nmpsim debug` has written.",
+        ) from error
 
 
 def apply_patch(data: bytes, changes: tuple[ByteChange, ...], path: str) -> bytes:

@@ -1,7 +1,7 @@
 """Strict conversion between records and JSON.
 
 Floats are exact: JSON has the shortest text that reads back the same. Infinity is written as
-``Infinity``, as Python's ``json`` does.
+``Infinity``, as Python's ``json`` does. Bytes are read from hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -171,6 +171,7 @@ def make_strict_converter() -> Converter:
     converter.register_structure_hook(float, lambda value, _: _require(value, float, real))
     converter.register_structure_hook(str, lambda value, _: _require(value, str, "text"))
     converter.register_structure_hook(int, _structure_integer)
+    converter.register_structure_hook(bytes, _structure_bytes)
     converter.register_structure_hook_func(_is_limited, structure_limited)
     for origins, function in (
         ((Mapping,), structure_mapping),
@@ -201,6 +202,11 @@ def _structure_integer(value: Any, _: object) -> int:
     if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
         raise TypeError(f"{_shorten(repr(value))} is not a 64-bit integer")
     return value
+
+
+def _structure_bytes(value: Any, _: object) -> bytes:
+    """Return the bytes of hexadecimal digits."""
+    return bytes.fromhex(_require(value, str, "text"))
 
 
 def _check_limit(limit: Limit, value: int) -> None:

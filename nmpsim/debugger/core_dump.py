@@ -19,7 +19,7 @@ import numpy as np
 from nmpsim.arrays import Array, Arrays
 from nmpsim.atomic import write_npz
 from nmpsim.bundle import Bundle, parse_bundle
-from nmpsim.bundle.patch import MAX_PATCH_BYTES
+from nmpsim.bundle.limits import JSON_BYTES
 from nmpsim.bundle.schema import make_strict_converter
 from nmpsim.config import DeviceConfig, make_device_config
 from nmpsim.core.engine_selection import ENGINES
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cattrs import Converter
 
 SCHEMA: Final = "nmpsim-core-2"
-MAX_EDITS_BYTES = MAX_PATCH_BYTES
+MAX_EDITS_BYTES = JSON_BYTES.high
 
 
 class AboutDocument(TypedDict):
