@@ -14,7 +14,6 @@ from nmpsim.isa.table import (
     DESCRIPTORS,
     INSTRUCTIONS,
     InstructionKind,
-    StateScope,
     Unit,
     list_mnemonics,
 )
@@ -73,14 +72,15 @@ OTHER_SCALAR = tuple(
 KIND_OF = np.array([int(i.kind) for i in INSTRUCTIONS], np.int64)
 IS_RV32IM = np.array([*(i.kind in RV32IM for i in INSTRUCTIONS), False])
 """[instructions + 1] whether an instruction is RV32IM; the last entry is ILLEGAL's."""
-IS_ACCESS = np.array([i.scope is StateScope.MEMORY for i in INSTRUCTIONS])
+ACCESS_BYTES = np.array([i.access_bytes for i in INSTRUCTIONS], np.int64)
+IS_ACCESS = ACCESS_BYTES > 0
 """[instructions] scalar loads and stores."""
-IS_TRACED = np.array([i.scope is not StateScope.CORE for i in INSTRUCTIONS])
+IS_TRACED = IS_ACCESS | np.isin(KIND_OF, (InstructionKind.TENSOR, InstructionKind.SYNC))
+"""[instructions] whether an instruction accesses more than its core's registers, CSRs and pc."""
 IS_WRITE = np.array([i.kind is InstructionKind.STORE for i in INSTRUCTIONS])
 """[instructions] scalar stores."""
 IS_SYNCHRONISATION = np.array([i.kind is InstructionKind.SYNC for i in INSTRUCTIONS])
 """[instructions] waits, barriers, semaphores and halt."""
-ACCESS_BYTES = np.array([i.access_bytes for i in INSTRUCTIONS], np.int64)
 SIGN_EXTENDS = np.array([i.is_signed for i in INSTRUCTIONS])
 
 MATCHES = np.array([i.match for i in INSTRUCTIONS], np.int64)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import IntEnum
 from itertools import pairwise
 
 from nmpsim.diagnostics import fail
-from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.records import frozen
 
 
@@ -29,36 +28,6 @@ class InstructionKind(IntEnum):
     CSR = 11
     TENSOR = 12
     SYNC = 13
-
-
-class StateScope(Enum):
-    """Kind of state that an instruction can access."""
-
-    CORE = "its core's registers, CSRs and pc"
-    MEMORY = "a word of memory, too"
-    DEVICE = "units, or other cores"
-
-
-SCOPES: dict[InstructionKind, StateScope] = make_exhaustive_table(
-    f"{__name__}.SCOPES",
-    {
-        InstructionKind.UPPER: StateScope.CORE,
-        InstructionKind.JUMP: StateScope.CORE,
-        InstructionKind.BRANCH: StateScope.CORE,
-        InstructionKind.LOAD: StateScope.MEMORY,
-        InstructionKind.STORE: StateScope.MEMORY,
-        InstructionKind.IMMEDIATE: StateScope.CORE,
-        InstructionKind.REGISTER: StateScope.CORE,
-        InstructionKind.MULTIPLY: StateScope.CORE,
-        InstructionKind.DIVIDE: StateScope.CORE,
-        InstructionKind.FENCE: StateScope.CORE,
-        InstructionKind.SYSTEM: StateScope.CORE,
-        InstructionKind.CSR: StateScope.CORE,
-        InstructionKind.TENSOR: StateScope.DEVICE,
-        InstructionKind.SYNC: StateScope.DEVICE,
-    },
-    InstructionKind,
-)
 
 
 @frozen

@@ -23,11 +23,9 @@ from nmpsim.isa.descriptors import (
     Word,
 )
 from nmpsim.isa.fields import (
-    SCOPES,
     BitField,
     BitRange,
     InstructionKind,
-    StateScope,
     make_simple_field,
 )
 from nmpsim.records import frozen
@@ -50,7 +48,6 @@ __all__ = [
     "SCALE_RECORD",
     "SCRATCHPAD_BASE",
     "SEMAPHORES",
-    "StateScope",
     "Unit",
     "Word",
     "list_mnemonics",
@@ -170,13 +167,9 @@ class DeviceInstruction:
         is_tensor = self.kind is InstructionKind.TENSOR
         if is_tensor != (self.unit is not None) or is_tensor != (self.descriptor in DESCRIPTORS):
             raise ValueError(f"{self.mnemonic}: unit and descriptor belong to tensor instructions")
-        if (SCOPES[self.kind] is StateScope.MEMORY) != (self.access_bytes in (1, 2, 4)):
+        is_access = self.kind in (InstructionKind.LOAD, InstructionKind.STORE)
+        if is_access != (self.access_bytes in (1, 2, 4)):
             raise ValueError(f"{self.mnemonic}: loads and stores move 1, 2 or 4 bytes, others none")
-
-    @property
-    def scope(self) -> StateScope:
-        """Kind of state that the instruction can access."""
-        return SCOPES[self.kind]
 
     @property
     def mask(self) -> int:

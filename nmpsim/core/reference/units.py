@@ -18,7 +18,6 @@ from nmpsim.core.state import (
     Machine,
     WaitTarget,
 )
-from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import (
     COUNT_X,
@@ -40,36 +39,9 @@ from nmpsim.timing.dram import (
     serve_grant,
 )
 
-WAIT = make_exhaustive_table(
-    f"{__name__}.WAIT",
-    {
-        Unit.LOAD: CountColumn.WAIT_LOAD,
-        Unit.STORE: CountColumn.WAIT_STORE,
-        Unit.MAC: CountColumn.WAIT_MAC,
-        Unit.VECTOR: CountColumn.WAIT_VECTOR,
-    },
-    Unit,
-)
-CAUSE = make_exhaustive_table(
-    f"{__name__}.CAUSE",
-    {
-        Unit.LOAD: CycleCause.LOAD,
-        Unit.STORE: CycleCause.STORE,
-        Unit.MAC: CycleCause.MAC,
-        Unit.VECTOR: CycleCause.VECTOR,
-    },
-    Unit,
-)
-BUSY = make_exhaustive_table(
-    f"{__name__}.BUSY",
-    {
-        Unit.LOAD: CountColumn.BUSY_LOAD,
-        Unit.STORE: CountColumn.BUSY_STORE,
-        Unit.MAC: CountColumn.BUSY_MAC,
-        Unit.VECTOR: CountColumn.BUSY_VECTOR,
-    },
-    Unit,
-)
+WAIT = {unit: CountColumn[f"WAIT_{unit.name}"] for unit in Unit}
+CAUSE = {unit: CycleCause[unit.name] for unit in Unit}
+BUSY = {unit: CountColumn[f"BUSY_{unit.name}"] for unit in Unit}
 
 
 class _QueueField:
