@@ -25,7 +25,7 @@ from networks import Network
 import nmpsim
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
-from nmpsim.config import DeviceConfig
+from nmpsim.config import SETTINGS, DeviceConfig
 from nmpsim.lir.nodes import Module
 
 DOUBLED = (
@@ -125,13 +125,12 @@ def random_network(rng: np.random.Generator) -> tuple[Module, str]:
 
 def more_of(config: DeviceConfig) -> Iterator[tuple[str, DeviceConfig]]:
     """Yield devices with more of one resource, where that is possible."""
-    limits = {a.name: a.metadata.get("limits") for a in attrs.fields(DeviceConfig)}
     for name in (*DOUBLED, *HALVED):
         value = getattr(config, name)
         more = value // 2 if name in HALVED else value * 2
         if name == "dram_lookahead_cycles" and value == 0:
             more = 64
-        if more == value or more > limits[name].high:
+        if more == value or more > SETTINGS[name].high:
             continue
         changed = {name: more}
         if name == "dram_channels":  # which share the bandwidth: twice of it, too

@@ -25,15 +25,21 @@ _ENTRY_KEYS = ("value", "source", "note")
 
 @frozen
 class SettingRange:
-    """Valid range of a setting, and whether it must be a power of two."""
+    """Valid range of a setting, and other conditions of its value."""
 
     low: int
     high: int
     power_of_two: bool = False
+    multiple_of: int = 1
 
 
-def _setting(low: int, high: int, *, power_of_two: bool = False) -> Any:
-    return attrs.field(metadata={"limits": SettingRange(low, high, power_of_two)})
+SETTINGS = {
+    name: SettingRange(**row)
+    for name, row in tomllib.loads(
+        Path(__file__).with_name("settings.toml").read_text(encoding="utf-8")
+    ).items()
+}
+"""Name of a setting -> its valid range."""
 
 
 @attrs.frozen(kw_only=True)
@@ -44,46 +50,46 @@ class DeviceConfig:
     """
 
     name: str
-    cores_count: int = _setting(1, 64)
-    cores_clock_mhz: int = _setting(1, 100_000)
-    control_taken_branch_cycles: int = _setting(0, 1000)
-    control_multiply_cycles: int = _setting(0, 1000)
-    control_divide_cycles: int = _setting(0, 1000)
-    control_scratchpad_access_cycles: int = _setting(0, 1000)
-    control_dram_access_cycles: int = _setting(0, 100_000)
-    control_descriptor_cycles: int = _setting(0, 100_000)
-    control_descriptor_fetch: int = _setting(0, 1)
-    scratchpad_bytes: int = _setting(4096, 1 << 26)
-    mac_out_lanes: int = _setting(1, 1024)
-    mac_in_lanes: int = _setting(1, 1024)
-    mac_startup_cycles: int = _setting(0, 100_000)
-    vector_lanes: int = _setting(1, 1024)
-    vector_startup_cycles: int = _setting(0, 100_000)
-    queues_depth: int = _setting(1, 16)
-    dma_startup_cycles: int = _setting(0, 100_000)
-    dma_fill_bytes_per_cycle: int = _setting(1, 4096)
-    dram_bytes: int = _setting(1 << 20, 0x7FFF_0000)
-    dram_bytes_per_cycle: int = _setting(1, 4096)
-    dram_burst_bytes: int = _setting(4, 4096, power_of_two=True)
-    dram_latency_cycles: int = _setting(0, 100_000)
-    dram_row_bytes: int = _setting(64, 1 << 20, power_of_two=True)
-    dram_row_miss_cycles: int = _setting(0, 100_000)
-    dram_channels: int = _setting(1, 8, power_of_two=True)
-    dram_banks: int = _setting(1, 32, power_of_two=True)
-    dram_precharge_cycles: int = _setting(0, 100_000)
-    dram_write_recovery_cycles: int = _setting(0, 100_000)
-    dram_write_read_cycles: int = _setting(0, 100_000)
-    dram_read_write_cycles: int = _setting(0, 100_000)
-    dram_refresh_interval_cycles: int = _setting(0, 10_000_000)
-    dram_refresh_cycles: int = _setting(0, 100_000)
-    dram_lookahead_cycles: int = _setting(0, 100_000)
-    sync_barrier_cycles: int = _setting(0, 100_000)
-    sync_semaphore_cycles: int = _setting(0, 100_000)
-    host_operation_cycles: int = _setting(0, 1_000_000_000)
-    host_kilo_mac_cycles: int = _setting(0, 1_000_000)
-    host_kilo_element_cycles: int = _setting(0, 1_000_000)
-    host_kilo_function_cycles: int = _setting(0, 1_000_000)
-    limits_cycles: int = _setting(1, 1 << 62)
+    cores_count: int
+    cores_clock_mhz: int
+    control_taken_branch_cycles: int
+    control_multiply_cycles: int
+    control_divide_cycles: int
+    control_scratchpad_access_cycles: int
+    control_dram_access_cycles: int
+    control_descriptor_cycles: int
+    control_descriptor_fetch: int
+    scratchpad_bytes: int
+    mac_out_lanes: int
+    mac_in_lanes: int
+    mac_startup_cycles: int
+    vector_lanes: int
+    vector_startup_cycles: int
+    queues_depth: int
+    dma_startup_cycles: int
+    dma_fill_bytes_per_cycle: int
+    dram_bytes: int
+    dram_bytes_per_cycle: int
+    dram_burst_bytes: int
+    dram_latency_cycles: int
+    dram_row_bytes: int
+    dram_row_miss_cycles: int
+    dram_channels: int
+    dram_banks: int
+    dram_precharge_cycles: int
+    dram_write_recovery_cycles: int
+    dram_write_read_cycles: int
+    dram_read_write_cycles: int
+    dram_refresh_interval_cycles: int
+    dram_refresh_cycles: int
+    dram_lookahead_cycles: int
+    sync_barrier_cycles: int
+    sync_semaphore_cycles: int
+    host_operation_cycles: int
+    host_kilo_mac_cycles: int
+    host_kilo_element_cycles: int
+    host_kilo_function_cycles: int
+    limits_cycles: int
     sources: Mapping[str, str] = attrs.field(factory=dict, eq=False)
     """Source of each setting: published, measured, assumed or given."""
 
@@ -94,13 +100,7 @@ class DeviceConfig:
 
     def settings(self) -> dict[str, int | str]:
         """Return all settings by name, for a bundle or a report."""
-        return {"name": self.name, **{f: getattr(self, f) for f in list_setting_names()}}
-
-
-@functools.cache
-def list_setting_names() -> tuple[str, ...]:
-    """Return the names of the numeric settings in their order of declaration."""
-    return tuple(a.name for a in attrs.fields(DeviceConfig) if "limits" in a.metadata)
+        return {"name": self.name, **{f: getattr(self, f) for f in SETTINGS}}
 
 
 def format_setting_name(name: str) -> str:
@@ -109,7 +109,7 @@ def format_setting_name(name: str) -> str:
 
 
 def _sections() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.partition("_")[0] for name in list_setting_names()))
+    return tuple(dict.fromkeys(name.partition("_")[0] for name in SETTINGS))
 
 
 def make_device_config(settings: Mapping[str, Any]) -> DeviceConfig:
@@ -261,8 +261,8 @@ def _entry(
     section: str, key: str, given: object, place: Place | None
 ) -> tuple[_Entry | None, list[Diagnostic]]:
     """Return a setting from a value or a table; None if it is neither."""
-    if f"{section}_{key}" not in list_setting_names():
-        return None, [_unknown(f"{section}_{key}", place, ["name", *list_setting_names()])]
+    if f"{section}_{key}" not in SETTINGS:
+        return None, [_unknown(f"{section}_{key}", place)]
     if not isinstance(given, dict):
         return _Entry(given, place=place), []
     name = f"[{section}] {key}"
@@ -288,16 +288,15 @@ def _entry(
 
 def _stray(word: str, content: object, place: Place | None) -> Diagnostic:
     """Return the finding about a top-level key that is neither ``name`` nor a section."""
-    names = list_setting_names()
     if isinstance(content, dict):
         what = f"section [{word}]"
-        meant = [_toml_name(f"{word}_{key}") for key in content if f"{word}_{key}" in names]
+        meant = [_toml_name(f"{word}_{key}") for key in content if f"{word}_{key}" in SETTINGS]
         known = [f"[{section}]" for section in _sections()]
         meant += difflib.get_close_matches(f"[{word}]", known, 1)
     else:
         what = f"key {word} outside any section"
-        meant = [_toml_name(key) for key in difflib.get_close_matches(word, names, 1)]
-        if difflib.get_close_matches(word, ["name", *names], 1) == ["name"]:
+        meant = [_toml_name(key) for key in difflib.get_close_matches(word, SETTINGS, 1)]
+        if difflib.get_close_matches(word, ["name", *SETTINGS], 1) == ["name"]:
             meant = ["name"]
     hint = suggest_name(meant[0]) if meant else "List all settings with `nmpsim device`."
     return Diagnostic("DEV002", f"unknown {what}", place, hint=hint)
@@ -307,19 +306,18 @@ def _checked(
     flat: Mapping[str, _Entry], file: Place | None, before: Sequence[Diagnostic] = ()
 ) -> DeviceConfig:
     """Return the validated device; raise ``UserError`` with earlier findings and its own."""
-    fields = {a.name: a for a in attrs.fields(DeviceConfig) if a.name != "sources"}
     findings = list(before)
     for key, entry in flat.items():
         value, place = entry.value, entry.place
-        if key not in fields:
-            findings.append(_unknown(key, place, list(fields)))
-        elif key == "name":
+        if key == "name":
             if not isinstance(value, str):
                 findings.append(_wrong_kind(key, value, "a string", place))
+        elif key not in SETTINGS:
+            findings.append(_unknown(key, place))
         elif not isinstance(value, int) or isinstance(value, bool):
             findings.append(_wrong_kind(key, value, "a whole number", place))
         else:
-            findings += _out_of_range(key, value, fields[key].metadata["limits"], place)
+            findings += _out_of_range(key, value, SETTINGS[key], place)
         if entry.source not in SOURCES:
             expected = ", ".join(SOURCES)
             findings.append(_wrong_kind(f"{key} (source)", entry.source, expected, place))
@@ -330,7 +328,7 @@ def _checked(
             file,
             hint="List all settings with `nmpsim device`.",
         )
-        for key in fields
+        for key in ("name", *SETTINGS)
         if key not in flat
     ]
     findings += _contradictions({key: entry.value for key, entry in flat.items()}, file)
@@ -373,8 +371,8 @@ def _toml_name(key: str) -> str:
     return f"[{section}] {rest}" if rest else section
 
 
-def _unknown(key: str, place: Place | None, known: list[str]) -> Diagnostic:
-    near = difflib.get_close_matches(key, known, 1)
+def _unknown(key: str, place: Place | None) -> Diagnostic:
+    near = difflib.get_close_matches(key, ["name", *SETTINGS], 1)
     hint = suggest_name(_toml_name(near[0])) if near else "List all settings with `nmpsim device`."
     return Diagnostic("DEV002", f"unknown setting {_toml_name(key)}", place, hint=hint)
 
@@ -394,9 +392,9 @@ def _out_of_range(
     elif limits.power_of_two and value.bit_count() != 1:
         expected = "a power of two"
         hint = f"Use {1 << (value.bit_length() - 1)} or {1 << value.bit_length()}."
-    elif key == "scratchpad_bytes" and value % 64:
-        expected = "a multiple of 64"
-        hint = f"Use {value // 64 * 64} or {-(-value // 64) * 64}."
+    elif value % limits.multiple_of:
+        expected, down = f"a multiple of {limits.multiple_of}", value // limits.multiple_of
+        hint = f"Use {down * limits.multiple_of} or {(down + 1) * limits.multiple_of}."
     else:
         return []
     message = f"{_toml_name(key)} is out of range"

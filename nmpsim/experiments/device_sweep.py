@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
-from nmpsim.config import DeviceConfig, format_setting_name, list_setting_names
+from nmpsim.config import SETTINGS, DeviceConfig, format_setting_name
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.memory_demand import check_device_memory
 from nmpsim.core.run import Progress, ProgressCallback
@@ -203,9 +203,9 @@ def _compute_program_digest(program: Program) -> str:
 def _known_columns(point: GridPoint, same: Mapping[str, str], numerics: str) -> dict[str, Any]:
     """Return the columns known before a point is run; column ``point`` is their digest."""
     settings = (
-        {**dict.fromkeys(list_setting_names()), **point.settings}
+        {**dict.fromkeys(SETTINGS), **point.settings}
         if point.device is None
-        else {name: getattr(point.device, name) for name in list_setting_names()}
+        else {name: getattr(point.device, name) for name in SETTINGS}
     )
     key = compute_digest([json.dumps([same, settings]).encode()])
     return {"point": key, **same, "numerics": numerics, **settings}

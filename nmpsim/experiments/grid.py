@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from nmpsim.config import DeviceConfig, format_setting_name, list_setting_names, make_device_config
+from nmpsim.config import SETTINGS, DeviceConfig, format_setting_name, make_device_config
 from nmpsim.diagnostics import Place, UserError, did_you_mean, fail
 from nmpsim.input_files import read_toml
 
@@ -59,9 +59,9 @@ def parse_setting_name(text: str, place: Place | None = None) -> str:
     """
     section, _, key = text.strip().partition(".")
     name = f"{section}_{key}" if key else section
-    if name in list_setting_names():
+    if name in SETTINGS:
         return name
-    hint = did_you_mean(format_setting_name(name), map(format_setting_name, list_setting_names()))
+    hint = did_you_mean(format_setting_name(name), map(format_setting_name, SETTINGS))
     raise fail(
         "GRID001",
         "unknown setting",

@@ -7,7 +7,7 @@ import time
 from nmpsim.analysis.program import make_bundle_program
 from nmpsim.arrays import Arrays
 from nmpsim.bundle import Bundle
-from nmpsim.config import DeviceConfig, list_setting_names, make_device_config
+from nmpsim.config import SETTINGS, DeviceConfig, make_device_config
 from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, TimeBudget
 from nmpsim.core.run import Progress, ProgressCallback
@@ -116,7 +116,7 @@ def _recompile(bundle: Bundle, config: DeviceConfig) -> Bundle:
 
 
 def _list_assumed(config: DeviceConfig) -> list[str]:
-    return [name for name in list_setting_names() if config.sources.get(name) == "assumed"]
+    return [name for name in SETTINGS if config.sources.get(name) == "assumed"]
 
 
 def _find_skip_reason(setting: str, bundle: Bundle) -> str:

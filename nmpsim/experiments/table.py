@@ -15,7 +15,7 @@ from typing import IO, Any
 import attrs
 
 from nmpsim.atomic import is_special_file, write_file
-from nmpsim.config import list_setting_names
+from nmpsim.config import SETTINGS
 from nmpsim.diagnostics import fail
 from nmpsim.escape import escape_csv, unescape_csv
 from nmpsim.experiments.identity import make_results_error
@@ -76,7 +76,7 @@ COLUMNS = (
     "point",
     *SAME,
     "numerics",
-    *list_setting_names(),
+    *SETTINGS,
     "error",
     "message",
     *MEASURES,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from rich.console import Console
 
-from nmpsim.config import DeviceConfig, default_device, list_setting_names
+from nmpsim.config import SETTINGS, DeviceConfig, default_device
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
@@ -25,7 +25,7 @@ SETTING_COLUMNS = (
 def _settings(device: DeviceConfig) -> dict[str, SettingDocument]:
     return {
         name: {"value": getattr(device, name), "source": device.sources.get(name, "given")}
-        for name in list_setting_names()
+        for name in SETTINGS
     }
 
 
@@ -72,7 +72,7 @@ def list_settings(
 def print_device(device: DeviceConfig, console: Console) -> None:
     """Print all settings as a table; a star marks values that differ from the default device."""
     settings, usual = device.settings(), default_device().settings()
-    changed = [settings[name] != usual[name] for name in list_setting_names()]
+    changed = [settings[name] != usual[name] for name in SETTINGS]
     rows = list_settings(settings, device.sources)
     before: object = ""
     for row, is_changed in zip(rows, changed, strict=True):

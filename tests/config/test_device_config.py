@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmpsim.config import default_device, list_setting_names, load_device, make_device_config
+from nmpsim.config import SETTINGS, default_device, load_device, make_device_config
 from nmpsim.diagnostics import UserError
 
 
@@ -29,7 +29,7 @@ def test_the_default_is_the_nmp() -> None:
         16,
     )
     assert device.macs_per_cycle == 32 * 64
-    assert set(device.sources) == set(list_setting_names())
+    assert set(device.sources) == set(SETTINGS)
     assert device.sources["cores_count"] == "published"
 
 
