@@ -1,20 +1,16 @@
-"""Plots of the error of a rescaling, as text or as a figure by matplotlib."""
+"""Plots of the error of a rescaling, as text or as a figure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from nmpsim.analysis.explain import ErrorBand, Factor
-from nmpsim.atomic import write_file
 from nmpsim.diagnostics import fail, list_alternatives
 from nmpsim.extras import require_extra
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from nmpsim.views.html.figures import Figure, make_figure
 
 ROWS = 13
 """Lines of the text plot; odd, so that one is at 0."""
@@ -51,7 +47,7 @@ def check_figure_path(path: Path) -> None:
     Raises
     ------
     UserError
-        ARG001 for another kind of file, PKG001 if matplotlib is missing.
+        ARG001 for another kind of file, PKG001 if vl-convert-python is missing.
     """
     if path.suffix.lower() not in FORMATS:
         raise fail(
@@ -62,34 +58,23 @@ def check_figure_path(path: Path) -> None:
             expected=list_alternatives(FORMATS),
             hint="Pass a file such as plot.svg.",
         )
-    with require_extra("plot", "plots in files need matplotlib", instead="omit --plot"):
-        import matplotlib.figure  # noqa: F401 - whether it is there
+    require_plots()
 
 
-def write_figure(path: Path, factor: Factor, band: ErrorBand) -> None:
-    """Write a plot of an error band as SVG or PNG, by the suffix of the path."""
-    from matplotlib.figure import Figure
+def require_plots() -> None:
+    """Raise UserError (PKG001) early if the package that renders figures is missing."""
+    with require_extra("plot", "figures need vl-convert-python", instead="omit --plot"):
+        import vl_convert  # noqa: F401 - whether it is there
 
-    figure = Figure(figsize=(8.0, 4.0), layout="constrained")
-    axes = figure.add_subplot()
-    centres = (band.edges[:-1] + band.edges[1:] - 1) / 2
-    axes.fill_between(centres, band.low, band.high, step="mid", linewidth=0.5)
-    axes.axhline(0.0, color="black", linewidth=0.5)
+
+def make_error_figure(factor: Factor, band: ErrorBand) -> Figure:
+    """Return a figure of an error band over the input."""
     form = factor.integer
-    axes.set_title(f"{factor.real:.9g} as pre {form.pre}, post {form.post}, scale {form.mul}")
-    axes.set_xlabel("input")
-    axes.set_ylabel("error, units of the last place")
-    save_figure(path, figure)
-
-
-def save_figure(path: Path, figure: Figure) -> None:
-    """Write a matplotlib figure as SVG or PNG with reproducible bytes."""
-    import matplotlib
-
-    kind = path.suffix.lower().removeprefix(".")
-
-    def save(file: IO[bytes]) -> None:
-        with matplotlib.rc_context({"svg.hashsalt": "nmpsim"}):
-            figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else None)
-
-    write_file(path, save)
+    centres = (band.edges[:-1] + band.edges[1:] - 1) / 2
+    columns = (centres.tolist(), band.low.tolist(), band.high.tolist())
+    return make_figure(
+        "error_band",
+        f"{factor.real:.9g} as pre {form.pre}, post {form.post}, scale {form.mul}",
+        "",
+        [{"input": x, "low": low, "high": high} for x, low, high in zip(*columns, strict=True)],
+    )

@@ -1,31 +1,22 @@
-"""Figures of a sweep by matplotlib: cycles, roofline, Pareto front."""
+"""Figures of a sweep: cycles, roofline, Pareto front."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from nmpsim.atomic import make_write_error
 from nmpsim.config import format_setting_name
 from nmpsim.experiments import SweepResult
 from nmpsim.experiments.table import Row
-from nmpsim.extras import require_extra
-from nmpsim.views.error_plot import save_figure
+from nmpsim.views.error_plot import require_plots
+from nmpsim.views.html.draw import write_figure
+from nmpsim.views.html.figures import Figure, make_figure
 from nmpsim.views.text import format_count
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MAX_NAMED = 10
 """Most lines, points or ticks with names; if there are more, none has one."""
-MAX_IN_HALF = 45
-"""Longest label that fits half of a figure's width, in characters."""
-_DASHES = ("-", "--", ":", "-.")
-"""Line styles in turn, so that coincident lines are distinguishable."""
 
 
 def check_plot_folder(folder: Path) -> None:
@@ -34,10 +25,9 @@ def check_plot_folder(folder: Path) -> None:
     Raises
     ------
     UserError
-        PKG001 if matplotlib is missing, FILE002 if the folder cannot be made.
+        PKG001 if vl-convert-python is missing, FILE002 if the folder cannot be made.
     """
-    with require_extra("plot", "plots need matplotlib", instead="omit --plot"):
-        import matplotlib.figure  # noqa: F401 - whether it is there
+    require_plots()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -52,89 +42,100 @@ def write_plots(folder: Path, result: SweepResult) -> Iterator[Path]:
     At least one row must have a result.
     """
     rows = [row for row in result.rows if row["error"] is None]
-    for name, draw in (
-        ("cycles.svg", lambda axes: _draw_cycles(axes, result, rows)),
-        ("roofline.svg", lambda axes: _draw_roofline(axes, rows)),
-        ("pareto.svg", lambda axes: _draw_pareto(axes, result, rows)),
+    for name, make in (
+        ("cycles", make_cycles_figure),
+        ("roofline", make_devices_figure),
+        ("pareto", make_pareto_figure),
     ):
-        path = folder / name
-        _write(path, result.program, draw)
+        path = folder / f"{name}.svg"
+        write_figure(path, make(result, rows))
         yield path
 
 
-def _write(path: Path, title: str, draw: Any) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_title(title, parse_math=False)
-    axes.grid(visible=True, which="both", linewidth=0.3)
-    draw(axes)
-    save_figure(path, figure)
-
-
-def _draw_cycles(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
-    """Draw cycles against cores, or another varied setting, with a line per other settings."""
+def make_cycles_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
+    """Return cycles against cores, or another varied setting, with a line per other settings."""
     across = "cores_count" if "cores_count" in result.varied else result.varied[0]
     others = [name for name in result.varied if name != across]
-    lines: dict[str, list[tuple[int, int]]] = {}
-    for row in rows:
-        lines.setdefault(_settings(row, others), []).append((row[across], row["cycles"]))
-    for number, (label, points) in enumerate(lines.items()):
-        x, y = zip(*sorted(points), strict=True)
-        dashes = _DASHES[number % len(_DASHES)]
-        axes.plot(x, y, dashes, marker="o", markersize=3, linewidth=1, label=label)
-    if others and len(lines) <= MAX_NAMED:
-        _legend_below(axes)
-    _log_axes(axes, format_setting_name(across), "cycles")
-    values = sorted({row[across] for row in rows})
-    if len(values) <= MAX_NAMED:
-        axes.set_xticks(values)
-
-
-def _draw_roofline(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draw the performance of each device under the roofs of all devices."""
-    points = [row for row in rows if row["macs"] and _bytes(row)]
-    reach = [row["macs"] / _bytes(row) for row in points] or [1.0]
-    ridges = [_peak(row) / row["dram_bytes_per_cycle"] for row in rows]
-    x = np.geomspace(min(reach + ridges) / 2, max(reach + ridges) * 2, 200)
-    for peak, bandwidth in sorted({(_peak(row), row["dram_bytes_per_cycle"]) for row in rows}):
-        axes.plot(x, np.minimum(peak, x * bandwidth), color="grey", linewidth=0.7)
-    for bandwidth in sorted({row["dram_bytes_per_cycle"] for row in rows}):
-        _name(axes, f"{bandwidth} bytes per cycle", x[0], x[0] * bandwidth, "left")
-    for peak, cores in sorted({(_peak(row), row["cores_count"]) for row in rows}):
-        _name(axes, f"{format_count(cores, 'core')} of {peak // cores} MACs", x[-1], peak, "right")
-    speed = [row["macs"] / row["cycles"] for row in points]
-    for bound, marker in (("compute", "o"), ("memory", "^")):
-        mine = [index for index, row in enumerate(points) if row["bound"] == bound]
-        if mine:
-            axes.plot(
-                [reach[i] for i in mine],
-                [speed[i] for i in mine],
-                marker,
-                markersize=4,
-                label=f"limited by {bound}",
-            )
-    if points:
-        _legend_below(axes)
-    _log_axes(axes, "MACs per byte of DRAM traffic", "MACs per cycle (lines: Int8 peak)")
-
-
-def _draw_pareto(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
-    """Draw cycles against the scratchpads of all cores, and the Pareto front."""
-    points = sorted((_scratchpads(row), row["cycles"]) for row in rows)
-    front = find_pareto_front(points)
-    axes.plot(*zip(*points, strict=True), "o", color="grey", markersize=3, label="device")
-    axes.step(
-        *zip(*front, strict=True), where="post", marker="o", markersize=4, label="Pareto front"
+    values = [
+        {"setting": row[across], "cycles": row["cycles"], "others": _settings(row, others)}
+        for row in rows
+    ]
+    lines = len({value["others"] for value in values})
+    ticks = sorted({row[across] for row in rows})
+    return make_figure(
+        "cycles",
+        result.program,
+        "",
+        values,
+        setting=format_setting_name(across),
+        lines=bool(others) and lines <= MAX_NAMED,
+        ticks=ticks if len(ticks) <= MAX_NAMED else None,
     )
-    if len(front) <= MAX_NAMED:
-        at = {(_scratchpads(row), row["cycles"]): _settings(row, result.varied) for row in rows}
-        for letter, (x, y) in zip(ascii_uppercase, front, strict=False):
-            _name(axes, letter, x, y, "left")
-            axes.plot([], [], " ", label=f"{letter}: {at[x, y]}")
-    _legend_below(axes)
-    _log_axes(axes, "KiB of scratchpads in all cores", "cycles")
+
+
+def make_devices_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
+    """Return the performance on each device under the roofs of all devices."""
+    points = [
+        {
+            "device": _settings(row, result.varied),
+            "reach": row["macs"] / (row["bytes_read"] + row["bytes_written"]),
+            "speed": row["macs"] / row["cycles"],
+            "bound": row["bound"],
+            "cycles": row["cycles"],
+        }
+        for row in rows
+        if row["macs"] and row["bytes_read"] + row["bytes_written"]
+    ]
+    roofs = sorted({(_peak(row), row["dram_bytes_per_cycle"], row["cores_count"]) for row in rows})
+    reach = [point["reach"] for point in points] or [1.0]
+    reach += [peak / bandwidth for peak, bandwidth, _ in roofs]
+    low, high = min(reach) / 2, max(reach) * 2
+    corners = [
+        {"roof": f"{peak} {rate}", "reach": at, "speed": min(peak, at * rate)}
+        for peak, rate, _ in roofs
+        for at in (low, peak / rate, high)
+    ]
+    labels = [
+        {"name": f"{rate} bytes per cycle", "reach": low, "speed": low * rate, "align": "left"}
+        for rate in sorted({rate for _, rate, _ in roofs})
+    ] + [
+        {
+            "name": f"{format_count(cores, 'core')} of {peak // cores} MACs",
+            "reach": high,
+            "speed": peak,
+            "align": "right",
+        }
+        for peak, cores in sorted({(peak, cores) for peak, _, cores in roofs})
+    ]
+    speed = [one["speed"] for one in (*points, *corners)]
+    return make_figure(
+        "roofline",
+        result.program,
+        "Lines: peak of Int8 and bandwidth of the DRAM.",
+        points,
+        domains={"reach": [low, high], "speed": [min(speed) / 2, max(speed) * 2]},
+        roof=corners,
+        subject="device",
+        labels=labels,
+    )
+
+
+def make_pareto_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
+    """Return cycles against the scratchpads of all cores, with the Pareto front."""
+    at = {(_scratchpads(row), row["cycles"]): _settings(row, result.varied) for row in rows}
+    front = find_pareto_front(list(at))
+    letters = ascii_uppercase if len(front) <= MAX_NAMED else [""] * len(front)
+    named = dict(zip(front, letters, strict=False))
+    return make_figure(
+        "pareto",
+        result.program,
+        "\n".join(f"{letter}: {at[point]}" for point, letter in named.items() if letter),
+        [{"kibibytes": size, "cycles": cycles} for size, cycles in at],
+        front=[
+            {"kibibytes": size, "cycles": cycles, "name": letter}
+            for (size, cycles), letter in named.items()
+        ],
+    )
 
 
 def find_pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -148,40 +149,6 @@ def find_pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float
 
 def _settings(row: Row, names: Sequence[str]) -> str:
     return ", ".join(f"{format_setting_name(name)} {row[name]}" for name in names)
-
-
-def _name(axes: Axes, text: str, x: float, y: float, side: str) -> None:
-    """Draw a small text at a point, below it on the left side, above it on the right."""
-    dy, va = (-4, "top") if side == "left" else (3, "bottom")
-    axes.annotate(
-        text, (x, y), (0, dy), textcoords="offset points", fontsize="x-small", ha=side, va=va
-    )
-
-
-def _legend_below(axes: Axes) -> None:
-    """Place the legend below the axes, in two columns if the labels are short."""
-    _, labels = axes.get_legend_handles_labels()
-    columns = 2 if max(map(len, labels)) <= MAX_IN_HALF else 1
-    axes.figure.legend(loc="outside lower center", ncols=columns, fontsize="small")
-
-
-def _log_axes(axes: Axes, x: str, y: str) -> None:
-    """Make both axes logarithmic with plain numbers, and minor ticks within one decade."""
-    from matplotlib.ticker import NullFormatter, StrMethodFormatter
-
-    plain = StrMethodFormatter("{x:,.10g}")
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.xaxis.set_major_formatter(plain)
-    axes.yaxis.set_major_formatter(plain)
-    low, high = axes.get_ylim()
-    axes.yaxis.set_minor_formatter(plain if high < 10 * low else NullFormatter())
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-
-
-def _bytes(row: Row) -> int:
-    return int(row["bytes_read"] + row["bytes_written"])
 
 
 def _peak(row: Row) -> int:

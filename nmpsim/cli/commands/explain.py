@@ -115,7 +115,12 @@ def _explain_program(options: ExplainOptions) -> None:
 
 def _explain_scale(options: ExplainOptions, scale: float) -> None:
     from nmpsim.analysis.explain import make_scale_document, measure_error_band, measure_errors
-    from nmpsim.views.error_plot import FIGURE_PARTS, TEXT_PARTS, check_figure_path, write_figure
+    from nmpsim.views.error_plot import (
+        FIGURE_PARTS,
+        TEXT_PARTS,
+        check_figure_path,
+        make_error_figure,
+    )
     from nmpsim.views.explain_text import print_factor
 
     factor = _checked_factor(scale)
@@ -137,7 +142,9 @@ def _explain_scale(options: ExplainOptions, scale: float) -> None:
         errors = measure_errors(factor, precision, offset)
         band = measure_error_band(factor, precision, offset, FIGURE_PARTS if plot else TEXT_PARTS)
     if plot is not None and band is not None:
-        write_figure(plot, factor, band)
+        from nmpsim.views.html.draw import write_figure
+
+        write_figure(plot, make_error_figure(factor, band))
         print_message(f"wrote {plot}")
     write_result(
         options.format, make_scale_document, partial(print_factor, band=band), factor, errors

@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 from urllib.parse import quote
 
+from nmpsim.atomic import write_file
 from nmpsim.views.html.figures import Figure
 
 _MAX_LINES = 400_000
@@ -37,6 +39,17 @@ def render_image(figure: Figure) -> str:
         return lines
     png = base64.b64encode(vl_convert.vegalite_to_png(spec)).decode()
     return min(lines, f"data:image/png;base64,{png}", key=len)
+
+
+def write_figure(path: Path, figure: Figure) -> None:
+    """Write a figure with its title and text as SVG or PNG, by the suffix of the path."""
+    import vl_convert
+
+    title = {"text": figure.title, "subtitle": figure.text.splitlines()}
+    spec = json.dumps({**figure.spec, "title": title})
+    is_png = path.suffix.lower() == ".png"
+    draw = vl_convert.vegalite_to_png if is_png else vl_convert.vegalite_to_svg
+    write_file(path, draw(spec))
 
 
 def _shrink(svg: str) -> str:
