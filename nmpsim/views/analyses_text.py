@@ -10,6 +10,7 @@ from nmpsim.config import format_setting_name
 from nmpsim.lir.names import make_display_names
 from nmpsim.report.analyses import (
     ErrorSize,
+    FloatWeight,
     MovedSetting,
     SensitivityReport,
     SettingEffect,
@@ -17,8 +18,14 @@ from nmpsim.report.analyses import (
     ShadowReport,
 )
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import INDEX, NumberColumn, TableCell, TableColumn
-from nmpsim.views.text import format_count, format_decibels
+from nmpsim.views.measures import (
+    INDEX,
+    NumberColumn,
+    TableCell,
+    TableColumn,
+    make_columns,
+)
+from nmpsim.views.text import format_count
 
 PARTS = {
     "inherited": "inherited from earlier layers",
@@ -28,23 +35,7 @@ PARTS = {
     "rescale": "rounding",
 }
 """Parts of a layer's error -> descriptions."""
-SHADOW_ERRORS = tuple(
-    NumberColumn(f"{title}, dB", f"{name}.sqnr_db", format_decibels, f"{meaning}, as SQNR", title)
-    for name, title, meaning in (
-        ("accumulated", "accumulated", "accumulated error: against the float network"),
-        (
-            "isolated",
-            "isolated",
-            "isolated error: against this layer in float on its actual inputs",
-        ),
-        (
-            "rounding",
-            "rounding only",
-            "error against this layer in real arithmetic, weights quantized",
-        ),
-        ("bias", "bias only", "error of quantizing the bias"),
-    )
-)
+SHADOW_ERRORS = make_columns("shadow_errors")
 """SQNR of the accumulated error and of the isolated errors of a layer."""
 WEAKEST = 3
 """Number of layers that are marked."""
@@ -85,15 +76,14 @@ def _print_constants(shadow: ShadowReport, console: Console) -> None:
         print_table(
             console,
             shadow.constants,
-            TableColumn("constant", least=8),
-            TableColumn("float array", "source", least=8),
-            TableColumn("found by", "how", least=6),
-            TableColumn("layout", least=10),
-            NumberColumn("SQNR", "sqnr_db", format_decibels),
-            TableColumn("", lambda one: _marked("far off" if one.sqnr_db < FAR_OFF_DB else "")),
+            *make_columns("shadow_constants", mark=_mark_constant),
         )
     for name in shadow.unmatched:
         print_line(console, f"no float values for {name}: its quantized values count as exact")
+
+
+def _mark_constant(constant: FloatWeight) -> TableCell:
+    return _marked("far off" if constant.sqnr_db < FAR_OFF_DB else "")
 
 
 def _marked(words: str) -> TableCell:
@@ -131,7 +121,7 @@ _PARTS = tuple(NumberColumn(name, f"split.{name}", _units) for name in PARTS)
 """Mean and worst of each part of the error."""
 
 
-def make_sensitivity_columns(report: SensitivityReport) -> tuple[TableColumn, ...]:
+def make_sensitivity_columns(report: SensitivityReport) -> list[TableColumn]:
     """Return the columns of a table of settings and their effects on the cycles."""
 
     def change(moved: MovedSetting | None) -> TableCell | None:
@@ -142,21 +132,11 @@ def make_sensitivity_columns(report: SensitivityReport) -> tuple[TableColumn, ..
         more = (moved.cycles - report.cycles) / max(report.cycles, 1)
         return TableCell(f"{100 * more:+.2f}%" if report.cycles else f"{moved.cycles:,}", more)
 
-    return (
-        TableColumn("setting", _setting_name, "", "assumed setting; * recompiled for it", least=12),
-        NumberColumn("value", meaning="value of the device"),
-        NumberColumn("lower", "lower.value", meaning="a lower value"),
-        NumberColumn(
-            "cycles",
-            lambda one: change(one.lower),
-            meaning="change of the cycles with the lower value",
-        ),
-        NumberColumn("higher", "higher.value", meaning="a higher value"),
-        NumberColumn(
-            "cycles",
-            lambda one: change(one.higher),
-            meaning="change of the cycles with the higher value",
-        ),
+    return make_columns(
+        "sensitivity",
+        setting=_setting_name,
+        lower_cycles=lambda one: change(one.lower),
+        higher_cycles=lambda one: change(one.higher),
     )
 
 
@@ -172,7 +152,8 @@ def print_sensitivity(report: SensitivityReport, console: Console) -> None:
         console, f"cycles when an assumed setting changes by {share}%: {report.cycles:,} as it is"
     )
     if report.effects:
-        print_table(console, report.effects, *make_sensitivity_columns(report))
+        *columns, _ = make_sensitivity_columns(report)
+        print_table(console, report.effects, *columns)
     else:
         print_line(console, "no assumed setting affects the cycles")
     if any(one.program == "recompiled" for one in report.effects):

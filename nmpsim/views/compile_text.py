@@ -15,8 +15,8 @@ from nmpsim.lir.opcodes import find_opcodes
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.element_types import ElementTypeUsage, compute_element_type_usage, is_unquantized
-from nmpsim.views.measures import NumberColumn, TableCell, TableColumn
-from nmpsim.views.text import format_count, format_elem, format_percent, format_real
+from nmpsim.views.measures import TableCell, make_columns
+from nmpsim.views.text import format_count, format_percent
 
 if TYPE_CHECKING:
     from nmpsim.session import Compiled
@@ -88,14 +88,11 @@ def print_biases(compiled: Compiled, console: Console) -> None:
     print_table(
         console,
         biases,
-        TableColumn("layer", lambda one: shown.get(one.layer, one.layer), least=8),
-        TableColumn("bias", "elem", format_elem),
-        NumberColumn("scale", "old_scale", format_real),
-        NumberColumn("new scale", "", format_real),
-        NumberColumn("offset", "new_offset", str),
-        NumberColumn("saturated", _saturated),
-        NumberColumn("largest error", "", format_real),
-        NumberColumn("in steps", "largest_error_steps", format_real),
+        *make_columns(
+            "compile_biases",
+            layer=lambda one: shown.get(one.layer, one.layer),
+            saturated=_saturated,
+        ),
     )
 
 
@@ -137,14 +134,5 @@ def _print_layer_tiling(layer: TiledLayer, named: Layer, console: Console) -> No
     )
     print_line(console, f"  {layer.reason}")
     if layer.trials and not layer.like:
-        print_table(
-            console,
-            layer.trials[:TRIALS_SHOWN],
-            TableColumn("tiling", "label"),
-            NumberColumn("cycles", "estimate.cycles"),
-            NumberColumn("compute", "estimate.compute"),
-            NumberColumn("memory", "estimate.memory"),
-            NumberColumn("bursts", "estimate.bursts"),
-            NumberColumn("row misses", "estimate.row_misses"),
-            NumberColumn("bytes", "estimate.nbytes"),
-        )
+        shown = layer.trials[:TRIALS_SHOWN]
+        print_table(console, shown, *make_columns("compile_trials"))

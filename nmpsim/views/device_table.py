@@ -11,15 +11,10 @@ from nmpsim.config import SETTINGS, DeviceConfig, default_device
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
-from nmpsim.views.measures import NumberColumn, TableColumn
+from nmpsim.views.measures import make_columns
 from nmpsim.views.text import format_count
 
-SETTING_COLUMNS = (
-    TableColumn("section", meaning="section of the device file"),
-    TableColumn("setting", meaning="key in that section"),
-    NumberColumn("value", meaning="value in this run"),
-    TableColumn("source", meaning="published, measured, assumed or given"),
-)
+SETTING_COLUMNS = make_columns("device_settings")
 
 
 def _settings(device: DeviceConfig) -> dict[str, SettingDocument]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -12,7 +12,7 @@ from nmpsim.analysis.difference import ElementDifference, Tolerance
 from nmpsim.escape import escape_line
 from nmpsim.lir.names import make_display_names
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import NumberColumn, TableColumn
+from nmpsim.views.measures import TableColumn, make_columns
 from nmpsim.views.text import format_count, format_elem, format_real, format_shape
 
 MAX_ROWS = 40
@@ -107,19 +107,16 @@ def _print_place(
         print_line(console, f"  at [{at}]: {numbers} ({apart})")
 
 
-def _columns(shown: Mapping[str, str]) -> tuple[TableColumn, ...]:
-    return (
-        NumberColumn("#", lambda one: "" if one.number is None else str(one.number)),
-        TableColumn("layer", lambda one: _name(one, shown), least=8),
-        TableColumn("type", "elem", format_elem),
-        TableColumn("shape", "", format_shape, is_optional=True),
-        NumberColumn("differ", "difference.beyond"),
-        NumberColumn("of", "compared"),
-        NumberColumn("worst ulp", _worst_ulp),
-        NumberColumn("error", _of_real("max_error"), format_real),
-        NumberColumn("SQNR dB", _of_real("sqnr_db"), ".1f"),
-        NumberColumn("cosine", _of_real("cosine"), ".4f", is_optional=True),
-        TableColumn("", _format_remarks),
+def _columns(shown: Mapping[str, str]) -> Iterable[TableColumn]:
+    return make_columns(
+        "diff_tensors",
+        number=lambda one: "" if one.number is None else str(one.number),
+        layer=lambda one: _name(one, shown),
+        ulp=_worst_ulp,
+        error=_of_real("max_error"),
+        sqnr=_of_real("sqnr_db"),
+        cosine=_of_real("cosine"),
+        remarks=_format_remarks,
     )
 
 

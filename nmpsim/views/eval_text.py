@@ -8,7 +8,7 @@ from rich.console import Console
 
 from nmpsim.experiments import Evaluation
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import NAME, OPERATION, NumberColumn, TableColumn, make_share_cell
+from nmpsim.views.measures import make_columns
 from nmpsim.views.text import format_count, format_percent
 
 MAX_CLASSES = 20
@@ -60,16 +60,7 @@ def _print_layers(evaluation: Evaluation, console: Console) -> None:
         print_heading(console, "no value saturated")
         return
     print_heading(console, "layers with saturated values, largest share first")
-    shown = layers[:MAX_LAYERS]
-    print_table(
-        console,
-        shown,
-        NAME,
-        OPERATION,
-        NumberColumn("saturated"),
-        NumberColumn("of", "elements"),
-        NumberColumn("%", lambda one: make_share_cell(one.saturated, one.elements)),
-    )
+    print_table(console, layers[:MAX_LAYERS], *make_columns("eval_layers"))
     if len(layers) > MAX_LAYERS:
         print_line(
             console, f"and {format_count(len(layers) - MAX_LAYERS, 'layer')} with smaller shares"
@@ -82,14 +73,7 @@ def _print_classes(evaluation: Evaluation, console: Console) -> None:
         return
     many = len(classes) > MAX_CLASSES
     print_heading(console, "worst classes" if many else "classes, worst first")
-    print_table(
-        console,
-        classes[:MAX_CLASSES],
-        TableColumn("class", "name", least=8),
-        NumberColumn("right"),
-        NumberColumn("of", "samples"),
-        NumberColumn("%", lambda one: make_share_cell(one.right, one.samples)),
-    )
+    print_table(console, classes[:MAX_CLASSES], *make_columns("eval_classes"))
 
 
 def _print_confusions(evaluation: Evaluation, console: Console) -> None:
@@ -97,12 +81,15 @@ def _print_confusions(evaluation: Evaluation, console: Console) -> None:
     if not wrong:
         return
     print_heading(console, "most frequent mistakes")
+    shown = sorted(wrong, key=lambda one: -one.samples)[:MAX_MISTAKES]
     print_table(
         console,
-        sorted(wrong, key=lambda one: -one.samples)[:MAX_MISTAKES],
-        TableColumn("class", "label", evaluation.get_class_name, least=8),
-        TableColumn("taken for", "best", evaluation.get_class_name, least=8),
-        NumberColumn("samples"),
+        shown,
+        *make_columns(
+            "eval_confusions",
+            label=lambda one: evaluation.get_class_name(one.label),
+            best=lambda one: evaluation.get_class_name(one.best),
+        ),
     )
     if len(wrong) > MAX_MISTAKES:
         print_line(console, f"and {format_count(len(wrong) - MAX_MISTAKES, 'pair')} of classes")

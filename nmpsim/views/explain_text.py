@@ -20,14 +20,7 @@ from nmpsim.analysis.explain import (
 )
 from nmpsim.views.console import print_facts, print_heading, print_line, print_table
 from nmpsim.views.error_plot import draw_text_plot
-from nmpsim.views.measures import (
-    INDEX,
-    NAME,
-    OPERATION,
-    NumberColumn,
-    TableColumn,
-    format_tensor_type,
-)
+from nmpsim.views.measures import NumberColumn, Readers, format_tensor_type, make_columns
 from nmpsim.views.text import format_count, format_elem
 
 CHANNELS_SHOWN = 10
@@ -43,13 +36,12 @@ def print_layers(program: str, layers: Sequence[LayerFacts], console: Console) -
     print_table(
         console,
         layers,
-        INDEX,
-        NumberColumn("number", "", str),
-        NAME,
-        OPERATION,
-        TableColumn("result", lambda layer: format_elem(layer.operands[0].elem)),
-        TableColumn("pre/post/scale", _short_stages),
-        NumberColumn("worst error", _worst),
+        *make_columns(
+            "explain_layers",
+            result=lambda layer: format_elem(layer.operands[0].elem),
+            stages=_short_stages,
+            worst=_worst,
+        ),
     )
 
 
@@ -90,36 +82,17 @@ def _print_layer(layer: LayerFacts, console: Console, all_channels: bool) -> Non
     for note in layer.notes:
         print_line(console, f"  {note}")
     print_heading(console, "operands")
-    print_table(
-        console,
-        layer.operands,
-        TableColumn("operand", "role"),
-        TableColumn("name", least=8),
-        TableColumn("type", format_tensor_type),
-        TableColumn("scale", "", repr),
-        NumberColumn("offset", "", str),
-    )
-    whole = [stage for stage in layer.stages if len(stage.factors) == 1]
+    print_table(console, layer.operands, *make_columns("explain_operands", type=format_tensor_type))
+    whole = [(stage, 0) for stage in layer.stages if len(stage.factors) == 1]
     if whole:
         print_heading(console, "rescaling: ((x >> pre) * scale + half) >> post")
-        print_table(
-            console,
-            [(stage, 0) for stage in whole],
-            TableColumn("Glow's integers", lambda row: _named_form(row[0])),
-            *_FACTOR,
-            TableColumn("formula", lambda row: row[0].formula),
-        )
+        print_table(console, whole, *make_columns("explain_factors", **_FACTOR_READERS))
     for stage in layer.stages:
         if len(stage.factors) > 1:
             _print_channels(stage, console, len(stage.factors) if all_channels else CHANNELS_SHOWN)
     if layer.profiles:
         print_heading(console, "in each profile (--numerics)")
-        print_table(
-            console,
-            layer.profiles,
-            TableColumn("profile", "name"),
-            TableColumn("factors", _forms, least=40),
-        )
+        print_table(console, layer.profiles, *make_columns("explain_profiles", factors=_forms))
 
 
 def _named_form(stage: RescaleStage) -> str:
@@ -136,6 +109,7 @@ def _print_channels(stage: RescaleStage, console: Console, shown: int) -> None:
         console, f"{stage.name}: {stage.formula}, a factor per channel, worst error first"
     )
     order = sorted(range(len(stage.factors)), key=lambda c: -_magnitude(stage.factors[c]))[:shown]
+    _, *columns, _ = make_columns("explain_factors", **_FACTOR_READERS)
     print_table(
         console,
         [(stage, channel) for channel in order],
@@ -144,7 +118,7 @@ def _print_channels(stage: RescaleStage, console: Console, shown: int) -> None:
             NumberColumn(f"{stage.name}{title}", _of_factor(attrgetter(f"integer.{name}")), str)
             for title, name in (("Pre", "pre"), ("Post", "post"), ("Scale", "mul"))
         ),
-        *_FACTOR,
+        *columns,
     )
     more = len(stage.factors) - len(order)
     if more:
@@ -190,13 +164,15 @@ def _power(factor: Factor | None) -> str:
     return "no" if factor is None or factor.exponent is None else f"2^{factor.exponent}"
 
 
-_FACTOR = (
-    NumberColumn("value", _of_factor(lambda factor: factor.approximation), _DIGITS),
-    NumberColumn("real factor", lambda row: row[0].reals[row[1]], _DIGITS),
-    NumberColumn("error", _of_factor(lambda factor: _error_text(factor.relative_error))),
-    NumberColumn("power of 2", lambda row: _power(row[0].factors[row[1]])),
-)
-"""Columns for rows (stage, channel)."""
+_FACTOR_READERS: Readers = {
+    "integers": lambda row: _named_form(row[0]),
+    "value": _of_factor(lambda factor: factor.approximation),
+    "real": lambda row: row[0].reals[row[1]],
+    "error": _of_factor(lambda factor: _error_text(factor.relative_error)),
+    "power": lambda row: _power(row[0].factors[row[1]]),
+    "formula": lambda row: row[0].formula,
+}
+"""Readers of columns for rows (stage, channel)."""
 
 
 def print_factor(
@@ -266,13 +242,5 @@ def print_schemas(low: float, high: float, fits: Sequence[SchemaFit], console: C
     if low > 0 or high < 0:
         print_line(console, "  Glow widens it to hold 0.")
     print_table(
-        console,
-        fits,
-        TableColumn("", "elem", format_elem),
-        TableColumn("schema"),
-        NumberColumn("scale (step)", "scale", repr),
-        NumberColumn("offset", "", str),
-        NumberColumn("lowest", "low", ".6g"),
-        NumberColumn("highest", "high", ".6g"),
-        NumberColumn("range used", lambda fit: f"{100 * fit.use:.1f} %"),
+        console, fits, *make_columns("explain_schemas", use=lambda fit: f"{100 * fit.use:.1f} %")
     )

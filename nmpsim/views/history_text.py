@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict
 
 from rich.console import Console
@@ -11,7 +11,7 @@ from nmpsim.escape import escape_line
 from nmpsim.experiments.history import HistoryEntry, find_latest_pairs, make_series_names
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
-from nmpsim.views.measures import RUN_COLUMNS, NumberColumn, TableColumn
+from nmpsim.views.measures import RUN_COLUMNS, TableColumn, make_columns
 
 SHORT = 10
 """Characters of a commit that are shown."""
@@ -42,31 +42,34 @@ def print_history(entries: Sequence[HistoryEntry], console: Console) -> None:
     longest: dict[object, float] = {}
     for entry in entries:
         longest[entry.series] = max(entry.cycles, longest.get(entry.series, 1))
+    columns = make_history_columns(
+        entries, date=lambda entry: entry.date[:10], commit=lambda entry: entry.commit[:SHORT]
+    )
     print_table(
         console,
         entries,
-        make_number_column(entries),
-        TableColumn("date", "date", lambda date: date[:10]),
-        TableColumn("commit", "commit", lambda commit: commit[:SHORT]),
-        make_network_column(entries),
-        KIND,
+        *columns,
         RUN_COLUMNS["cycles"],
         TableColumn("", lambda one: "#" * round(_BAR * one.cycles / longest[one.series]), least=4),
         *(RUN_COLUMNS[key] for key in ("saturated", "SQNR", "accuracy")),
     )
 
 
-def make_number_column(entries: Sequence[HistoryEntry]) -> TableColumn:
-    """Return the table column with an entry's position in the history, starting at 1."""
+def make_history_columns(
+    entries: Sequence[HistoryEntry], **readers: Callable[[HistoryEntry], str]
+) -> list[TableColumn]:
+    """Return the columns that identify the entries of a history.
+
+    ``readers`` replace the values of columns by key.
+    """
     numbers = {id(entry): n for n, entry in enumerate(entries, 1)}
-    meaning = "number of the entry, for nmpsim history --show"
-    return NumberColumn("#", lambda one: numbers[id(one)], str, meaning)
-
-
-def make_network_column(entries: Sequence[HistoryEntry]) -> TableColumn:
-    """Return the table column with the name of an entry's series."""
     names = make_series_names(entries)
-    return TableColumn("network", "series", names.__getitem__, "name and label", least=8)
+    return make_columns(
+        "history",
+        number=lambda entry: numbers[id(entry)],
+        network=lambda entry: names[entry.series],
+        **readers,
+    )
 
 
 def describe_latest_changes(entries: Sequence[HistoryEntry]) -> list[str]:
@@ -102,6 +105,3 @@ def _verdict(before: HistoryEntry, after: HistoryEntry, name: str) -> str:
     commits = f"{after.commit[:SHORT]} against {before.commit[:SHORT]}"
     details = f": {', '.join(facts)}" if facts else ""
     return escape_line(f"{who}: {commits} is {change}{details}")
-
-
-KIND = TableColumn("kind", "kind", meaning="a run, or an evaluation of a data set")

@@ -25,13 +25,8 @@ from nmpsim.views.element_types import (
     is_unquantized,
 )
 from nmpsim.views.measures import (
-    INDEX,
-    LAYER_COLUMNS,
-    NAME,
-    OPERATION,
-    NumberColumn,
-    TableColumn,
     format_tensor_type,
+    make_columns,
     make_placement_cell,
 )
 from nmpsim.views.text import format_bytes, format_elem, format_percent
@@ -209,12 +204,11 @@ def _print_elements(bundle: Bundle, console: Console) -> None:
     print_table(
         console,
         found,
-        TableColumn("", "kind", KINDS.__getitem__),
-        NumberColumn("layers"),
-        NumberColumn("on the device", "device"),
-        NumberColumn("on the host", "host"),
-        NumberColumn("MACs", "macs"),
-        NumberColumn("% of MACs", lambda one: format_percent(one.macs, total)),
+        *make_columns(
+            "inspect_elements",
+            kind=lambda one: KINDS[one.kind],
+            share=lambda one: format_percent(one.macs, total),
+        ),
     )
     floats = sum(share.macs for share in found if share.kind == "float")
     if is_unquantized(bundle.metadata):
@@ -248,15 +242,15 @@ def _tensor_text(tensor: Tensor) -> str:
 
 def _print_operators(bundle: Bundle, console: Console) -> None:
     """Print the layers that each operation of the model lowers to."""
-    operators = bundle.metadata.operators
+    rows = [(operator, _layers_of(operator, bundle)) for operator in bundle.metadata.operators]
     print_table(
         console,
-        [(operator, _layers_of(operator, bundle)) for operator in operators],
-        TableColumn("operation", lambda row: _format_operator(row[0]), least=16),
-        TableColumn("layers", lambda row: _named(row[1]) or row[0].why, least=16),
-        TableColumn(
-            "on",
-            lambda row: make_placement_cell(
+        rows,
+        *make_columns(
+            "inspect_operators",
+            operation=lambda row: _format_operator(row[0]),
+            layers=lambda row: _named(row[1]) or row[0].why,
+            placement=lambda row: make_placement_cell(
                 " and ".join(sorted({one.placement for one in row[1]}))
             ),
         ),
@@ -276,13 +270,12 @@ def _print_layers(layers: Sequence[Layer], console: Console) -> None:
     print_table(
         console,
         layers,
-        INDEX,
-        NAME,
-        OPERATION,
-        LAYER_COLUMNS["placement"],
-        TableColumn("numerics", lambda layer: layer.numerics or None),
-        TableColumn("output", "", format_tensor_type, least=16),
-        NumberColumn("fused", lambda layer: len(layer.fused) or None),
+        *make_columns(
+            "inspect_layers",
+            numerics=lambda layer: layer.numerics or None,
+            output=lambda layer: format_tensor_type(layer.output),
+            fused=lambda layer: len(layer.fused) or None,
+        ),
     )
     renamed = [layer for layer in layers if layer.name != layer.display_name]
     if renamed:

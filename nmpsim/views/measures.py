@@ -1,8 +1,8 @@
-"""Columns of tables of layers and runs, and causes of cycles, for text, HTML and the debugger.
+"""Columns of tables, and causes of cycles, for text, HTML and the debugger.
 
-A column has a title, a meaning, a value and its format. ``LAYER_VIEWS`` lists the columns that
-each view shows; :func:`nmpsim.views.console.print_table` and :mod:`nmpsim.views.html.tables` make
-tables of them.
+A column has a title, a meaning, a value and its format. ``measures.toml`` lists those for layers
+and runs, ``columns.toml`` those of single views; :func:`nmpsim.views.console.print_table` and
+:mod:`nmpsim.views.html.tables` make tables of them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,10 +19,12 @@ import attrs
 
 from nmpsim.config import make_device_config
 from nmpsim.escape import escape_line
+from nmpsim.lir.names import get_operation_name
 from nmpsim.records import frozen
 from nmpsim.report.data import LayerReport, RunReport, saturates_notably
 from nmpsim.report.fields import get_value
-from nmpsim.views.text import format_duration, format_elem, format_percent, format_shape
+from nmpsim.views import text
+from nmpsim.views.text import format_elem, format_percent, format_shape
 
 
 @frozen
@@ -71,9 +74,9 @@ class TableColumn:
         is_finite = not isinstance(value, float) or math.isfinite(value)
         return TableCell(text, value if is_finite else math.copysign(1e308, value))
 
-    def make_item_column(self, position: int) -> TableColumn:
-        """Return the column for tuples whose item ``position`` is the record."""
-        return attrs.evolve(self, value=lambda row: self.make_cell(row[position]))
+    def make_item_column(self, key: Any) -> TableColumn:
+        """Return the column for tuples or mappings whose item ``key`` is the record."""
+        return attrs.evolve(self, value=lambda row: self.make_cell(row[key]))
 
     def _text(self, value: Any) -> str:
         if callable(self.format):
@@ -124,11 +127,15 @@ class CycleCauseStyle:
     color: str
 
 
+@cache
+def load_tables(name: str) -> dict[str, Any]:
+    """Load the tables of a TOML file of this package."""
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+
+
 CORE_CAUSES, PATH_CAUSES = (
-    {name: CycleCauseStyle(**row) for name, row in rows.items()}
-    for rows in tomllib.loads(
-        Path(__file__).with_name("causes.toml").read_text(encoding="utf-8")
-    ).values()
+    {name: CycleCauseStyle(**row) for name, row in load_tables("measures")[table].items()}
+    for table in ("core_causes", "path_causes")
 )
 """Causes of the cycles of cores, and of those on the critical path."""
 
@@ -200,108 +207,76 @@ def format_cycles(cycles: float) -> str:
     return f"{cycles:,.0f}" if cycles >= 1000 or cycles == int(cycles) else f"{cycles:,.1f}"
 
 
+FORMATS: Mapping[str, Callable[[Any], str]] = {
+    **{n.removeprefix("format_"): one for n, one in vars(text).items() if n.startswith("format_")},
+    "cycles": format_cycles,
+    "fraction": lambda share: format_percent(share, 1),
+    "operation": get_operation_name,
+    "percentage": lambda share: f"{format_percent(share, 100)}%",
+    "repr": repr,
+    "sqnr": "{:.1f} dB".format,
+    "str": str,
+}
+"""Name of a format in the tables of columns -> function of the value."""
+Readers = Mapping[str, Callable[[Any], Any]]
+"""Key of a column -> function that reads its value from a row."""
+
+
+def make_columns(table: str, /, **readers: Callable[[Any], Any]) -> list[TableColumn]:
+    """Return the columns of a table in ``columns.toml``.
+
+    Parameters
+    ----------
+    table
+        Name of the table.
+    **readers
+        Functions of the row by key of a column whose value is not an attribute of the row.
+    """
+    rows = load_tables("columns")[table]
+    return [
+        LAYER_COLUMNS[row] if isinstance(row, str) else _make_column(row, readers.get(key))
+        for key, row in rows.items()
+    ]
+
+
+def _make_column(row: Mapping[str, Any], reader: Callable[[Any], Any] | None) -> TableColumn:
+    options = {name: value for name, value in row.items() if name not in _SHARES}
+    make = NumberColumn if options.pop("number", False) else TableColumn
+    if whole := row.get("of") or row.get("known_if"):
+        options["value"] = lambda record: make_share_cell(
+            get_value(record, row["value"]),
+            get_value(record, whole) if "of" in row else bool(get_value(record, whole)),
+        )
+    if reader is not None:
+        options["value"] = reader
+    format = options.get("format", "")
+    return make(**options | {"format": FORMATS.get(format, format)})
+
+
+_SHARES = ("of", "known_if")
+"""Keys of columns that show a value in percent."""
+_LAYER_READERS: Readers = {
+    "layer": make_name_cell,
+    "placement": lambda layer: make_placement_cell(layer.placement),
+    "cores": _cores,
+    "output": format_tensor_type,
+    "formula": lambda layer: layer.bound.formula or None,
+    "main cause": _main_cause,
+    "critical path": describe_path,
+    "core cycles": describe_core_cycles,
+    "DRAM busy": _dram_share("use.dram_busy"),
+    "row misses": _dram_share("use.row_misses"),
+    "wasted": _dram_share("use.bursts_wasted"),
+    "saturated": _saturated,
+    "worst": _worst,
+    "arithmetic": lambda layer: layer.numerics or None,
+    "line": lambda layer: layer.line or None,
+}
 LAYER_COLUMNS: Mapping[str, TableColumn] = {
-    "index": NumberColumn("#", "index", str, "position in the run"),
-    "layer": TableColumn(
-        "layer", make_name_cell, meaning="display name; the tooltip has the full name", least=6
-    ),
-    "operation": TableColumn("operation", meaning="operation of the layer", least=8),
-    "placement": TableColumn(
-        "on",
-        lambda layer: make_placement_cell(layer.placement),
-        meaning="device or host; host layers take no device cycles",
-    ),
-    "cores": NumberColumn("cores", _cores, meaning="number of cores with work"),
-    "output": TableColumn(
-        "output", format_tensor_type, meaning="element type and shape", least=9, is_optional=True
-    ),
-    "cycles": NumberColumn(
-        "cycles",
-        meaning="from the end of the previous layer to the barrier that ends this one",
-    ),
-    "bound": NumberColumn(
-        "bound", "bound.cycles", meaning="lower limit of the cycles for any schedule"
-    ),
-    "distance": NumberColumn(
-        "x bound", "distance", ".2f", "cycles as a multiple of the bound", "x"
-    ),
-    "limited by": TableColumn(
-        "limited by", "bound.kind", meaning="compute: MAC arrays and vector units; memory: DRAM"
-    ),
-    "formula": TableColumn(
-        "formula",
-        lambda layer: layer.bound.formula or None,
-        meaning="formula of the bound",
-        least=20,
-    ),
-    "main cause": TableColumn(
-        "main cause", _main_cause, meaning="largest cause of core cycles, and its share"
-    ),
-    "critical path": TableColumn(
-        "critical path",
-        describe_path,
-        meaning="causes on the critical path, as shares of the layer's cycles",
-    ),
-    "core cycles": TableColumn(
-        "core cycles", describe_core_cycles, meaning="causes, as shares of all cores' cycles"
-    ),
-    "MAC utilization": NumberColumn(
-        "MAC utilization %",
-        lambda layer: make_share_cell(layer.utilization, layer.macs > 0),
-        meaning="share of the multiplications that all MAC arrays could do",
-        short="MAC util%",
-    ),
-    "DRAM busy": NumberColumn(
-        "DRAM busy %",
-        _dram_share("use.dram_busy"),
-        meaning="share of cycles in which the DRAM served loads or stores",
-        short="DRAM%",
-    ),
-    "row misses": NumberColumn(
-        "row misses %", _dram_share("use.row_misses"), meaning="part of DRAM busy: opening rows"
-    ),
-    "wasted": NumberColumn(
-        "wasted %",
-        _dram_share("use.bursts_wasted"),
-        meaning="part of DRAM busy: transferring bytes that were not requested",
-    ),
-    "burst": NumberColumn(
-        "burst %",
-        lambda layer: make_share_cell(layer.burst_efficiency, layer.bursts > 0),
-        meaning="requested bytes as a share of the bytes of bursts",
-    ),
-    "saturated": NumberColumn(
-        "saturated",
-        _saturated,
-        meaning="results limited by the integer type, without clipped ones",
-    ),
-    "saturated share": NumberColumn(
-        "% saturated",
-        lambda layer: make_share_cell(layer.saturated, layer.elements),
-        meaning="share of the layer's results",
-    ),
-    "worst": NumberColumn("worst", _worst, meaning="largest overshoot, in units of the last place"),
-    "MACs": NumberColumn("MACs", "macs", meaning="number of multiplications"),
-    "bytes read": NumberColumn("bytes read", meaning="bytes loaded from DRAM"),
-    "bytes written": NumberColumn("bytes written", meaning="bytes stored to DRAM"),
-    "arithmetic": TableColumn(
-        "arithmetic", lambda layer: layer.numerics or None, meaning="numerics profile"
-    ),
-    "line": NumberColumn("line", lambda layer: layer.line or None, meaning="line in the LIR text"),
+    key: _make_column(row, _LAYER_READERS.get(key))
+    for key, row in load_tables("measures")["layer"].items()
 }
 """Columns for layers, by key."""
-LAYER_VIEWS: Mapping[str, tuple[str, ...]] = {
-    "run": ("index", "layer", "operation", "cores", "output", "cycles", "time", "DRAM busy",
-            "MAC utilization", "saturated"),
-    "bounds": ("index", "layer", "cycles", "distance", "bound", "limited by", "formula"),
-    "page": ("index", "layer", "operation", "placement", "cores", "cycles", "time", "distance",
-             "limited by", "main cause", "scratchpad", "MAC utilization", "DRAM busy",
-             "row misses", "wasted", "burst", "saturated", "saturated share", "worst", "MACs",
-             "bytes read", "bytes written", "output", "arithmetic", "line"),
-    "slowest": ("index", "layer", "operation", "cores", "cycles", "time", "bound", "limited by",
-                "formula", "distance", "scratchpad", "critical path", "core cycles"),
-}  # fmt: skip
-"""View -> keys of its columns: ``run`` and ``bounds`` are text, ``page`` and ``slowest`` HTML."""
 INDEX, NAME, OPERATION = (LAYER_COLUMNS[key] for key in ("index", "layer", "operation"))
 
 
@@ -313,79 +288,35 @@ def _state_cycles(row: Any) -> TableCell:
     return TableCell("" if state.state == "pending" and text != "host" else text, state.cycles)
 
 
-DEBUGGER_COLUMNS: Mapping[str, TableColumn] = {
-    "layer": TableColumn(
-        "layer", lambda row: TableCell(escape_line(row.state.display_name), row.state.index)
-    ),
-    "operation": TableColumn("operation", "state.operation"),
-    "cycles": NumberColumn("cycles", _state_cycles),
-    "share": NumberColumn(
-        "share", "share", lambda percentage: f"{format_percent(percentage, 100)}%"
-    ),
-    "limited by": TableColumn("limited by", "state.limited_by"),
-    "saturated": NumberColumn("saturated", "state.saturated"),
-    "differing": NumberColumn(
-        "differing", lambda row: row.difference.differing if row.difference else 0
-    ),
-    "ulp": NumberColumn("ulp", lambda row: row.difference.worst_ulp if row.difference else 0),
-    "sqnr": NumberColumn(
-        "sqnr", lambda row: row.difference.sqnr_db if row.difference else math.inf
-    ),
+_DEBUGGER_READERS: Readers = {
+    "layer": lambda row: TableCell(escape_line(row.state.display_name), row.state.index),
+    "cycles": _state_cycles,
+    "differing": lambda row: row.difference.differing if row.difference else 0,
+    "ulp": lambda row: row.difference.worst_ulp if row.difference else 0,
+    "sqnr": lambda row: row.difference.sqnr_db if row.difference else math.inf,
 }
-"""Columns for layers of a stopped run, by key: state, and difference from a reference."""
-
-RUN_COLUMNS: Mapping[str, TableColumn] = {
-    "cycles": NumberColumn(
-        "cycles", "", format_cycles, "cycles of the run, or mean of an evaluation"
-    ),
-    "latency": NumberColumn("latency", "seconds", format_duration, "cycles at the device's clock"),
-    "DRAM busy": NumberColumn(
-        "DRAM busy %",
-        lambda run: make_share_cell(run.use.dram_busy, run.cycles > 0),
-        meaning="share of cycles in which the DRAM served transfers",
-    ),
-    "MAC utilization": NumberColumn(
-        "MAC utilization %",
-        lambda run: make_share_cell(run.use.mac_utilization, run.cycles > 0),
-        meaning="share of the multiplications that all MAC arrays could do",
-    ),
-    "saturated": NumberColumn(
-        "saturated", meaning="values limited by the integer type, without clipped ones"
-    ),
-    "SQNR": NumberColumn(
-        "worst SQNR",
-        "sqnr_db",
-        "{:.1f} dB".format,
-        "of the layer with the largest error",
-        "SQNR",
-    ),
-    "accuracy": NumberColumn("accuracy", "", ".2%", "share of correct samples"),
-}
-"""Columns for runs, points of a sweep and entries of a history, by key."""
+DEBUGGER_COLUMNS, RUN_COLUMNS = (
+    {key: _make_column(row, readers.get(key)) for key, row in load_tables("measures")[name].items()}
+    for name, readers in (("debugger", _DEBUGGER_READERS), ("run", {}))
+)
+"""Columns for layers of a stopped run; and for runs, points of a sweep and entries of a history."""
 
 
 def list_layer_columns(report: RunReport, view: str) -> list[TableColumn]:
-    """Return the columns that a view in ``LAYER_VIEWS`` shows for a run's layers.
+    """Return the columns that a view in ``measures.toml`` shows for a run's layers.
 
     The share of a scratchpad is omitted if the run recorded no timeline.
     """
-    columns = {
-        **LAYER_COLUMNS,
-        "time": NumberColumn(
-            "time %",
-            lambda layer: make_share_cell(layer.cycles, report.cycles),
-            meaning="share of the cycles of the run",
-            short="time%",
-        ),
+    used: Counter[int] = Counter()
+    for block in report.scratchpads:
+        used[block.layer] += block.end - block.begin
+    size = make_device_config(report.device).scratchpad_bytes if used else 0
+    readers: Readers = {
+        "time": lambda layer: make_share_cell(layer.cycles, report.cycles),
+        "scratchpad": lambda layer: make_share_cell(used[layer.index], size),
     }
-    if report.scratchpads and "scratchpad" in LAYER_VIEWS[view]:
-        used: Counter[int] = Counter()
-        for block in report.scratchpads:
-            used[block.layer] += block.end - block.begin
-        size = make_device_config(report.device).scratchpad_bytes
-        columns["scratchpad"] = NumberColumn(
-            "scratchpad %",
-            lambda layer: make_share_cell(used[layer.index], size),
-            meaning="share of a scratchpad that the layer wrote",
-        )
-    return [columns[key] for key in LAYER_VIEWS[view] if key in columns]
+    return [
+        attrs.evolve(LAYER_COLUMNS[key], value=readers.get(key, LAYER_COLUMNS[key].value))
+        for key in load_tables("measures")["layer_views"][view]
+        if used or key != "scratchpad"
+    ]

@@ -7,13 +7,13 @@ from typing import Annotated, Literal, TypedDict
 
 from rich.console import Console
 
-from nmpsim.lir.names import get_operation_name, make_display_names
+from nmpsim.lir.names import make_display_names
 from nmpsim.quantization import QuantizationAccuracy, QuantizedProgram, QuantizedResult, Settings
 from nmpsim.report.fields import OR_NULL, Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import NumberColumn, TableColumn
-from nmpsim.views.text import format_count, format_decibels, format_elem, format_percent
+from nmpsim.views.measures import make_columns
+from nmpsim.views.text import format_count, format_elem
 
 
 class SettingsDocument(TypedDict):
@@ -123,7 +123,11 @@ def _print_program(program: QuantizedProgram, console: Console) -> None:
         console,
         f"{format_count(len(staying), 'result')} {'stays' if len(staying) == 1 else 'stay'} float",
     )
-    print_table(console, staying, *_names(shown), TableColumn("why", "reason", least=20))
+    print_table(
+        console,
+        staying,
+        *make_columns("quantize_float", instruction=lambda result: shown[result.name]),
+    )
 
 
 def _print_saturated(
@@ -136,16 +140,11 @@ def _print_saturated(
     elem = format_elem(settings.bias_elem)
     print_heading(console, f"biases with elements that do not fit {elem} on their scale")
     print_table(
-        console, saturated, *_names(shown), NumberColumn("saturated", "bias_saturated", str)
+        console,
+        saturated,
+        *make_columns("quantize_saturated", instruction=lambda result: shown[result.name]),
     )
     print_line(console, "hint: Pass --bias-precision int32, or --bias-scale product.")
-
-
-def _names(shown: Mapping[str, str]) -> tuple[TableColumn, TableColumn]:
-    return (
-        TableColumn("instruction", "name", shown.__getitem__, least=12),
-        TableColumn("operation", "opcode", get_operation_name, least=10),
-    )
 
 
 def _weights_text(settings: Settings) -> str:
@@ -163,20 +162,7 @@ def _print_comparison(
     )
     print_line(console, _weights_text(comparisons[0].settings))
     console.print()
-    print_table(
-        console,
-        comparisons,
-        TableColumn("schema", "settings.schema", least=10),
-        TableColumn("precision", "settings.elem", format_elem),
-        NumberColumn("SQNR dB", "worst_output.sqnr_db", format_decibels),
-        NumberColumn(
-            "top-1 %", "worst_output.top1_agreement", lambda one: format_percent(one, 1.0)
-        ),
-        TableColumn("worst layer", _worst_name, least=10),
-        TableColumn("operation", "worst_layer.opcode", get_operation_name, least=8),
-        NumberColumn("layer dB", "worst_layer.sqnr_db", format_decibels),
-        NumberColumn("float", "staying_float", str),
-    )
+    print_table(console, comparisons, *make_columns("quantize_comparison", layer=_worst_name))
 
 
 def _worst_name(comparison: QuantizationAccuracy) -> str:

@@ -15,7 +15,7 @@ from nmpsim.report.device_use import HostWork
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import RUN_COLUMNS, NumberColumn, TableColumn, make_share_cell
+from nmpsim.views.measures import RUN_COLUMNS, NumberColumn, TableColumn, make_columns
 from nmpsim.views.text import format_count
 
 MAX_ROWS = 64
@@ -66,17 +66,20 @@ def print_sweep(result: SweepResult, console: Console) -> None:
 
 def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[TableColumn]:
     best = min(int(row["cycles"]) for row in rows)
+    speedup, *costs, host = make_columns(
+        "sweep",
+        speedup=lambda row: row["cycles"] / best if best else None,
+        bytes=lambda row: row["bytes_read"] + row["bytes_written"],
+        host=_host,
+    )
     return [
         *(NumberColumn(format_setting_name(one), one, str) for one in varied),
         RUN_COLUMNS["cycles"],
-        NumberColumn("x best", lambda row: row["cycles"] / best if best else None, ".2f"),
+        speedup,
         RUN_COLUMNS["latency"],
-        NumberColumn("MAC util%", lambda row: make_share_cell(row["utilization"], 1.0)),
-        TableColumn("limited by", "bound"),
-        NumberColumn("bound%", lambda row: make_share_cell(row["bound_cycles"], row["cycles"])),
-        NumberColumn("bytes", lambda row: row["bytes_read"] + row["bytes_written"]),
+        *costs,
         RUN_COLUMNS["saturated"],
-        TableColumn("host", _host),
+        host,
     ]
 
 

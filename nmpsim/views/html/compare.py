@@ -21,6 +21,7 @@ from nmpsim.views.measures import (
     NumberColumn,
     TableCell,
     TableColumn,
+    make_columns,
     make_name_cell,
     make_saturation_cell,
 )
@@ -92,26 +93,16 @@ def make_totals_table(runs: _Runs) -> HtmlTable:
         RUN_COLUMNS[key].make_item_column(1)
         for key in ("cycles", "latency", "DRAM busy", "MAC utilization", "saturated")
     )
-    return make_table(
-        runs.items(),
-        TableColumn("run", itemgetter(0), meaning="name of the file"),
-        TableColumn("network", "program", meaning="name of the program").make_item_column(1),
-        TableColumn("device", "", _device, "name and number of cores").make_item_column(1),
-        cycles,
-        NumberColumn(
-            "change",
-            lambda run: _change(first.cycles, run.cycles),
-            meaning="change of cycles against the first run",
-        ).make_item_column(1),
-        latency,
-        *uses,
-        TableColumn(
-            "outputs",
-            lambda run: "equal" if _same_outputs(first, run) else "different",
-            meaning="whether outputs are bit-exact equal to those of the first run",
-        ).make_item_column(1),
-        TableColumn("end", _end, meaning="whether the run completed").make_item_column(1),
+    run, network, device, change, *end = make_columns(
+        "totals",
+        run=itemgetter(0),
+        network=lambda row: row[1].program,
+        device=lambda row: _device(row[1].device),
+        change=lambda row: _change(first.cycles, row[1].cycles),
+        outputs=lambda row: "equal" if _same_outputs(first, row[1]) else "different",
+        end=lambda row: _end(row[1]),
     )
+    return make_table(runs.items(), run, network, device, cycles, change, latency, *uses, *end)
 
 
 def make_settings_table(runs: _Runs) -> HtmlTable | None:

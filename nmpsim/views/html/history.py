@@ -7,16 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from nmpsim.escape import escape_line
 from nmpsim.experiments.history import HistoryEntry, make_series_names
 from nmpsim.views.history_text import (
-    KIND,
     SHORT,
     describe_latest_changes,
-    make_network_column,
-    make_number_column,
+    make_history_columns,
 )
 from nmpsim.views.html.figures import Figure, make_figure
 from nmpsim.views.html.page import FigureRenderer, require_html
 from nmpsim.views.html.tables import HtmlTable, make_table
-from nmpsim.views.measures import RUN_COLUMNS, TableColumn
+from nmpsim.views.measures import RUN_COLUMNS
 from nmpsim.views.templates import load_template
 from nmpsim.views.text import shorten_distinct
 
@@ -99,10 +97,6 @@ def _line(entry: HistoryEntry, names: Mapping[tuple[str, str], str]) -> str:
 def _table(entries: Sequence[HistoryEntry]) -> HtmlTable:
     return make_table(
         entries,
-        make_number_column(entries),
-        TableColumn("date", meaning="date of the commit, UTC"),
-        TableColumn("commit", meaning="commit of the repository"),
-        make_network_column(entries),
-        KIND,
+        *make_history_columns(entries),
         *(RUN_COLUMNS[key] for key in ("cycles", "saturated", "SQNR", "accuracy")),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import attrs
 
@@ -13,10 +14,10 @@ from nmpsim.views.measures import (
     INDEX,
     LAYER_COLUMNS,
     NAME,
-    NumberColumn,
     TableCell,
     TableColumn,
     list_layer_columns,
+    make_columns,
     make_placement_cell,
     make_share_cell,
 )
@@ -54,58 +55,34 @@ def make_slow_table(report: RunReport) -> HtmlTable:
 
 def make_saturation_table(report: RunReport) -> HtmlTable:
     """Return a table of saturated values by layer, stage and side."""
+    rows = [
+        {"layer": layer, "one": one}
+        for layer in report.layers
+        for one in layer.saturation
+        if not one.is_requested
+    ]
+    layers = (column.make_item_column("layer") for column in (INDEX, NAME, LAYER_COLUMNS["line"]))
     return make_table(
-        (
-            (layer, one)
-            for layer in report.layers
-            for one in layer.saturation
-            if not one.is_requested
+        rows,
+        *layers,
+        *make_columns(
+            "saturation",
+            count=_stage_count,
+            first=lambda row: ", ".join(map(str, row["one"].first)) or None,
+            channels=lambda row: len(row["one"].channels),
+            most=lambda row: _most_saturated(row["one"]),
         ),
-        *(one.make_item_column(0) for one in (INDEX, NAME, LAYER_COLUMNS["line"])),
-        *(one.make_item_column(1) for one in _STAGE),
-        NumberColumn("saturated", _stage_count, meaning="number of values"),
-        NumberColumn(
-            "% saturated",
-            lambda row: make_share_cell(row[1].count, row[0].elements),
-            meaning="share of the layer's results",
-        ),
-        *(one.make_item_column(1) for one in _EXTENT),
     )
 
 
-def _stage_count(row: tuple[LayerReport, Saturation]) -> TableCell:
-    layer, one = row
-    return TableCell(f"{one.count:,}", one.count, "alarm" if layer.saturates_notably else "")
+def _stage_count(row: Mapping[str, Any]) -> TableCell:
+    count = row["one"].count
+    return TableCell(f"{count:,}", count, "alarm" if row["layer"].saturates_notably else "")
 
 
 def _most_saturated(one: Saturation) -> str | None:
     most = max(one.channels, key=lambda item: item[1], default=None)
     return most and f"{most[0]}: {most[1]:,}"
-
-
-_STAGE = (
-    TableColumn("stage", meaning="input (quantization), bias, accumulator, rescale or result"),
-    TableColumn("side", meaning="low: below the smallest value; high: above the largest"),
-)
-_EXTENT = (
-    NumberColumn("worst", meaning="largest overshoot, in units of the last place"),
-    TableColumn(
-        "first at",
-        lambda one: ", ".join(map(str, one.first)) or None,
-        meaning="coordinates in the layer's output",
-    ),
-    NumberColumn(
-        "channels",
-        lambda one: len(one.channels),
-        meaning="number of channels with saturated values",
-    ),
-    TableColumn(
-        "most in",
-        _most_saturated,
-        meaning="channel with most saturated values, and their number",
-    ),
-)
-"""Columns for the values that saturated at one stage, on one side: where, and how far."""
 
 
 def make_placement_table(report: RunReport) -> HtmlTable:
@@ -114,31 +91,25 @@ def make_placement_table(report: RunReport) -> HtmlTable:
     for layer in report.layers:
         key = (layer.placement, layer.operation, format_elem(layer.elem), layer.reason)
         groups.setdefault(key, []).append(layer)
+    rows = (
+        {
+            "placement": placement,
+            "operation": operation,
+            "type": elem,
+            "because": reason,
+            "layers": len(layers),
+            "macs": sum(layer.macs for layer in layers),
+            "cycles": sum(layer.cycles for layer in layers),
+        }
+        for (placement, operation, elem, reason), layers in groups.items()
+    )
     return make_table(
-        (
-            {
-                "on": make_placement_cell(place),
-                "operation": operation,
-                "type": elem,
-                "because": reason,
-                "layers": len(layers),
-                "macs": sum(layer.macs for layer in layers),
-                "cycles": sum(layer.cycles for layer in layers),
-            }
-            for (place, operation, elem, reason), layers in groups.items()
+        rows,
+        *make_columns(
+            "placement",
+            placement=lambda row: make_placement_cell(row["placement"]),
+            time=lambda row: make_share_cell(row["cycles"], report.cycles),
         ),
-        TableColumn("on", meaning="device or host"),
-        TableColumn("operation", meaning="operation of the layers"),
-        TableColumn("type", meaning="element type of the results"),
-        NumberColumn("layers", meaning="number of layers"),
-        LAYER_COLUMNS["MACs"],
-        NumberColumn("cycles", meaning="cycles of these layers; none of the device on the host"),
-        NumberColumn(
-            "time %",
-            lambda row: make_share_cell(row["cycles"], report.cycles),
-            meaning="share of all cycles",
-        ),
-        TableColumn("because", meaning="reason for the host"),
     )
 
 
@@ -151,9 +122,8 @@ def make_sensitivity_table(report: RunReport) -> HtmlTable | None:
     """Return a table of the settings' effects on the cycles, or None if not measured."""
     if report.sensitivity is None:
         return None
-    effect = NumberColumn("effect", meaning="larger change, as a share of the cycles")
     found = report.sensitivity
-    return make_table(found.effects, *make_sensitivity_columns(found), effect)
+    return make_table(found.effects, *make_sensitivity_columns(found))
 
 
 def make_shadow_table(report: RunReport) -> HtmlTable | None:
