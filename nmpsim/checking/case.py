@@ -103,17 +103,18 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: ProgramCac
             work.bundle, _device(case, work.bundle), case.limits, work.strict, work.max_memory
         )
         run = loaded.run(work.inputs, progress, case.limits, work.strict)
-        result, hazards = check_run(case, run, work.expected, before), []
+        result = check_run(case, run, work.expected, before)
+        hazards: Sequence[Hazard] = ()
         trap = run.report.trap
         took_too_long = trap is not None and trap.kind == "timeout"
         config = case.limits.apply_to_device(loaded.device.config)
         budget = TimeBudget(case.limits, run.report.host_seconds)
         if case.budget.hazards is not None and (trap is None or trap.kind == "contract"):
             try:
-                hazards = find_hazards(
+                log = find_hazards(
                     loaded.bundle, work.inputs, config, progress, work.max_memory, budget
                 )
-                check = check_hazards(hazards, run.layers)
+                hazards, check = log.found, check_hazards(log.found, run.layers, log.message)
             except TimeLimitError as error:
                 check, took_too_long = make_unfinished_check(error), True
             result = attrs.evolve(result, checks=(*result.checks, check))
@@ -226,7 +227,7 @@ def _attach_core_file(
     bundle, inputs = work.bundle, work.inputs
     try:
         if run.report.contract.violation is not None and not hazards:
-            hazards = find_hazards(bundle, inputs, config, budget=budget, max_found=1)
+            hazards = find_hazards(bundle, inputs, config, budget=budget, max_found=1).found
         debugger = Debugger(bundle, inputs, config=config, engine=ENGINE)
         with debugger.limit_time(budget):
             position, description = _place(result, debugger, hazards)

@@ -28,8 +28,8 @@ def find_hazards(
     max_memory: int | None = None,
     budget: TimeBudget | None = None,
     max_found: int = MAX_HAZARDS,
-) -> list[Hazard]:
-    """Run a program instruction by instruction; return accesses with undefined order.
+) -> HazardLog:
+    """Run a program instruction by instruction; return the log of its hazards.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def find_hazards(
                 )
             if pause.is_final:
                 break
-    return hazards.found
+    return hazards
 
 
 def make_unfinished_check(error: TimeLimitError) -> CheckResult:
@@ -70,13 +70,19 @@ def make_unfinished_check(error: TimeLimitError) -> CheckResult:
     return CheckResult("hazards", "wrong", error.diagnostics[0].message)
 
 
-def check_hazards(hazards: Sequence[Hazard], layers: Sequence[LayerReport]) -> CheckResult:
-    """Check that a run has no hazards."""
+def check_hazards(
+    hazards: Sequence[Hazard], layers: Sequence[LayerReport], note: str = ""
+) -> CheckResult:
+    """Check that a run has no hazards.
+
+    ``note`` says which accesses could not be checked, and ends the message.
+    """
+    note = f"; {note}" if note else ""
     if not hazards:
-        return CheckResult("hazards", "passed", "none")
+        return CheckResult("hazards", "passed", f"none{note}")
     more = "or more " if len(hazards) >= MAX_HAZARDS else ""
     count = "1 hazard" if len(hazards) == 1 else f"{len(hazards):,} {more}hazards, the first"
-    message = f"{count}: {_placed(hazards[0], layers)}"
+    message = f"{count}: {_placed(hazards[0], layers)}{note}"
     return CheckResult("hazards", "wrong", message, _culprits(hazards, layers))
 
 

@@ -93,7 +93,8 @@ class ProgramRunner:
         trap = run.report.trap
         checks = [] if trap is None else [check_trap(trap, run.layers)]
         if hazards and (trap is None or trap.kind == "contract"):
-            checks.append(check_hazards(find_hazards(loaded, arrays, config), run.layers))
+            log = find_hazards(loaded, arrays, config)
+            checks.append(check_hazards(log.found, run.layers, log.message))
         return run, format_failures(checks)
 
 

@@ -170,7 +170,7 @@ def save_core_file(
     if trap.kind == "contract":
         from nmpsim.checking.hazards import find_hazards
 
-        found = find_hazards(bundle, arrays, config, max_memory=max_memory, max_found=1)
+        found = find_hazards(bundle, arrays, config, max_memory=max_memory, max_found=1).found
         position = found[0].position if found else None
     inputs = prepare_inputs(bundle.metadata, arrays)
     write_core_file(path, CoreDump(bytes(bundle.file), inputs, config, report.engine, position))

@@ -8,6 +8,7 @@ import nmpsim
 import nmpsim.bundle
 from nmpsim.checking.hazards import MAX_HAZARDS, check_hazards, find_hazards
 from nmpsim.debugger import Debugger
+from nmpsim.debugger.hazards import HazardLog
 
 
 def test_a_correct_program_has_no_hazards(project):
@@ -64,11 +65,19 @@ def test_many_hazards_are_told_layer_by_layer(project, racing):
     bundle = nmpsim.bundle.parse_bundle(racing)
     inputs = {"data": np.load(project.folder / "images" / "7.npy")}
     device = nmpsim.Device(nmpsim.get_device(bundle))
-    found = find_hazards(bundle, inputs, device.config)
+    found = find_hazards(bundle, inputs, device.config).found
     check = check_hazards(MAX_HAZARDS * found, device.run(bundle, inputs).layers)
     assert check.message.startswith("1,000 or more hazards, the first: layer conv2__2: core 1")
     (one,) = check.culprits
     assert one.message.endswith("; 999 more")
+
+
+def test_accesses_that_could_not_be_checked_are_named(project, monkeypatch):
+    note = "some accesses were not checked"
+    monkeypatch.setattr(HazardLog, "message", note)
+    project.write(SUITE + 'budget.hazards = "none"')
+    assert project.check().exit_code == 0
+    assert project.found()["checks"][-1]["message"] == f"none; {note}"
 
 
 def test_hazards_equal_those_of_the_debugger(project, racing):
@@ -77,6 +86,6 @@ def test_hazards_equal_those_of_the_debugger(project, racing):
     debugger = Debugger(bundle, inputs)
     debugger.run_to_end()
     expected = [(one.position, one.description) for one in debugger.find_hazards()]
-    found = find_hazards(bundle, inputs, nmpsim.get_device(bundle))
+    found = find_hazards(bundle, inputs, nmpsim.get_device(bundle)).found
     assert [(one.position, one.description) for one in found] == expected
     assert len(expected) == 1

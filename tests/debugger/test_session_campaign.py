@@ -253,7 +253,9 @@ class Session:
         assert (report.trap is None) == (trap is None)
         if trap is None:  # where one core traps others may have run ahead
             assert report.cycles == self.debugger.report().cycles
-        found = [(one.position, one.description) for one in find_hazards(other, inputs, config)]
+        found = [
+            (one.position, one.description) for one in find_hazards(other, inputs, config).found
+        ]
         assert found == [(one.position, one.description) for one in self.debugger.find_hazards()]
 
 
