@@ -205,7 +205,11 @@ def check_ranges(
         A type is wrong, or an integer may exceed 64 bits.
     """
     formula = FormulaReader(table, element).read(table[profile][kind])
-    result = find_ranges(formula, _list_ranges(profile, kind, element, sums))[RESULT]
+    try:
+        result = find_ranges(formula, _list_ranges(profile, kind, element, sums))[RESULT]
+    except FormulaError as error:
+        found = error.found and formula.restore_names(str(error.found))
+        raise FormulaError(str(error), found, error.expected) from error
     if not isinstance(result, Interval):
         raise FormulaError("has a float as result", result, "an integer")
     used = len(formula.words) if kind == "sums" else 0

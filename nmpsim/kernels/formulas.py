@@ -7,10 +7,13 @@ Back ends: :mod:`~nmpsim.kernels.profiles` compiles loops over single values,
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import attrs
 
 from nmpsim.isa.profiles import PROFILES
 from nmpsim.records import frozen
@@ -34,10 +37,24 @@ class Formula:
     """Words of the descriptor that the constants and steps use."""
     parameters: tuple[str, ...]
     """Words and constants that the steps use."""
+    names: Mapping[str, str] = attrs.field(eq=False)
+    """Name of a constant or step -> its name in the text of the formula, if it has one."""
 
     def flatten(self) -> Formula:
         """Return the formula with its constants as steps."""
-        return Formula((), self.constants + self.steps, self.words, self.words)
+        return Formula((), self.constants + self.steps, self.words, self.words, self.names)
+
+    def restore_names(self, term: str) -> str:
+        """Return a term with the names in the text; constants without a name are inserted."""
+        constants = dict(self.constants)
+
+        def restore(match: re.Match[str]) -> str:
+            name = match[0]
+            if name in constants and name not in self.names:
+                return f"({self.restore_names(constants[name])})"
+            return self.names.get(name, name)
+
+        return re.sub(r"[^\W\d]\w*", restore, term)
 
 
 class FormulaReader:
@@ -56,6 +73,7 @@ class FormulaReader:
         self._element = element
         self._terms: tuple[dict[str, str], dict[str, str]] = {}, {}
         self._known: dict[str, str] = {}
+        self._names: dict[str, str] = {}
 
     def read(self, text: str) -> Formula:
         """Parse the text of a formula."""
@@ -70,7 +88,11 @@ class FormulaReader:
             name for name in needed if name not in steps and name not in VARYING
         )
         return Formula(
-            tuple(constants.items()), tuple(steps.items()), tuple(words), tuple(parameters)
+            tuple(constants.items()),
+            tuple(steps.items()),
+            tuple(words),
+            tuple(parameters),
+            self._names,
         )
 
     def _evaluate(self, text: Any, names: Mapping[str, ast.expr]) -> Any:
@@ -81,7 +103,8 @@ class FormulaReader:
         *assignments, last = ast.parse(text).body
         for one in assignments:
             assert isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
-            known[one.targets[0].id] = self._store(self._expand(one.value, known))
+            name = one.targets[0].id
+            known[name] = self._store(self._expand(one.value, known), name)
         assert isinstance(last, ast.Expr)
         return self._separate(self._expand(last.value, known))
 
@@ -98,7 +121,7 @@ class FormulaReader:
             own: dict[str, ast.expr] = {
                 word: ast.Name(f"{_name(scale)}_{word}") for word in ("pre", "mul", "post")
             }
-            own["x"] = self._store(self._expand(value, names))
+            own["x"] = self._store(self._expand(value, names), "x")
             return self._evaluate(self._functions[_name(node.func)], own)
         fields = dict(ast.iter_fields(node))
         for field, child in fields.items():
@@ -108,12 +131,17 @@ class FormulaReader:
                 fields[field] = self._expand(child, names)
         return type(node)(**fields)
 
-    def _store(self, node: ast.expr) -> Any:
-        """Store a term, unless it is a name or a number; return the name of its value."""
+    def _store(self, node: ast.expr, name: str) -> Any:
+        """Store a term, unless it is a name or a number; return the name of its value.
+
+        ``name`` is the name of the value in the text.
+        """
         node = self._separate(node)
-        if isinstance(node, ast.Name | ast.Constant):
-            return node
-        return self._define(node, is_step=True)
+        if not isinstance(node, ast.Name | ast.Constant):
+            node = self._define(node, is_step=True)
+        if isinstance(node, ast.Name) and node.id in self._known.values():
+            self._names.setdefault(node.id, name)
+        return node
 
     def _separate(self, node: Any) -> Any:
         """Store the largest terms that do not vary, and replace them by their names."""

@@ -202,6 +202,30 @@ def test_why_prints_the_steps_of_the_file() -> None:
     assert step.formula.startswith("saturate((x >> out_pre) * out_mul, 32) >> out_post; out_mul = ")
 
 
+def test_why_and_errors_name_steps_as_the_file_does() -> None:
+    lines = "half = 1 << out_post >> 1", "product = saturate((x >> out_pre) * out_mul, 32)"
+    draft, custom = rescaled(), parse_custom_formulas(
+        formula("\n".join((*lines, "product + half + (out_offset - out_offset) >> out_post"))),
+        "own.toml",
+    )  # fmt: skip
+    bundle = parse_bundle(compile_module(draft.module(), SMALL, formulas=custom))
+    debugger = Debugger(bundle, program(draft).inputs, config=SMALL)
+    debugger.run()
+    found = explain_element(debugger, debugger.layers[0], (0, 0, 0, 0)).made
+    assert found is not None
+    steps = {one.name: one.formula.partition("; ")[0] for one in found.steps}
+    assert len(steps) == len(found.steps), "each step is printed once"
+    assert [name for name in steps if name in ("half", "product", "result")] == [*steps][2:-1]
+    assert steps["half"] == "1 << out_post >> 1"
+    assert steps["product"] == "saturate((x >> out_pre) * out_mul, 32)"
+    assert steps["result"] == "product + half + (out_offset - out_offset) >> out_post"
+
+    with pytest.raises(UserError) as error:
+        parse_custom_formulas(formula("big = x + (out_mul << 30)\nbig * big * 4"), "own.toml")
+    (problem,) = error.value.diagnostics
+    assert str(problem.found).startswith("big * big: ")
+
+
 def test_a_bundle_with_damaged_formulas_is_refused() -> None:
     draft, custom = rescaled(), parse_custom_formulas(DOWN, "own.toml")
     damaged = attrs.evolve(custom, text=custom.text.replace("32)", "64)"))

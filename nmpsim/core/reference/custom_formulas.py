@@ -131,18 +131,22 @@ class _Evaluator:
 
     def evaluate(self, formula: Formula) -> FormulaSteps:
         """Evaluate the steps of a formula and return its result, int64."""
+        shown = dict(self._values)
         value: Any = None
         for name, term in (*formula.constants, *formula.steps):
-            node = ast.parse(term, mode="eval").body
-            value = np.broadcast_to(self._visit(node), self._shape)
-            names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-            numbers = {one: self._values[one] for one in sorted(names & self._values.keys())}
-            words = ", ".join(f"{one} = {{{one}}}" for one in numbers if one not in (name, "acc"))
-            yield make_step(name, value, f"{term}; {words}" if words else term, **numbers)
+            value = np.broadcast_to(self._visit(ast.parse(term, mode="eval").body), self._shape)
             self._values[name] = value
-        result = _to_int64(value)
-        yield make_step(RESULT, result, "before the clip")
-        return result
+            title = formula.names.get(name, name)
+            if name != RESULT and title == name:
+                continue  # a constant that is part of a step
+            value = _to_int64(value) if name == RESULT else value
+            text = formula.restore_names(term)
+            known = {one.id for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Name)}
+            numbers = {one: shown[one] for one in sorted(known & shown.keys())}
+            words = ", ".join(f"{one} = {{{one}}}" for one in numbers if one != "acc")
+            yield make_step(title, value, f"{text}; {words}" if words else text, **numbers)
+            shown[title] = value
+        return value
 
     def _visit(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Name):
