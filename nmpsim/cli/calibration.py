@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpsim.array_files import ArrayFile, StoredArray
 from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle.metadata import Tensor
-from nmpsim.cli.arrays import ArrayFile, StoredArray
 from nmpsim.cli.inputs import PREFIX, find_samples, is_array_file, split_argument
 from nmpsim.cli.samples import ProgramInputs, print_image_formats
 from nmpsim.host_memory import PlannedAllocation, check_memory

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from nmpsim.cli.arrays import ArrayFile, StoredArray, read_arrays
+from nmpsim.array_files import ArrayFile, StoredArray, read_arrays
 from nmpsim.cli.images import ENDINGS as IMAGE_ENDINGS
 from nmpsim.cli.inputs import (
     ARRAY_ENDINGS,

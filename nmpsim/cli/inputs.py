@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpsim.array_files import ArrayFile, StoredArray
 from nmpsim.arrays import Array
-from nmpsim.cli.arrays import ArrayFile, StoredArray
 from nmpsim.cli.images import ENDINGS, is_image, read_image_size
 from nmpsim.cli.options import InputOptions
 from nmpsim.cli.samples import (

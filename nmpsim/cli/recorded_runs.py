@@ -33,7 +33,7 @@ class RecordedRun:
             read_console_tensors,
             read_folder_tensors,
         )
-        from nmpsim.cli.arrays import ArrayFile
+        from nmpsim.array_files import ArrayFile
 
         if self.kind == "folder":
             return read_folder_tensors(self.path, None if bundle is None else bundle.module())

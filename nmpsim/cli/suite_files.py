@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmpsim.array_files import ArrayFile
 from nmpsim.atomic import make_file_name
 from nmpsim.checking import CaseResult, CaseWork, ExpectedArrays, SuiteCase
 from nmpsim.checking.expectations import check_names, parse_layer_name
-from nmpsim.cli.arrays import ArrayFile
 from nmpsim.cli.inputs import load_inputs, read_sample_shapes
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import DEFAULT_IMAGES, ImageOptions, InputOptions

@@ -13,13 +13,13 @@ from typing import Any
 import attrs
 import numpy as np
 
+from nmpsim.array_files import ArrayFile
 from nmpsim.arrays import Array, Arrays, Shape
 from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean, fail
 from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.lir.constraints import format_shape
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Module, WeightVar
-from nmpsim.lir.npz import NpzFile
 from nmpsim.lir.scales import read_scales_file, resolve_exact_scales
 
 CONSTANT_PREFIX = "const/"
@@ -98,15 +98,17 @@ def read_constants(module: Module, file: Path) -> dict[str, Array]:
     problems: list[Diagnostic] = []
     needed = (PlannedAllocation(f"%{quote(w.name)}", w.type.nbytes) for w in _constants(module))
     check_memory("the program's constants", needed, place=Place(str(file)))
-    with NpzFile(file) as npz:
+    with ArrayFile(file, "CONST001").keep_open() as npz:
         for weight in _constants(module):
-            key = next((k for k in (CONSTANT_PREFIX + weight.name, weight.name) if k in npz), None)
+            key = next(
+                (k for k in (CONSTANT_PREFIX + weight.name, weight.name) if k in npz.keys), None
+            )
             if key is None:
                 continue
-            header = npz.read_header(key)
-            problem = _misfit(module, weight, header.dtype, header.shape)
+            array = npz.get_array(key)
+            problem = _misfit(module, weight, array.dtype, array.shape)
             if problem is None:
-                arrays[weight.name] = npz.read_array(key)
+                arrays[weight.name] = array.read()
             else:
                 problems.append(problem)
     if problems:
@@ -117,13 +119,13 @@ def read_constants(module: Module, file: Path) -> dict[str, Array]:
 def _read_floats(module: Module, file: Path) -> dict[str, Array]:
     """Return the float32 values before quantization that a file has in the right shapes."""
     found: dict[str, Array] = {}
-    with NpzFile(file) as npz:
+    with ArrayFile(file, "CONST001").keep_open() as npz:
         for weight in _constants(module):
             key = FLOAT_PREFIX + weight.name
-            if key in npz:
-                header = npz.read_header(key)
-                if header.dtype == np.float32 and header.shape == weight.type.shape:
-                    found[weight.name] = _frozen(npz.read_array(key), np.dtype(np.float32))
+            if key in npz.keys:
+                array = npz.get_array(key)
+                if array.dtype == np.float32 and array.shape == weight.type.shape:
+                    found[weight.name] = _frozen(array.read(), np.dtype(np.float32))
     return found
 
 

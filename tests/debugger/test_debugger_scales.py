@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from nmpsim.analysis.difference import dequantize_values
+from nmpsim.array_files import ArrayFile
 from nmpsim.bundle import Bundle
-from nmpsim.cli.arrays import ArrayFile
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.core_dump import read_core_file

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from small_sessions import END, GET, ONLY_0, PUT, USE, WAIT_LOAD, WAIT_VECTOR, make_shell
 
+from nmpsim.array_files import ArrayFile
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.patch import apply_patch, load_patch
-from nmpsim.cli.arrays import ArrayFile
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.core_dump import read_core_file

@@ -14,6 +14,7 @@ import numpy as np
 from nmpsim.analysis.lint.subject import LintSubject, OriginalBias
 from nmpsim.analysis.program import Program, load_compiled_or_model, make_bundle_program
 from nmpsim.analysis.shadow.constants import read_floats
+from nmpsim.array_files import ArrayFile
 from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle import Bundle
 from nmpsim.compiler.operations import BufferView, Operation
@@ -22,7 +23,6 @@ from nmpsim.diagnostics import Place, UserError, did_you_mean, fail
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.lir.constants import attach_arrays, find_tensors_file, read_constants
 from nmpsim.lir.nodes import Module
-from nmpsim.lir.npz import NpzFile
 from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.printer import format_scale
@@ -112,7 +112,7 @@ def _sidecar_of(weights: Path) -> Path | None:
 def _original_biases(
     layers: Mapping[str, Operation], weights: Path, types: Mapping[str, SidecarScale]
 ) -> Iterator[tuple[str, OriginalBias]]:
-    with NpzFile(weights) as file:
+    with ArrayFile(weights, "CONST001").keep_open() as file:
         for name, op in layers.items():
             count = op.operands[3].type.elements
             payload = _read_array(file, name, "i", count)
@@ -125,14 +125,14 @@ def _original_biases(
             yield name, OriginalBias(payload.astype(np.int64), scales, offsets)
 
 
-def _read_array(file: NpzFile, name: str, kind: str, count: int) -> Array | None:
+def _read_array(file: ArrayFile, name: str, kind: str, count: int) -> Array | None:
     """Return the flat array of a constant, or None if the file has none of this kind and size."""
-    key = next((k for k in (_CONST + name, name) if k in file), None)
+    key = next((k for k in (_CONST + name, name) if k in file.keys), None)
     if key is None:
         return None
-    header = file.read_header(key)
-    fits = header.dtype.kind == kind and math.prod(header.shape) == count
-    return file.read_array(key).reshape(-1) if fits else None
+    array = file.get_array(key)
+    fits = array.dtype.kind == kind and array.size == count
+    return array.read().reshape(-1) if fits else None
 
 
 def _scale_arrays(exact: SidecarScale | None) -> tuple[Array | None, Array | None]:

@@ -17,6 +17,7 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.shadow.compare import Real
+from nmpsim.array_files import ArrayFile
 from nmpsim.arrays import Array, Arrays, Shape
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.extras import require_extra
@@ -30,7 +31,6 @@ from nmpsim.interpreter import (
     view_tensor,
 )
 from nmpsim.lir.nodes import Instruction, Module
-from nmpsim.lir.npz import NpzFile
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.lir.opcodes import OPCODES
 
@@ -57,11 +57,11 @@ def read_floats(path: Path, sizes: Collection[int]) -> dict[str, Array]:
 
 
 def _from_npz(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]]:
-    with NpzFile(path) as file:
-        for key in file:
-            header = file.read_header(key)
-            if header.dtype.kind == "f" and math.prod(header.shape) in sizes:
-                yield key, file.read_array(key)
+    with ArrayFile(path, "CONST001").keep_open() as file:
+        for key in file.keys:
+            array = file.get_array(key)
+            if array.dtype.kind == "f" and array.size in sizes:
+                yield key, array.read()
 
 
 def _from_onnx(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]]:

@@ -214,7 +214,7 @@ def _read_stdin() -> Iterable[ScriptLine]:
 
 
 def _make_shell(options: DebugOptions) -> Shell:
-    from nmpsim.cli.arrays import ArrayFile
+    from nmpsim.array_files import ArrayFile
     from nmpsim.debugger.commands.shell import Shell
 
     is_core = read_first_bytes(options.bundle, 2) == b"PK"  # core files are archives
@@ -273,7 +273,7 @@ def _make_debugger(options: DebugOptions, core: CoreDump | None) -> Debugger:
 
 
 def _open_core(options: DebugOptions) -> CoreDump:
-    from nmpsim.cli.arrays import ArrayFile
+    from nmpsim.array_files import ArrayFile
     from nmpsim.debugger.core_dump import read_core_file
 
     if options.inputs.arguments or options.device or options.patch:

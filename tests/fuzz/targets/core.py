@@ -9,7 +9,7 @@ from random import Random
 
 import numpy as np
 
-from nmpsim.cli.arrays import ArrayFile
+from nmpsim.array_files import ArrayFile
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.core_dump import CoreDump, read_core_file, write_core_file
 from nmpsim.debugger.edits import Edit

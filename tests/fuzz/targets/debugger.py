@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import chdir, suppress
 
-from nmpsim.cli.arrays import ArrayFile
+from nmpsim.array_files import ArrayFile
 from nmpsim.config import make_device_config
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.command import split_line

@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 
-from nmpsim.cli.arrays import ArrayFile
+from nmpsim.array_files import ArrayFile
 
 from ..mutate import INTEGERS, mutate_bytes
 from ..target import Target, allow_errors, write_file

@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 
-from nmpsim.lir.npz import NpzFile
+from nmpsim.array_files import ArrayFile
 
 from ..mutate import mutate_archive, mutate_bytes
 from ..target import Target, allow_errors, write_file
@@ -19,11 +19,11 @@ def run(data: bytes) -> None:
     """Read an archive with both readers."""
     npy.run(data)
     path = write_file(data, "constants.npz")
-    with allow_errors("CONST001", "FILE001"), NpzFile(path) as file:
-        for key in file:
-            header = file.read_header(key)
-            if header.nbytes <= npy.MAX_ELEMENTS:
-                assert file.read_array(key).shape == header.shape
+    with allow_errors("CONST001", "FILE001"), ArrayFile(path, "CONST001").keep_open() as file:
+        for key in file.keys:
+            array = file.get_array(key)
+            if array.nbytes <= npy.MAX_ELEMENTS:
+                assert array.read().shape == array.shape
 
 
 def seeds() -> Iterator[bytes]:

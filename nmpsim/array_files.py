@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from nmpsim.arrays import Array, Shape
+from nmpsim.arrays import Array
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.npy import MAGIC, ZIP_METHODS, ArrayHeader, HeaderError, read_header
@@ -40,25 +40,21 @@ def _damage() -> tuple[type[Exception], ...]:
         EOFError,
         ValueError,
         TypeError,
-        KeyError,
+        LookupError,
         OverflowError,
         struct.error,
         RuntimeError,
-        NotImplementedError,
         OSError,
     )
 
 
-@frozen(eq=False)
-class StoredArray:
+@frozen
+class StoredArray(ArrayHeader):
     """Header of an array in a file; the data are read on request."""
 
     file: ArrayFile
     key: str
     """Name in an ``.npz`` file, empty in an ``.npy`` file."""
-    shape: Shape
-    dtype: np.dtype[Any]
-    fortran_order: bool
     is_part: bool = False
     """Whether more data follow in the file."""
 
@@ -67,7 +63,7 @@ class StoredArray:
         if rows is None or self.fortran_order or not self.shape or rows >= self.shape[0]:
             return self
         shape = (rows, *self.shape[1:])
-        return StoredArray(self.file, self.key, shape, self.dtype, False, is_part=True)
+        return StoredArray(self.dtype, shape, False, self.file, self.key, is_part=True)
 
     @property
     def size(self) -> int:
@@ -88,33 +84,37 @@ class StoredArray:
 class ArrayFile:
     """File with one array (``.npy``) or several (``.npz``); the contents determine which.
 
-    Raises UserError: FILE001 if the file cannot be read, INPUT003 for other contents. An array of
+    Raises UserError: FILE001 if the file cannot be read, ``code`` for other contents. An array of
     objects fails only when it is requested.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with self._open() as file:
-            start = file.read(6)
-            self.is_archive = start[:2] == b"PK"
-            if not start:
-                expected = "an .npy or .npz file"
-                raise self.make_error("the file is empty", "0 bytes", expected)
-            if not self.is_archive and start != MAGIC:
-                message, expected = "the file is not a NumPy file", "an .npy or .npz file"
-                raise self.make_error(message, f"the bytes {start!r}", expected)
-            self.keys = self._archive_keys(file) if self.is_archive else ("",)
+    def __init__(self, path: Path, code: str = "INPUT003") -> None:
+        self.path, self._code = path, code
+        self.is_archive = False
+        self._opened: Any = None
+        with self._open() as contents:
+            names = contents.namelist() if self.is_archive else [".npy"]
+        known = (name.removesuffix(".npy") for name in names if name.endswith(".npy"))
+        self.keys = tuple(dict.fromkeys(known))
 
     def find_keys(self, names: Iterable[str], prefix: str) -> dict[str, str]:
         """Return the key of each name in the file: the name itself, or the name with a prefix."""
         found = ((name, key) for name in names for key in (prefix + name, name))
         return {name: key for name, key in found if key in self.keys}
 
+    @contextmanager
+    def keep_open(self) -> Iterator[ArrayFile]:
+        """Keep an ``.npz`` file open while its arrays are read; refuse an ``.npy`` file."""
+        if not self.is_archive:
+            raise self.make_error("the file has an array without a name", None, "an .npz file")
+        with self._open() as self._opened:
+            yield self
+        self._opened = None
+
     def get_array(self, key: str) -> StoredArray:
         """Read the header of the array with a key."""
-        with self._open() as file, self._member(file, key) as member:
-            header = self._header(member, key)
-        return StoredArray(self, key, header.shape, header.dtype, header.fortran_order)
+        with self._open_array(key) as (_, header):
+            return StoredArray(header.dtype, header.shape, header.fortran_order, self, key)
 
     def read(self, key: str) -> Array:
         """Read the data of the array with a key."""
@@ -122,44 +122,37 @@ class ArrayFile:
 
     def read_data(self, array: StoredArray) -> bytes:
         """Read the bytes of an array's data."""
-        nbytes = array.size * array.dtype.itemsize
-        with self._open() as file, self._member(file, array.key) as member:
-            self._header(member, array.key)
+        with self._open_array(array.key) as (file, _):
             if not self.is_archive and not array.is_part:
-                self._check_size(os.fstat(file.fileno()).st_size - file.tell(), nbytes, array.key)
-            data = member.read(nbytes + (not array.is_part))
-        self._check_size(len(data), nbytes, array.key)
+                self._check_size(os.fstat(file.fileno()).st_size - file.tell(), array)
+            data = file.read(array.nbytes + (not array.is_part))
+        self._check_size(len(data), array)
         return data
 
     def iter_blocks(self) -> Iterator[bytes]:
         """Yield the contents of the file in blocks of bytes."""
-        with self._open() as file:
+        with self._open_bytes() as file:
             while block := file.read(_BLOCK):
                 yield block
 
     def make_error(
-        self, message: str, found: str | None = None, expected: str | None = None
+        self, message: str, found: str | None = None, expected: str | None = None, hint: str = _HINT
     ) -> UserError:
-        """Return a UserError (INPUT003) about the contents of the file."""
-        return fail(
-            "INPUT003", message, place=self.path, found=found, expected=expected, hint=_HINT
-        )
+        """Return a UserError about the contents of the file."""
+        return fail(self._code, message, place=self.path, found=found, expected=expected, hint=hint)
 
-    def _check_size(self, actual: int, claimed: int, key: str) -> None:
-        if actual == claimed:
-            return
-        found = f"{actual:,} bytes" if actual < claimed else f"more than {claimed:,} bytes"
-        raise fail(
-            "INPUT003",
-            f"{_subject(key)} does not have the size in its header",
-            place=self.path,
-            found=found,
-            expected=f"{claimed:,} bytes",
-            hint="Write or copy the file again; it may be truncated.",
-        )
+    def _check_size(self, actual: int, array: StoredArray) -> None:
+        claimed = array.nbytes
+        if actual != claimed:
+            raise self.make_error(
+                f"{_subject(array.key)} does not have the size in its header",
+                f"{actual:,} bytes" if actual < claimed else f"more than {claimed:,} bytes",
+                f"{claimed:,} bytes",
+                "Write or copy the file again; it may be truncated.",
+            )
 
     @contextmanager
-    def _open(self) -> Iterator[IO[bytes]]:
+    def _open_bytes(self) -> Iterator[IO[bytes]]:
         try:
             # Checked first: opening a pipe would wait for its other end.
             mode = self.path.stat().st_mode
@@ -173,7 +166,7 @@ class ArrayFile:
             raise self._unreadable(error.strerror or str(error)) from error
 
     def _unreadable(self, why: str, hint: str | None = None) -> UserError:
-        return fail("FILE001", f"cannot read the input: {why}", place=self.path, hint=hint)
+        return fail("FILE001", f"cannot read the file: {why}", place=self.path, hint=hint)
 
     @contextmanager
     def _convert_errors(self) -> Iterator[None]:
@@ -184,33 +177,41 @@ class ArrayFile:
             found = str(error).split("\n", 1)[0][:120] or type(error).__name__
             raise self.make_error("the file is damaged", found) from error
 
-    def _archive_keys(self, file: IO[bytes]) -> tuple[str, ...]:
-        from zipfile import ZipFile
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        """Open the file as an archive, or at the header of its only array."""
+        if self._opened is not None:
+            yield self._opened
+            return
+        with self._open_bytes() as file:
+            start = file.read(6)
+            file.seek(0)
+            if not start.startswith((b"PK", MAGIC)):
+                message = "the file is not a NumPy file" if start else "the file is empty"
+                found = f"the bytes {start!r}" if start else "0 bytes"
+                raise self.make_error(message, found, "an .npy or .npz file")
+            self.is_archive = start != MAGIC
+            if self.is_archive:
+                from zipfile import ZipFile
 
-        file.seek(0)
-        with ZipFile(file) as archive:
-            names = archive.namelist()
-        return tuple(dict.fromkeys(n.removesuffix(".npy") for n in names if n.endswith(".npy")))
+                yield ZipFile(file)
+            else:
+                yield file
 
     @contextmanager
-    def _member(self, file: IO[bytes], key: str) -> Iterator[IO[bytes]]:
-        if not self.is_archive:
-            yield file
-            return
-        from zipfile import ZipFile
-
-        with ZipFile(file) as archive:
-            if archive.getinfo(f"{key}.npy").compress_type not in ZIP_METHODS:
-                raise self.make_error(f"{_subject(key)} is compressed by an unknown method")
-            with archive.open(f"{key}.npy") as member:
-                yield member
-
-    def _header(self, member: IO[bytes], key: str) -> ArrayHeader:
-        try:
-            return read_header(member)
-        except HeaderError as error:
-            message = f"{_subject(key)} {error.message}"
-            raise self.make_error(message, error.found, error.expected) from None
+    def _open_array(self, key: str) -> Iterator[tuple[IO[bytes], ArrayHeader]]:
+        with self._open() as contents:
+            file = contents
+            if self.is_archive:
+                if contents.getinfo(f"{key}.npy").compress_type not in ZIP_METHODS:
+                    raise self.make_error(f"{_subject(key)} is compressed by an unknown method")
+                file = contents.open(f"{key}.npy")
+            with file:
+                try:
+                    yield file, read_header(file)
+                except HeaderError as error:
+                    message = f"{_subject(key)} {error.message}"
+                    raise self.make_error(message, error.found, error.expected) from None
 
 
 def read_arrays(
@@ -218,8 +219,7 @@ def read_arrays(
 ) -> dict[str, Array]:
     """Read arrays by key. Raises UserError (MEM001) if they need over ``max_memory`` bytes."""
     needed = [
-        PlannedAllocation(_subject(array.key), _COPIES * array.size * array.dtype.itemsize)
-        for array in arrays.values()
+        PlannedAllocation(_subject(array.key), _COPIES * array.nbytes) for array in arrays.values()
     ]
     places = [Place(str(array.file.path)) for array in arrays.values()]
     check_memory("reading the file", needed, max_memory, places[0] if places else None)
