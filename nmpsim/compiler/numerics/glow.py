@@ -6,20 +6,12 @@ arithmetic is assumed, except that its bias is on the scale of the result.
 
 from __future__ import annotations
 
-from functools import partial
-
+import attrs
 import numpy as np
 
 from nmpsim.compiler.numerics.profile import ProfileEncoder, Requantization, WeightedScales
-from nmpsim.compiler.numerics.ratios import (
-    ZERO_SCALE,
-    make_float_scale,
-    make_scales,
-    make_shift_scale,
-)
 from nmpsim.compiler.operations import BufferView
 from nmpsim.diagnostics import fail
-from nmpsim.isa.profiles import GLOW_FLOAT, GLOW_FLOAT_LATE, GLOW_INT, NMP
 
 
 class GlowEncoder(ProfileEncoder):
@@ -44,17 +36,6 @@ class GlowIntEncoder(GlowEncoder):
     clips_the_input = True
     has_leaky = True
 
-    def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return the requantization of a convolution or fully connected layer.
-
-        The factors of bias and sum are integers for ``Sb / (Sx*Sw)`` and ``Sx*Sw / Sy``.
-        """
-        bias = layer.integer_bias(self)
-        scales = make_scales(make_shift_scale, layer.bias_ratios, layer.place)
-        return Requantization(
-            GLOW_INT, bias, scales, make_scales(make_shift_scale, layer.ratios, layer.place)
-        )
-
 
 class NmpEncoder(GlowIntEncoder):
     """Assumed numerics profile of the NMP: as ``glow-int``, but with a bias in result units."""
@@ -66,7 +47,7 @@ class NmpEncoder(GlowIntEncoder):
 
         The factors are integers for ``Sx*Sw / Sy``; the bias is in units of the result.
         """
-        bias = layer.integer_bias(self)
+        layer.integer_bias(self)  # raises for a float bias
         if np.any(layer.bias.scales != np.float32(layer.target.scale)):
             raise fail(
                 "COMP001",
@@ -76,27 +57,10 @@ class NmpEncoder(GlowIntEncoder):
                 expected=f"scale {layer.target.scale!r}, that of %{layer.target.name}",
                 hint="Use --rescale-bias to requantize the bias.",
             )
-        form = partial(make_shift_scale, accumulator_bits=layer.target.accumulator_bits)
-        out = make_scales(form, layer.ratios, layer.place)
-        return Requantization(NMP, bias, (ZERO_SCALE,) * layer.channels, out, bias_in_sum=False)
+        return attrs.evolve(super().requantize(layer), bias_in_sum=False)
 
 
 class GlowFloatEncoder(GlowEncoder):
     """Numerics profile of Glow's Interpreter: float32, rounded half away from zero."""
 
     name = "glow-float"
-
-    def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return the requantization of a convolution or fully connected layer.
-
-        The factors of bias and sum are float32, ``Sb / (Sx*Sw)`` and ``Sx*Sw / Sy``.
-        """
-        # A fully connected layer adds the zero point after rounding.
-        profile = GLOW_FLOAT if layer.is_convolution else GLOW_FLOAT_LATE
-        bias, scales = (
-            layer.integer_bias(self),
-            make_scales(make_float_scale, layer.bias_ratios, layer.place),
-        )
-        return Requantization(
-            profile, bias, scales, make_scales(make_float_scale, layer.ratios, layer.place)
-        )

@@ -10,7 +10,7 @@ import functools
 import math
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import CodeType
 from typing import Any, TypeAlias
@@ -21,10 +21,12 @@ import numpy.typing as npt
 
 from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
+    ScaleForm,
     encode_float32,
     make_fixed_point_scale,
     make_float_scale,
     make_scale_words,
+    make_scales,
     make_shift_scale,
 )
 from nmpsim.compiler.operations import BufferView, Operation
@@ -40,6 +42,14 @@ Array: TypeAlias = npt.NDArray[Any]
 Integers: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float32]
 Words: TypeAlias = dict[str, int]
+
+
+def round_to_integers(values: Array, bits: int = 32) -> Integers:
+    """Round values half to even and saturate them to ``bits`` bits."""
+    limit = 1 << (bits - 1)
+    nearest = np.rint(np.nan_to_num(values.astype(np.float64)))
+    integers: Integers = np.clip(nearest, -limit, limit - 1).astype(np.int64)
+    return integers
 
 
 @attrs.frozen(eq=False)
@@ -149,6 +159,12 @@ class WeightedScales:
         """Scale of each channel's sums divided by the result's, ``fl(fl(Sx * Sw) / Sy)`` [O]."""
         return self.products / np.float32(self.target.scale)
 
+    def round_bias(self, values: Floats) -> Integers:
+        """Return the bias in units of the sum, rounded unless it has the scale of the sum."""
+        if not self.bias.is_float and np.array_equal(self.bias.scales, self.products):
+            return self.bias.integers
+        return round_to_integers(values, self.target.accumulator_bits)
+
     def integer_bias(self, profile: ProfileEncoder) -> Integers:
         """Return the bias minus its offset; raise UserError (COMP001) for a float bias."""
         if self.bias.is_float:
@@ -189,7 +205,7 @@ class Requantization:
 class ProfileEncoder(ABC):
     """Encoder of a numerics profile, which converts scales to descriptor words.
 
-    The table of the profile in ``factors.toml`` contains the factors of operations without weights.
+    The tables of the profile in ``factors.toml`` contain the factors of its operations.
     """
 
     name: str
@@ -201,9 +217,33 @@ class ProfileEncoder(ABC):
     always_counts_padding: bool = False
     """Whether the mean of a pool is always over the whole window, with padding."""
 
-    @abstractmethod
     def requantize(self, layer: WeightedScales) -> Requantization:
         """Return the requantization of a convolution or fully connected layer."""
+        is_connected = not layer.is_convolution and "connected" in _FACTORS[self.name]
+        row = self._get_row("connected" if is_connected else "sums")
+        form, names = _get_form(row, layer.target), ("bias", "out")
+        scales = {"bias": (ZERO_SCALE,) * layer.channels}
+        bias, is_real, result_scale = None, "real_bias" in row, 0
+        if not is_real and "rounded_bias" not in row:
+            bias = layer.integer_bias(self)
+        values = {"x": layer.source, "y": layer.target, "by_channel": layer.by_channel}
+        values |= {"Sw": layer.weight_scales, "Sb": layer.bias.scales}
+        values |= {"real": layer.bias.real_values}
+        for word, number in _evaluate(row, layer.place, values):
+            if word in names:
+                factors = np.broadcast_to(number, (layer.channels,))
+                scales[word] = make_scales(form, factors, layer.place)
+            elif word == "result_scale":
+                result_scale = number
+            elif is_real:
+                bias = number.astype(np.float64).view(np.int64)
+            else:
+                bias = layer.round_bias(number)
+        assert bias is not None
+        profile = PROFILES.index(row["profile"])
+        return Requantization(
+            profile, bias, scales["bias"], scales["out"], result_scale, bias_in_sum=not is_real
+        )
 
     def get_words(self, op: Operation, place: Place) -> Words:
         """Return the words that rescale in an operation without a bias.
@@ -256,38 +296,52 @@ class ProfileEncoder(ABC):
             hint="Select another profile for the layer: --numerics LAYER=PROFILE.",
         )
 
-    def _encode(self, operation: str, target: BufferView, place: Place, **values: Any) -> Words:
-        """Evaluate the profile's table of an operation; return its words.
-
-        Views among the values define scale, zero point and unsigned offset of their letter.
-        """
+    def _get_row(self, operation: str) -> dict[str, str]:
+        """Return the profile's table of an operation."""
         tables = _FACTORS[self.name]
-        row = tables["defaults"] | tables[operation]
-        form, words = row["form"], {"profile": PROFILES.index(row["profile"])}
-        names = {
-            "element": int(target.type.elem == "i16"),
-            "float32": np.float32,
-            "float64": np.float64,
-        }
-        names |= {"fma": fused_multiply_add, "bits": lambda x: encode_float32(x, place)}
-        for key, value in (values | {"y": target}).items():
-            if isinstance(value, BufferView):
-                names |= {f"S{key}": np.float32(value.scale), f"D{key}": np.float64(value.scale)}
-                names |= {f"O{key}": value.offset, f"U{key}": UNSIGNED * (value.type.elem == "i8")}
+        row: dict[str, str] = tables["defaults"] | tables[operation]
+        return row
+
+    def _encode(self, operation: str, target: BufferView, place: Place, **values: Any) -> Words:
+        """Evaluate the profile's table of an operation; return its words."""
+        row = self._get_row(operation)
+        form, words = _get_form(row, target), {"profile": PROFILES.index(row["profile"])}
+        for word, number in _evaluate(row, place, values | {"y": target}):
+            if word in ("out", "lhs", "rhs", "leaky"):
+                words |= make_scale_words(word, form(float(number), place))
             else:
-                names[key] = value
-        with np.errstate(all="ignore"):  # values that are not finite are refused
-            for word, expression in row.items():
-                if word in _FACTOR_NAMES:
-                    factor = float(eval(_compile(expression), names))
-                    if form == "shift":
-                        scale = make_shift_scale(factor, place, target.accumulator_bits)
-                    else:
-                        scale = _FORMS[form](factor, place)
-                    words |= make_scale_words(word, scale)
-                elif word not in ("form", "profile"):
-                    words[word] = int(eval(_compile(expression), names))
+                words[word] = int(number)
         return words
+
+
+def _get_form(row: Mapping[str, str], target: BufferView) -> ScaleForm:
+    """Return the function that converts factors to the form of a table."""
+    if row["form"] == "shift":
+        return functools.partial(make_shift_scale, accumulator_bits=target.accumulator_bits)
+    return make_float_scale if row["form"] == "float" else make_fixed_point_scale
+
+
+def _evaluate(
+    row: Mapping[str, str], place: Place, values: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """Yield the names of a table with the values of their expressions.
+
+    Views among the values define scale, zero point and unsigned offset of their letter.
+    """
+    names: dict[str, Any] = {"float32": np.float32, "float64": np.float64}
+    names |= {"fma": fused_multiply_add, "bits": lambda x: encode_float32(x, place)}
+    for key, value in values.items():
+        if isinstance(value, BufferView):
+            names |= {f"S{key}": np.float32(value.scale), f"D{key}": np.float64(value.scale)}
+            names |= {f"O{key}": value.offset, f"U{key}": UNSIGNED * (value.type.elem == "i8")}
+        else:
+            names[key] = value
+    names["element"] = int(values["y"].type.elem == "i16")
+    for name, expression in row.items():
+        if name not in ("form", "profile"):
+            with np.errstate(all="ignore"):  # values that are not finite are refused
+                number = eval(_compile(expression), names)
+            yield name, number
 
 
 def _read_factors() -> dict[str, dict[str, Any]]:
@@ -305,6 +359,3 @@ def _compile(expression: str) -> CodeType:
 
 _FACTORS = _read_factors()
 """Profile -> operation -> word -> expression."""
-_FACTOR_NAMES = ("out", "lhs", "rhs", "leaky")
-_FORMS = {"float": make_float_scale, "fixed point": make_fixed_point_scale}
-"""Form of a factor that does not depend on the element type -> its conversion."""

@@ -20,7 +20,6 @@ from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
     make_fixed_point_scale,
     make_scale_words,
-    make_scales,
 )
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.diagnostics import Place, fail
@@ -49,11 +48,10 @@ class Q31Encoder(ProfileEncoder):
         """
         bias = layer.integer_bias(self)
         _check_bias(layer)
+        if layer.is_convolution:
+            return super().requantize(layer)
         products = layer.source.scale * layer.weight_scales.astype(np.float64)
         factors = products / layer.target.scale
-        if layer.is_convolution:
-            out = make_scales(make_fixed_point_scale, factors, layer.place)
-            return Requantization(device.Q31, bias, (ZERO_SCALE,) * layer.channels, out)
         high, low = zip(*(_float64_form(f, layer.place) for f in factors.tolist()), strict=True)
         return Requantization(device.Q31_ONCE, bias, low, high)
 

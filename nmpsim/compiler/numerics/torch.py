@@ -9,34 +9,16 @@ from __future__ import annotations
 
 import math
 
-import attrs
-import numpy as np
-
-from nmpsim.compiler.numerics.float import (
-    FloatEncoder,
-    find_integer_bias,
-    make_float_requantization,
-    round_to_integers,
-)
-from nmpsim.compiler.numerics.profile import (
-    Requantization,
-    WeightedScales,
-    Words,
-)
-from nmpsim.compiler.numerics.ratios import (
-    divide_float32,
-    encode_float32,
-    make_float_scale,
-    make_scale_words,
-)
+from nmpsim.compiler.numerics.float import FloatEncoder
+from nmpsim.compiler.numerics.profile import Words
+from nmpsim.compiler.numerics.ratios import divide_float32, make_scale_words
 from nmpsim.compiler.operations import Operation
 from nmpsim.diagnostics import Place, fail
-from nmpsim.isa.profiles import FBGEMM, FLOAT, ONEDNN, QNNPACK
+from nmpsim.isa.profiles import QNNPACK
 from nmpsim.kernels.hostops.rounding import LONGEST_SHIFT
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.opcode import OpcodeKind
 
-ONE = np.float32(1)
 QNNPACK_BITS = 21
 """The larger factor of qnnpack's addition is between 2^21 and 2^22."""
 
@@ -67,43 +49,11 @@ class FbgemmEncoder(TorchEncoder):
 
     name = "float-fbgemm"
 
-    def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return the requantization of a convolution or fully connected layer.
-
-        The factors are float32; the bias is a real number in units of the sum.
-        """
-        real = layer.bias.real_values
-        if layer.by_channel:
-            bias = (real / layer.products).astype(np.float64)
-        else:
-            bias = real.astype(np.float64) * (ONE / layer.products)
-        result = make_float_requantization(layer, FBGEMM, bias.view(np.int64), layer.ratios)
-        return attrs.evolve(result, bias_in_sum=False)
-
 
 class OnednnEncoder(TorchEncoder):
     """Numerics profile of PyTorch's engine onednn, which adds the bias to dequantized sums."""
 
     name = "float-onednn"
-
-    def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return the requantization of a convolution or fully connected layer.
-
-        The scales of input, weights and result are separate factors.
-
-        They are reciprocals of reciprocals.
-        """
-        weights = layer.weight_scales
-        if not layer.is_convolution:
-            weights = ONE / (ONE / weights)
-        bias = layer.bias.real_values.astype(np.float64).view(np.int64)
-        source = divide_float32(1, divide_float32(1, layer.source.scale))
-        return attrs.evolve(
-            make_float_requantization(layer, ONEDNN, bias, weights),
-            bias_in_sum=False,
-            bias_scales=(make_float_scale(source, layer.place),) * layer.channels,
-            result_scale=encode_float32(divide_float32(1, layer.target.scale), layer.place),
-        )
 
 
 class QnnpackEncoder(TorchEncoder):
@@ -111,18 +61,6 @@ class QnnpackEncoder(TorchEncoder):
 
     name = "float-qnnpack"
     always_counts_padding = True
-
-    def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return the requantization of a convolution or fully connected layer.
-
-        The factors are float32; the bias is rounded to units of the sum.
-        """
-        bias = find_integer_bias(layer)
-        if bias is None:
-            real = layer.bias.real_values * (ONE / layer.products)
-            bias = round_to_integers(real, layer.target.accumulator_bits)
-        factors = layer.products * (ONE / np.float32(layer.target.scale))
-        return make_float_requantization(layer, FLOAT, bias, factors)
 
     def get_words(self, op: Operation, place: Place) -> Words:
         """Return the words that rescale in an operation without a bias.
