@@ -5,6 +5,8 @@ A file's format is detected by its first bytes.
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -179,48 +181,16 @@ def translate_unexpected_errors(name: str, place: Place) -> Iterator[None]:
 # --- other formats ---------------------------------------------------------------------------
 
 
-_TO_TFLITE = "Convert it to a quantized TFLite file with tf.lite.TFLiteConverter."
-_TO_TORCH = (
-    "Build the model in Python and pass it to nmpsim.from_torch(model, example_inputs),"
-    " or export it with torch.onnx.export."
-)
-_HDF5 = b"\x89HDF\r\n\x1a\n"
-_ZIP = b"PK\x03\x04"
-_OLD_PYTORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j"
-"""Pickled magic number at the beginning of files of torch.save before version 1.6."""
-_LFS_POINTER = b"version https://git-lfs"
-_LIR = b"function"
-
-
 def _describe_other_format(path: Path, head: bytes) -> tuple[str, str] | None:
     """Return the name of a format that is not read and a hint; None if the format is unknown."""
+    if path.name == "saved_model.pb" or (path / "saved_model.pb").is_file():
+        hint = "Convert it to a quantized TFLite file with tf.lite.TFLiteConverter."
+        return "a TensorFlow SavedModel", hint
     if path.is_dir():
-        is_saved_model = (path / "saved_model.pb").is_file()
-        return ("a TensorFlow SavedModel", _TO_TFLITE) if is_saved_model else None
-    suffix = path.suffix.lower()
-    if path.name == "saved_model.pb":
-        return "a TensorFlow SavedModel", _TO_TFLITE
-    if head.startswith(_HDF5):
-        return "an HDF5 file, as Keras saves models", _TO_TFLITE
-    if head.startswith(_ZIP) and b"metadata.json" in head:
-        return "a Keras model", _TO_TFLITE
-    if head.startswith(_OLD_PYTORCH) or (
-        head.startswith(_ZIP) and (suffix in (".pt", ".pth") or b"/data.pkl" in head)
-    ):
-        return "a PyTorch file", _TO_TORCH
-    if suffix not in (".onnx", ".tflite"):
         return None
-    if not head:
-        return "an empty file", "Download or convert the model again."
-    if head.startswith(_LFS_POINTER):
-        return "a pointer of Git LFS, not the model itself", "Run `git lfs pull`."
-    if _is_text(head) and not head.lstrip().startswith(_LIR):
-        return (
-            f"text: {head[:32].decode('ascii', 'replace')!r}",
-            "Save the model in binary form, or download the file itself instead of its web page.",
-        )
+    text = Path(__file__).with_name("other_formats.toml").read_text(encoding="utf-8")
+    for row in tomllib.loads(text)["formats"]:
+        is_suffix = path.suffix.lower() in row.get("suffixes", (path.suffix.lower(),))
+        if is_suffix and re.match(row["first_bytes"].encode(), head, re.DOTALL):
+            return row["name"].format(text=head[:32].decode("ascii", "replace")), row["hint"]
     return None
-
-
-def _is_text(head: bytes) -> bool:
-    return all(byte in b"\t\n\r" or 0x20 <= byte < 0x7F for byte in head)
