@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import attrs
@@ -28,23 +29,6 @@ from nmpsim.quantization.driver import (
 from nmpsim.quantization.parameters import SCHEMAS, Elem, Settings
 
 _ELEMS: tuple[Elem, ...] = ("i8", "i16")
-
-
-@attrs.define
-class _Energy:
-    """Sums of squares of a signal and of its error."""
-
-    signal: float = 0.0
-    error: float = 0.0
-
-    def add(self, reference: Array, actual: Array) -> None:
-        self.signal += compute_energy(reference)
-        self.error += compute_energy(actual - reference)
-
-    @property
-    def sqnr_db(self) -> float:
-        """Signal-to-quantization-noise ratio in dB."""
-        return convert_to_decibels(self.signal, self.error)
 
 
 @attrs.frozen
@@ -115,27 +99,23 @@ def compare_schemas(
     meters = [_Meter(program) for program in programs]
     outputs = tuple(calibrated.graph.outputs)
     for sample in calibrated.samples:
-        reference = _float_run(calibrated.graph.module, sample, outputs)
+        results, values = _run_float(calibrated.graph.module, sample, outputs)
         for meter in meters:
-            meter.add(sample, reference)
+            meter.add(sample, results, values)
     return tuple(meter.comparison(outputs) for meter in meters)
 
 
-@attrs.frozen(eq=False)
-class _FloatRun:
-    """Results of the float program for one sample by instruction number, and its outputs."""
-
-    results: Mapping[int, Array]
-    outputs: Arrays
-
-
-def _float_run(module: Module, sample: Sample, outputs: Iterable[str]) -> _FloatRun:
+def _run_float(
+    module: Module, sample: Sample, outputs: Iterable[str]
+) -> tuple[dict[int, Array], dict[str, Array]]:
+    """Return the float program's results by instruction number, and its outputs by name."""
     run = execute_real(module, sample, hidden_relu=False)
-    results: dict[int, Array] = {}
-    for instruction, name, array in run:
-        if name == instruction.operands[0].name:
-            results[instruction.number] = array
-    return _FloatRun(results, {name: run.copy_values(name) for name in outputs})
+    results = {
+        instruction.number: array
+        for instruction, name, array in run
+        if name == instruction.operands[0].name
+    }
+    return results, {name: run.copy_values(name) for name in outputs}
 
 
 def _comparable(result: QuantizedResult) -> bool:
@@ -150,48 +130,54 @@ class _Meter:
         self._program = program
         self._types = {name: place.type for name, place in locate_tensors(program.module).items()}
         self._by_name = {r.name: r for r in program.results if _comparable(r)}
-        self._layers = {name: _Energy() for name in self._by_name}
-        self._outputs: dict[str, _Energy] = {}
-        self._agreements: dict[str, list[bool]] = {}
+        self._layers = {name: np.zeros(2) for name in self._by_name}
+        """Energies of the right values of each layer and of their errors."""
+        self._outputs: defaultdict[str, Array] = defaultdict(lambda: np.zeros(2))
+        self._agreements: defaultdict[str, list[bool]] = defaultdict(list)
 
-    def add(self, sample: Sample, reference: _FloatRun) -> None:
-        """Run one more sample."""
+    def add(self, sample: Sample, results: Mapping[int, Array], outputs: Arrays) -> None:
+        """Run one more sample, for which the float program has these results and outputs."""
         run = execute_exact(self._program.module, sample)
         for instruction, name, array in run:
             result = self._by_name.get(instruction.name)
             if result is not None and name == instruction.operands[0].name:
                 real = dequantize(array, self._types[name])
-                expected = reference.results[result.number]
-                self._layers[instruction.name].add(expected, real.reshape(expected.shape))
-        for name, expected in reference.outputs.items():
-            self._add_output(name, expected, run.copy_values(name))
-
-    def _add_output(self, name: str, expected: Array, actual: Array) -> None:
-        self._outputs.setdefault(name, _Energy()).add(expected, actual.astype(np.float64))
-        rows = _rows(expected), _rows(actual)
-        if rows[0].shape[1] > 1:
-            agree = rows[0].argmax(axis=1) == rows[1].argmax(axis=1)
-            self._agreements.setdefault(name, []).extend(agree)
+                expected = results[result.number]
+                self._layers[instruction.name] += _energies(expected, real.reshape(expected.shape))
+        for name, expected in outputs.items():
+            actual = run.copy_values(name)
+            self._outputs[name] += _energies(expected, actual.astype(np.float64))
+            rows = _rows(expected), _rows(actual)
+            if rows[0].shape[1] > 1:
+                self._agreements[name].extend(rows[0].argmax(axis=1) == rows[1].argmax(axis=1))
 
     def comparison(self, outputs: Iterable[str]) -> QuantizationAccuracy:
         """Return the loss over all samples."""
-        results = self._program.results
         staying = len(self._program.staying_float)
         return QuantizationAccuracy(
             settings=self._program.settings,
-            quantized=len(results) - staying,
+            quantized=len(self._program.results) - staying,
             staying_float=staying,
-            outputs=tuple(self._output(name) for name in outputs),
+            outputs=tuple(
+                OutputAccuracy(
+                    name,
+                    convert_to_decibels(*self._outputs[name].tolist()),
+                    float(np.mean(agreements)) if (agreements := self._agreements[name]) else None,
+                )
+                for name in outputs
+            ),
             layers=tuple(
-                LayerAccuracy(name, self._by_name[name].opcode, energy.sqnr_db)
-                for name, energy in self._layers.items()
+                LayerAccuracy(
+                    name, self._by_name[name].opcode, convert_to_decibels(*energies.tolist())
+                )
+                for name, energies in self._layers.items()
             ),
         )
 
-    def _output(self, name: str) -> OutputAccuracy:
-        agreements = self._agreements.get(name)
-        share = float(np.mean(agreements)) if agreements else None
-        return OutputAccuracy(name, self._outputs[name].sqnr_db, share)
+
+def _energies(expected: Array, actual: Array) -> tuple[float, float]:
+    """Return the energies of the right values and of their errors."""
+    return compute_energy(expected), compute_energy(actual - expected)
 
 
 def _rows(array: Array) -> Array:
