@@ -8,12 +8,12 @@ import attrs
 import numpy as np
 
 from nmpsim.arrays import Array, Shape
+from nmpsim.lir.names import UniqueNames
 from nmpsim.lir.nodes import (
     AttributeValue,
     Instruction,
     Module,
     Operand,
-    Quantization,
     SourcePosition,
     TensorType,
     WeightVar,
@@ -21,13 +21,6 @@ from nmpsim.lir.nodes import (
 from nmpsim.lir.opcode import OpcodeKind
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.verify import verify
-
-
-def make_quantized_type(elem: str, shape: Shape, scale: float, zero_point: int) -> TensorType:
-    """Return the LIR type of a quantized tensor."""
-    half = 1 << (int(elem[1:]) - 1)
-    low, high = (scale * (limit - zero_point) for limit in (-half, half - 1))
-    return TensorType(elem, shape, Quantization(scale, zero_point, low, high))
 
 
 @attrs.frozen
@@ -43,28 +36,6 @@ class BuilderTensor:
     def shape(self) -> Shape:
         """Shape of the tensor."""
         return self.type.shape
-
-
-class UniqueNames:
-    """Set of used names; a repeated name gets a suffix ``__N``."""
-
-    def __init__(self) -> None:
-        self._used_names: set[str] = set()
-        self._last_suffix: dict[str, int] = {}
-
-    def make_unique(self, name: str) -> str:
-        """Return a name, with ``__N`` appended (as in Glow) if it is in use."""
-        candidate, number = name, self._last_suffix.get(name, 0)
-        while candidate in self._used_names:
-            number += 1
-            candidate = f"{self._get_stem(name)}__{number}"
-        self._last_suffix[name] = number
-        self._used_names.add(candidate)
-        return candidate
-
-    def _get_stem(self, name: str) -> str:
-        """Return the name to which a suffix is appended."""
-        return name
 
 
 class ModuleBuilder(UniqueNames):

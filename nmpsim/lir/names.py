@@ -11,6 +11,7 @@ from nmpsim.records import frozen
 
 _CONSTANT = "const/"
 _SUFFIX = re.compile(r"(__\d+)+$")
+_LAST_SUFFIX = re.compile(r"(?<=.)__\d+$")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 _MAX_PARTS = 64
 _MAX_DEPTH = 16
@@ -141,3 +142,25 @@ def make_legal_name(name: str) -> str:
 def strip_numeric_suffix(name: str) -> str:
     """Return a name without the suffix ``__N`` that Glow appends to names in use."""
     return _SUFFIX.sub("", name)
+
+
+class UniqueNames:
+    """Set of used names; a repeated name gets a suffix ``__N``, as in Glow."""
+
+    replaces_suffix = False
+    """Whether a new suffix replaces the last suffix of a name."""
+
+    def __init__(self) -> None:
+        self._used_names: set[str] = set()
+        self._last_suffix: dict[str, int] = {}
+
+    def make_unique(self, name: str) -> str:
+        """Return a name, with ``__N`` appended if it is in use."""
+        candidate, number = name, self._last_suffix.get(name, 0)
+        stem = _LAST_SUFFIX.sub("", name) if self.replaces_suffix else name
+        while candidate in self._used_names:
+            number += 1
+            candidate = f"{stem}__{number}"
+        self._last_suffix[name] = number
+        self._used_names.add(candidate)
+        return candidate

@@ -99,6 +99,13 @@ class TensorType:
         return self.elements * self.dtype.itemsize
 
 
+def make_quantized_type(elem: str, shape: Shape, scale: float, zero_point: int) -> TensorType:
+    """Return the type of a quantized tensor, with the range of its integers."""
+    half = 1 << (int(elem[1:]) - 1)
+    low, high = (scale * (limit - zero_point) for limit in (-half, half - 1))
+    return TensorType(elem, shape, Quantization(scale, zero_point, low, high))
+
+
 @frozen
 class WeightVar:
     """Declaration of a constant, an input or an output of the program."""

@@ -69,6 +69,7 @@ def rewrite(scales: ValueScales, chains: Mapping[FloatValue, ElementwiseChain]) 
 class _Rewriter(ModuleBuilder):
     """Builder of the quantized module that walks through the nodes of the float program."""
 
+    replaces_suffix = True
     reader: str
     """Name of the float instruction that is being rewritten."""
 
@@ -137,11 +138,6 @@ class _Rewriter(ModuleBuilder):
         return found
 
     # --- tensors -----------------------------------------------------------------------------
-
-    def _get_stem(self, name: str) -> str:
-        """Return a name without the last suffix ``__N``, which a new one replaces."""
-        stem, _, number = name.rpartition("__")
-        return stem if number.isdigit() and stem else name
 
     def get_type(self, value: FloatValue) -> TensorType:
         """Return the type of a value in the quantized program."""

@@ -12,8 +12,7 @@ import numpy as np
 
 from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import Place, fail
-from nmpsim.frontends.module_builder import make_quantized_type
-from nmpsim.lir.nodes import Quantization, TensorType
+from nmpsim.lir.nodes import Quantization, TensorType, make_quantized_type
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, OpcodeKind
 from nmpsim.quantization.graph import FloatGraph, FloatNode, FloatValue
 from nmpsim.quantization.parameters import Parameters, Settings, choose_parameters

@@ -6,7 +6,7 @@ with the scale and offset of the layer's result.
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from typing import Annotated, Any
 
 import attrs
@@ -18,11 +18,11 @@ from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.rounding import quantize_reals
-from nmpsim.lir.nodes import Module, Quantization, TensorType, WeightVar
+from nmpsim.lir.names import UniqueNames
+from nmpsim.lir.nodes import Module, TensorType, WeightVar, make_quantized_type
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.report.fields import AT_END, Real
 
-_NUMBERED = re.compile(r"__\d+$")
 _BIAS, _SCALES, _OFFSETS = 3, 6, 7
 """Indices of operands; a channelwise convolution has scales and offsets of its bias."""
 
@@ -68,17 +68,18 @@ def _concerns(op: Operation) -> bool:
     return quantized and bias.buffer.constant
 
 
-class _Rewriter:
+class _Rewriter(UniqueNames):
     """A module whose biases are being replaced."""
 
+    replaces_suffix = True
+
     def __init__(self, module: Module) -> None:
+        super().__init__()
         self._module = module
-        self._uses: dict[str, int] = {}
-        for instruction in module.instructions:
-            for operand in instruction.operands:
-                self._uses[operand.name] = self._uses.get(operand.name, 0) + 1
+        self._uses = Counter(o.name for one in module.instructions for o in one.operands)
         self._weights = {weight.name: weight for weight in module.weights}
-        self._names = {*self._weights, *(i.name for i in module.instructions)}
+        for name in (*self._weights, *(one.name for one in module.instructions)):
+            self.make_unique(name)
         self._constants: dict[str, Array] = dict(module.constants)
         self._instructions = {i.number: i for i in module.instructions}
 
@@ -103,9 +104,15 @@ class _Rewriter:
             exact = quantize_reals(reals, HostTensor(old, target.scale, target.offset))
             limits = np.iinfo(old.dtype)
             new = np.clip(exact, limits.min, limits.max).astype(old.dtype)
-            name = self._replace(op, _BIAS, bias, new, _type_like(bias.type, target))
+            own = make_quantized_type(bias.type.elem, (), target.scale, target.offset)
+            type_ = attrs.evolve(bias.type, quant=own.quant)
+            name = self._replace(op, _BIAS, bias, new, type_)
             if len(op.operands) > _OFFSETS:
-                self._replace_tables(op, target, new.size)
+                scales_now = np.full(new.size, target.scale, np.float32)
+                offsets_now = np.full(new.size, target.offset, np.int32)
+                for place, values in ((_SCALES, scales_now), (_OFFSETS, offsets_now)):
+                    view = op.operands[place]
+                    self._replace(op, place, view, values, view.type)
         errors = _reals(new, target.scale, target.offset) - _reals(old, scales, offsets)
         return RescaledBias(
             layer=op.instruction.name,
@@ -131,13 +138,6 @@ class _Rewriter:
             return scales.astype(np.float32), offsets.astype(np.int64)
         return np.full(1, bias.scale, np.float32), np.full(1, bias.offset, np.int64)
 
-    def _replace_tables(self, op: Operation, target: BufferView, channels: int) -> None:
-        scales = np.full(channels, target.scale, np.float32)
-        offsets = np.full(channels, target.offset, np.int32)
-        for place, values in ((_SCALES, scales), (_OFFSETS, offsets)):
-            view = op.operands[place]
-            self._replace(op, place, view, values, view.type)
-
     def _replace(
         self, op: Operation, place: int, old: BufferView, values: Array, type: TensorType
     ) -> str:
@@ -146,7 +146,7 @@ class _Rewriter:
         span = op.instruction.span if origin is None else origin.span
         self._uses[name] -= 1
         if origin is None or self._uses[name]:
-            name = self._fresh(name)
+            name = self.make_unique(name)
         self._uses[name] = 1
         values.flags.writeable = False
         self._weights[name] = WeightVar(name, type, constant=True, span=span)
@@ -157,23 +157,8 @@ class _Rewriter:
         self._instructions[instruction.number] = attrs.evolve(instruction, operands=tuple(operands))
         return name
 
-    def _fresh(self, name: str) -> str:
-        """Return an unused name, formed as in Glow."""
-        stem, number = _NUMBERED.sub("", name), 1
-        while f"{stem}__{number}" in self._names:
-            number += 1
-        self._names.add(f"{stem}__{number}")
-        return f"{stem}__{number}"
-
 
 def _reals(values: Array, scale: Any, offset: Any) -> npt.NDArray[np.float64]:
     """Return the exact real values of quantized values."""
     exact: npt.NDArray[np.float64] = np.float64(scale) * (values.astype(np.int64) - offset)
     return exact
-
-
-def _type_like(bias: TensorType, target: BufferView) -> TensorType:
-    limits = np.iinfo(bias.dtype)
-    low, high = (target.scale * (int(end) - target.offset) for end in (limits.min, limits.max))
-    quant = Quantization(target.scale, target.offset, low, high)
-    return attrs.evolve(bias, quant=quant)

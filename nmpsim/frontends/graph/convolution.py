@@ -16,8 +16,8 @@ from nmpsim.frontends.graph.operation import FLOAT, GraphLowering, LoweringResul
 from nmpsim.frontends.graph.operation import bind_attributes as bind
 from nmpsim.frontends.graph.windows import Window, read_window
 from nmpsim.frontends.imported_model import require
-from nmpsim.frontends.module_builder import BuilderTensor, make_quantized_type
-from nmpsim.lir.nodes import TensorType
+from nmpsim.frontends.module_builder import BuilderTensor
+from nmpsim.lir.nodes import TensorType, make_quantized_type
 
 
 def lower_convolution(op: GraphLowering) -> LoweringResult:

@@ -29,9 +29,9 @@ from nmpsim.frontends.graph.nodes import (
     make_unit_quantization,
 )
 from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.module_builder import BuilderTensor, ModuleBuilder, make_quantized_type
+from nmpsim.frontends.module_builder import BuilderTensor, ModuleBuilder
 from nmpsim.lir.instruction_check import find_instruction_problem
-from nmpsim.lir.nodes import TensorType, find_size_problem
+from nmpsim.lir.nodes import TensorType, find_size_problem, make_quantized_type
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.printer import format_type
 

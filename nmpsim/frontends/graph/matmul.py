@@ -28,8 +28,8 @@ from nmpsim.frontends.graph.operation import (
     check_element_types,
 )
 from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.module_builder import BuilderTensor, make_quantized_type
-from nmpsim.lir.nodes import TensorType
+from nmpsim.frontends.module_builder import BuilderTensor
+from nmpsim.lir.nodes import TensorType, make_quantized_type
 
 _MAX_PRODUCTS = 1 << 12
 """Limit for the matrix products of one MatMul of integers."""

@@ -14,8 +14,8 @@ from nmpsim.frontends.graph.nodes import (
     QuantizedTensor,
     TensorDeclaration,
 )
-from nmpsim.frontends.module_builder import UniqueNames
 from nmpsim.frontends.tflite.model import TFLiteModel, TFLiteOperator, TFLiteTensor
+from nmpsim.lir.names import UniqueNames
 
 _PADDINGS = {0: "SAME", 1: "VALID"}
 _WINDOW_ATTRIBUTES = {

@@ -25,13 +25,13 @@ from nmpsim.frontends.graph.nodes import (
 from nmpsim.frontends.graph.operation import bind_attributes
 from nmpsim.frontends.graph.problems import UnsupportedOperators
 from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.module_builder import UniqueNames
 from nmpsim.frontends.torch.recording import (
     ModelRecording,
     QuantizedWeights,
     RecordedCall,
     RecordedTensor,
 )
+from nmpsim.lir.names import UniqueNames
 
 _REFUSED = "nmpsim.Refused"
 """Operator of the node that stands for an operation that is not supported."""
