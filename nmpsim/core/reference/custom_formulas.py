@@ -164,7 +164,10 @@ class _Evaluator:
             holds = compare(self._visit(test.left), self._visit(test.comparators[0]))
             return np.where(holds.astype(bool), self._visit(node.body), self._visit(node.orelse))
         assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        return self._call(node.func.id, [self._visit(one) for one in node.args])
+        values = map(self._visit, node.args)  # operators return a single integer as an int
+        return self._call(
+            node.func.id, [_to_integers(one) if isinstance(one, int) else one for one in values]
+        )
 
     def _call(self, name: str, values: list[Any]) -> Any:
         if name == "combine":
