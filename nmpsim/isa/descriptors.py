@@ -68,6 +68,8 @@ class Descriptor:
     words: tuple[Word, ...]
     summary: str
     work: InstructionWork
+    invalid: tuple[tuple[str, str], ...]
+    """Conditions on several words, as expressions, and the word that is invalid if one is true."""
 
     @property
     def nbytes(self) -> int:
@@ -140,8 +142,13 @@ def _make_records(part: str) -> dict[str, Descriptor]:
     for name, row in _TABLE[part].items():
         work = {"throughput": "transfer"} | _as_tuples(row.get("work", {}))
         throughput = UnitThroughput[work.pop("throughput").upper()]
-        words = tuple(_make_words(row["words"]))
-        found[name] = Descriptor(name, words, row["summary"], InstructionWork(throughput, **work))
+        found[name] = Descriptor(
+            name,
+            tuple(_make_words(row["words"])),
+            row["summary"],
+            InstructionWork(throughput, **work),
+            tuple((one["if"], one["word"]) for one in row.get("invalid", ())),
+        )
     return found
 
 
