@@ -94,7 +94,7 @@ PLANTED = {
     ),
     "csr": (
         'make_row("csrrx", "csrrwi", match=4 << 12 | 0x73)',
-        {REFERENCE: "INSTRUCTIONS", SCALAR: "access_csr"},
+        {REFERENCE: "INSTRUCTIONS", SCALAR: "update_csr"},
     ),
     "load": ('make_row("lwu", "lw", match=6 << 12 | 0x03)', {REFERENCE: "INSTRUCTIONS"}),
     "store": ('make_row("sx", "sw", match=3 << 12 | 0x23)', {REFERENCE: "INSTRUCTIONS"}),

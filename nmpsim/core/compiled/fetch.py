@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nmpsim.core.compiled.expressions import define_function
 from nmpsim.core.compiled.memory import NOWHERE, get_memory, is_shared, locate, read
 from nmpsim.core.compiled.traps import (
     FETCH_FAULT,
@@ -20,30 +21,23 @@ from nmpsim.isa.fields import BitField
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 
-_MAX_PIECES = 4
 
-
-def _reader(field: BitField) -> Any:
+def _make_decoder(field: BitField) -> Any:
     """Compile a function that decodes a field: int64 word in, int64 value out."""
-    pieces = [(p.word_bit, (1 << p.width) - 1, p.value_bit) for p in field.pieces]
-    pieces += [(0, 0, 0)] * (_MAX_PIECES - len(pieces))
-    (b0, m0, v0), (b1, m1, v1), (b2, m2, v2), (b3, m3, v3) = pieces
+    parts = (
+        f"((word >> {p.word_bit}) & {(1 << p.width) - 1}) << {p.value_bit}" for p in field.pieces
+    )
     sign = 1 << (field.bits - 1) if field.signed else 0
-
-    def value(word: Int) -> Any:
-        low = ((word >> b0) & m0) << v0 | ((word >> b1) & m1) << v1
-        high = ((word >> b2) & m2) << v2 | ((word >> b3) & m3) << v3
-        return ((low | high) ^ sign) - sign
-
-    return jit(value)
+    value = f"return (({' | '.join(parts)}) ^ {sign}) - {sign}"
+    return jit(define_function("decode(word)", value))
 
 
-decode_rd, decode_rs1, decode_rs2 = _reader(table.RD), _reader(table.RS1), _reader(table.RS2)
-decode_i_immediate, decode_s_immediate = _reader(table.IMM_I), _reader(table.IMM_S)
-decode_b_offset, decode_j_offset = _reader(table.IMM_B), _reader(table.IMM_J)
-decode_u_immediate = _reader(table.IMM_U)
-decode_csr = _reader(table.CSR_ADDRESS)
-decode_unit, decode_outstanding = _reader(table.UNIT), _reader(table.OUTSTANDING)
+decode_rd, decode_rs1, decode_rs2 = map(_make_decoder, (table.RD, table.RS1, table.RS2))
+decode_i_immediate, decode_s_immediate = _make_decoder(table.IMM_I), _make_decoder(table.IMM_S)
+decode_b_offset, decode_j_offset = _make_decoder(table.IMM_B), _make_decoder(table.IMM_J)
+decode_u_immediate = _make_decoder(table.IMM_U)
+decode_csr = _make_decoder(table.CSR_ADDRESS)
+decode_unit, decode_outstanding = _make_decoder(table.UNIT), _make_decoder(table.OUTSTANDING)
 
 
 @jit

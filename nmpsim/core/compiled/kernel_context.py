@@ -11,6 +11,7 @@ import numba
 import numpy as np
 
 from nmpsim.core.compiled.custom_profiles import get_profile_words
+from nmpsim.core.compiled.expressions import define_function
 from nmpsim.core.compiled.kernel_arguments import CONTEXT, make_workspace
 from nmpsim.core.state import LAYER, STAGES, Int64s, Machine
 from nmpsim.isa.profiles import PROFILES
@@ -119,10 +120,8 @@ def make_reader(record: Any, descriptor: str, **fields: str) -> Any:
     """
     terms = _list_terms(descriptor)
     values = [fields.get(name, f"{{{name}}}").format_map(terms) for name in record._fields]
-    names: dict[str, Any] = {"record": record, "Clip": Clip, "np": np}
-    names["IntegerScaleRecord"] = IntegerScaleRecord
-    exec(f"def read(w, d): return record({', '.join(values)})", names)
-    return jit(names["read"])
+    names = {"record": record, "Clip": Clip, "IntegerScaleRecord": IntegerScaleRecord, "np": np}
+    return jit(define_function("read(w, d)", f"return record({', '.join(values)})", **names))
 
 
 @jit

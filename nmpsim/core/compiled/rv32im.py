@@ -7,7 +7,6 @@ instructions are written back at the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from nmpsim.core.compiled.cycle_accounting import (
     spend_cycles,
 )
 from nmpsim.core.compiled.event_queue import find_earliest, find_last_turn
+from nmpsim.core.compiled.expressions import UNKNOWN, make_switch
 from nmpsim.core.compiled.fetch import (
     decode_b_offset,
     decode_i_immediate,
@@ -64,15 +64,13 @@ from nmpsim.core.instruction_tables import (
     OP,
     RV32IM,
     SIGN_EXTENDS,
-    handles_instructions,
     handles_kinds,
 )
 from nmpsim.core.state import Machine
 from nmpsim.core.stop_conditions import StopConditions
-from nmpsim.isa.exhaustive import check_exhaustive
-from nmpsim.isa.table import InstructionKind, list_mnemonics
+from nmpsim.isa.table import InstructionKind
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.jit import jit, jit_inlined
+from nmpsim.kernels.jit import jit
 from nmpsim.timing import Costs
 
 TAG, NUMBER, RD, RS1, RS2, ADDEND, OFFSET, CYCLES = range(8)
@@ -81,8 +79,6 @@ a target address or an address offset; CYCLES are those that do not depend on da
 DECODED_WORDS = 8
 DECODED = 1 << 11
 """Size of the cache of decoded instructions, indexed by pc."""
-UNKNOWN: Any = np.int64(-(1 << 63))
-"""Result of a function that does not know the instruction."""
 
 
 @jit
@@ -96,37 +92,8 @@ def divide(a: Int, b: Int, wants_remainder: bool) -> Any:
     return a - quotient * b if wants_remainder else quotient
 
 
-def make_switch(name: str, results: Mapping[str, str], *kinds: InstructionKind) -> Any:
-    """Return a compiled function that computes the result of an instruction.
-
-    Parameters
-    ----------
-    name
-        Name of the function.
-    results
-        Expressions by mnemonics: ``a`` and ``b`` are the operands, ``ua`` and ``ub`` the same
-        unsigned.
-    kinds
-        Kinds of instructions, all of which must have a result.
-
-    Returns
-    -------
-    function
-        Function of the instruction number and the operands; UNKNOWN for other instructions.
-    """
-    check_exhaustive(f"{__name__}.{name}", " ".join(results).split(), list_mnemonics(*kinds))
-    lines = [f"def {name}(number, a, b):", "    ua, ub = a & WORD, b & WORD"]
-    for mnemonics, result in results.items():
-        numbers = (f"number == {MNEMONICS.index(one)}" for one in mnemonics.split())
-        lines += [f"    if {' or '.join(numbers)}:", f"        return np.int64({result})"]
-    names = {"np": np, "WORD": WORD, "UNKNOWN": UNKNOWN, "divide": divide, "to_signed": to_signed}
-    exec("\n".join([*lines, "    return UNKNOWN"]), names)
-    return jit_inlined(names[name])
-
-
-MNEMONICS = list_mnemonics(*InstructionKind)
 compute_arithmetic = make_switch(
-    "compute_arithmetic",
+    f"{__name__}.compute_arithmetic",
     {
         "add addi": "a + b",
         "sub": "a - b",
@@ -151,10 +118,12 @@ compute_arithmetic = make_switch(
     InstructionKind.REGISTER,
     InstructionKind.MULTIPLY,
     InstructionKind.DIVIDE,
+    divide=divide,
+    to_signed=to_signed,
 )
 """``compute_arithmetic(number, a, b)``: the int64 result of an integer instruction."""
 is_branch_taken = make_switch(
-    "is_branch_taken",
+    f"{__name__}.is_branch_taken",
     {
         "beq": "a == b",
         "bne": "a != b",
@@ -168,26 +137,16 @@ is_branch_taken = make_switch(
 """``is_branch_taken(number, a, b)``: 1 if a branch is taken, 0 if not."""
 
 
-@jit
-@handles_instructions(InstructionKind.UPPER)
-def compute_upper(number: Int, pc: Int, word: Int) -> Any:
-    """Return the result of ``lui`` or ``auipc``, or UNKNOWN for other instructions."""
-    if number == OP.lui:
-        return decode_u_immediate(word)
-    if number == OP.auipc:
-        return pc + decode_u_immediate(word)
-    return UNKNOWN
-
-
-@jit
-@handles_instructions(InstructionKind.JUMP)
-def compute_jump_target(number: Int, a: Int, offset: Int) -> Any:
-    """Return the target address of a jump, or UNKNOWN for other instructions."""
-    if number == OP.jal:
-        return offset
-    if number == OP.jalr:
-        return (a + offset) & (WORD - 1)
-    return UNKNOWN
+compute_upper = make_switch(
+    f"{__name__}.compute_upper", {"lui": "b", "auipc": "a + b"}, InstructionKind.UPPER
+)
+"""``compute_upper(number, pc, immediate)``: the result of ``lui`` or ``auipc``."""
+compute_jump_target = make_switch(
+    f"{__name__}.compute_jump_target",
+    {"jal": "b", "jalr": "(a + b) & (WORD - 1)"},
+    InstructionKind.JUMP,
+)
+"""``compute_jump_target(number, rs1, offset)``: the target address of a jump."""
 
 
 @jit
@@ -203,8 +162,8 @@ def decode(entry: Int64s, costs: Costs, pc: Int, number: Int, word: Int) -> None
     if kind == KIND.IMMEDIATE:
         entry[RS2], entry[ADDEND] = 0, decode_i_immediate(word)
     elif kind == KIND.UPPER:  # 0 + constant
-        entry[NUMBER] = OP.add
-        entry[RS1], entry[RS2], entry[ADDEND] = 0, 0, compute_upper(number, pc, word)
+        entry[NUMBER], entry[RS1], entry[RS2] = OP.add, 0, 0
+        entry[ADDEND] = compute_upper(number, pc, decode_u_immediate(word))
     elif kind == KIND.MULTIPLY:
         entry[CYCLES] += costs.control_multiply_cycles
     elif kind == KIND.DIVIDE:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.compiled.expressions import make_switch
 from nmpsim.core.compiled.fetch import (
     decode_csr,
     decode_outstanding,
@@ -110,35 +111,28 @@ def write_csr(m: Machine, core: Int, column: Int, value: Int) -> None:
     m.cores[core].csr[column] = kept | (value & WRITABLE[column])
 
 
+update_csr = make_switch(
+    f"{__name__}.update_csr",
+    {"csrrw csrrwi": "b", "csrrs csrrsi": "a | b", "csrrc csrrci": "a & ~b"},
+    InstructionKind.CSR,
+)
+"""``update_csr(number, a, b)``: the new value of a CSR from its old value and the operand."""
+
+
 @jit
-@handles_instructions(InstructionKind.CSR)
 def access_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
     """Execute the access of ``csrr*``; return the CSR's old value, or ILLEGAL_ACCESS."""
     column = COLUMN_OF_CSR[decode_csr(word)]
     if column < 0:
         return ILLEGAL_ACCESS
-    field = decode_rs1(word)  # or zimm, which has the same bits
-    register = np.int64(m.cores[core].registers[field]) & WORD
-    writes = field != 0
+    field = operand = decode_rs1(word)  # or zimm, which has the same bits
+    if number in (OP.csrrw, OP.csrrs, OP.csrrc):
+        operand = np.int64(m.cores[core].registers[field]) & WORD
     old = read_csr(m, core, column)
-    if number == OP.csrrw:
-        writes, new = True, register
-    elif number == OP.csrrs:
-        new = old | register
-    elif number == OP.csrrc:
-        new = old & ~register
-    elif number == OP.csrrwi:
-        writes, new = True, field
-    elif number == OP.csrrsi:
-        new = old | field
-    elif number == OP.csrrci:
-        new = old & ~field
-    else:
-        return ILLEGAL_ACCESS
-    if writes and READ_ONLY[column]:
-        return ILLEGAL_ACCESS
-    if writes:
-        write_csr(m, core, column, new)
+    if field != 0 or number in (OP.csrrw, OP.csrrwi):
+        if READ_ONLY[column]:
+            return ILLEGAL_ACCESS
+        write_csr(m, core, column, update_csr(number, old, operand))
     return old
 
 
