@@ -234,7 +234,7 @@ def _trace_sum(
     """Trace a sum of products; ``earlier`` are the terms that preceding instructions added."""
     own, c, begin = _sum_terms(spm, name, d, at), at.channel, 0
     steps: list[ArithmeticStep] = []
-    formulas = find_formulas(spm.program_formulas, d["profile"])
+    formulas = find_formulas(spm, d)
     if name == "gemm":
         row, columns, out = at.y, d["columns"], get_scale(d, "out")
         q = make_requantizer(d, formulas, np.zeros(1, np.int64), Scale(0, 0, 0), out)
@@ -387,5 +387,5 @@ def trace_result(
     values = np.array([term.input for term in terms], np.int64).reshape(-1, 1)
     own = None
     if "profile" in descriptor:
-        own = find_formulas(spm.program_formulas, descriptor["profile"])
+        own = find_formulas(spm, descriptor)
     return _make_trace(terms, *_evaluate(formula(values, descriptor, own)))

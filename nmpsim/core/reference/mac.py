@@ -13,7 +13,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from nmpsim.core.reference.arithmetic import clamp_bits, evaluate
-from nmpsim.core.reference.context import InstructionContext
 from nmpsim.core.reference.operands import (
     Descriptor,
     ElementType,
@@ -128,6 +127,10 @@ class PartialSums:
     def __init__(self, spm: Scratchpad, d: Descriptor, values: int) -> None:
         self._spm = spm
         self._nbytes = get_element_type(d).accumulator_bytes
+        self.begins = d["part"] in (PART_ONLY, PART_FIRST)
+        """Whether the instruction begins the sums."""
+        self.ends = d["part"] in (PART_ONLY, PART_LAST)
+        """Whether the instruction completes the sums."""
         self._start = d["partial"]
         self._values = values
 
@@ -144,21 +147,16 @@ class PartialSums:
         self._spm.write(self._nbytes, self._addresses(row), sums)
 
 
-def conv(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
+def conv(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
     """Execute ``nmp.conv``."""
-    spm, channels, pixels = Scratchpad(s.core), d["out_channels"], d["out_h"] * d["out_w"]
-    begin_instruction, ends = (
-        d["part"] in (PART_ONLY, PART_FIRST),
-        d["part"] in (PART_ONLY, PART_LAST),
-    )
+    channels, pixels = d["out_channels"], d["out_h"] * d["out_w"]
     partial = PartialSums(spm, d, channels)
     offsets, bias_scale, out_scale = read_scale_tables(spm, d, channels)
     bias, zero_terms = read_channel_tables(spm, d, channels)
-    formulas = find_formulas(spm.program_formulas, d["profile"])
-    q = make_requantizer(d, formulas, bias, bias_scale, out_scale)
+    q = make_requantizer(d, find_formulas(spm, d), bias, bias_scale, out_scale)
     weights = unpack_weights(spm, d) - offsets[:, None]
     inputs = read_windows(spm, d, d["groups"] * d["in_channels"])
-    if begin_instruction:
+    if partial.begins:
         every_pixel = ResultPositions(
             account, compute_channel_indices(d, 0, 0, channels), times=pixels
         )
@@ -166,14 +164,14 @@ def conv(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
 
     for row, (y, x) in enumerate(iterate_pixels(d)):
         place = ResultPositions(account, compute_channel_indices(d, y, x, channels))
-        if not begin_instruction:
+        if not partial.begins:
             starts = partial.read(row)
         totals = compute_pixel_sums(d, starts, weights, inputs[y, x], place)
-        if ends:
+        if partial.ends:
             write_pixel(spm, d, y, x, evaluate(finish_sums(totals, d, q, place)))
         else:
             partial.write(row, totals)
-    if ends:
+    if partial.ends:
         account.add_elements(pixels * channels)
 
 
@@ -184,15 +182,14 @@ def write_pixel(spm: Scratchpad, d: Descriptor, y: int, x: int, results: Int64s)
     spm.write(nbytes, compute_addresses(start, (results.size, nbytes)), results)
 
 
-def dwconv(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
+def dwconv(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
     """Execute ``nmp.dwconv``."""
-    spm, channels, pixels = Scratchpad(s.core), d["channels_count"], d["out_h"] * d["out_w"]
+    channels, pixels = d["channels_count"], d["out_h"] * d["out_w"]
     element, taps = get_element_type(d), d["kernel_h"] * d["kernel_w"]
     nbytes = element.nbytes
     offsets, bias_scale, out_scale = read_scale_tables(spm, d, channels)
     bias, zero_terms = read_channel_tables(spm, d, channels)
-    formulas = find_formulas(spm.program_formulas, d["profile"])
-    q = make_requantizer(d, formulas, bias, bias_scale, out_scale)
+    q = make_requantizer(d, find_formulas(spm, d), bias, bias_scale, out_scale)
     at = compute_addresses(d["weights"], (taps, channels * nbytes), (channels, nbytes))
     weights = spm.read(nbytes, at) - offsets
     inputs = read_windows(spm, d, channels)
@@ -206,32 +203,28 @@ def dwconv(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None
     account.add_elements(pixels * channels)
 
 
-def gemm(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
+def gemm(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
     """Execute ``nmp.gemm``."""
-    spm, element = Scratchpad(s.core), get_element_type(d)
-    rows, inner, columns, nbytes = d["rows"], d["inner"], d["columns"], element.nbytes
-    begin_instruction, ends = (
-        d["part"] in (PART_ONLY, PART_FIRST),
-        d["part"] in (PART_ONLY, PART_LAST),
-    )
+    rows, inner, columns = d["rows"], d["inner"], d["columns"]
+    element = get_element_type(d)
+    nbytes = element.nbytes
     partial = PartialSums(spm, d, columns)
     zeros, scale = np.zeros(columns, np.int64), get_scale(d, "out")
-    formulas = find_formulas(spm.program_formulas, d["profile"])
-    q = make_requantizer(d, formulas, bias=zeros, bias_scale=Scale(0, 0, 0), out=scale)
+    q = make_requantizer(d, find_formulas(spm, d), bias=zeros, bias_scale=Scale(0, 0, 0), out=scale)
     lhs = spm.read(nbytes, compute_addresses(d["lhs"], (rows, d["lhs_stride"]), (inner, nbytes)))
     rhs = spm.read(nbytes, compute_addresses(d["rhs"], (inner, d["rhs_stride"]), (columns, nbytes)))
     lhs, rhs = lhs - d["lhs_offset"], rhs - d["rhs_offset"]
 
     for row in range(rows):
         place = ResultPositions(account, compute_channel_indices(d, row, 0, columns))
-        starts = zeros if begin_instruction else partial.read(row)
+        starts = zeros if partial.begins else partial.read(row)
         totals = accumulate(starts, (lhs[row][:, None] * rhs).T, element, place)
-        if ends:
+        if partial.ends:
             to = compute_addresses(d["output"] + row * d["out_stride"], (columns, nbytes))
             spm.write(nbytes, to, evaluate(finish_sums(totals, d, q, place)))
         else:
             partial.write(row, totals)
-    if ends:
+    if partial.ends:
         account.add_elements(rows * columns)
 
 

@@ -66,11 +66,6 @@ class ElementType:
     accumulator_bits: int
 
     @property
-    def wide(self) -> int:
-        """Return 0 for one-byte and 1 for two-byte elements, as cost functions expect."""
-        return self.nbytes - 1
-
-    @property
     def accumulator_bytes(self) -> int:
         """Bytes of a partial sum in memory."""
         return 4 * self.nbytes

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+from nmpsim.core.reference.operands import Descriptor, Scratchpad
 from nmpsim.core.reference.profiles import FORMULAS
 from nmpsim.core.reference.profiles.formulas import ProfileFormulas
-from nmpsim.core.state import Bytes
 
 
-def find_formulas(stored: Bytes, number: int) -> ProfileFormulas:
-    """Return the formulas of a profile in a program.
-
-    Parameters
-    ----------
-    stored
-        Text of the program's formulas, as in :class:`~nmpsim.core.state.Machine`.
-    number
-        Number of the profile.
-    """
+def find_formulas(spm: Scratchpad, d: Descriptor) -> ProfileFormulas:
+    """Return the formulas of an instruction's profile in the program of a core."""
+    number, stored = d["profile"], spm.program_formulas
     if not stored.size:
         return FORMULAS[number]
     # Few programs have formulas of their own, whose reader takes long to import.

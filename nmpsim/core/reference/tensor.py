@@ -10,7 +10,7 @@ import numpy as np
 from nmpsim.core.reference import mac, transfers, vector
 from nmpsim.core.reference.access import locate
 from nmpsim.core.reference.context import EndOfTurnError, InstructionContext, TrapError
-from nmpsim.core.reference.operands import Descriptor
+from nmpsim.core.reference.operands import Descriptor, Scratchpad
 from nmpsim.core.reference.saturation import LayerCounters
 from nmpsim.core.reference.transfers import OperandError
 from nmpsim.core.reference.units import UnitQueue, await_slot, compute, fetch_descriptor_bytes
@@ -22,7 +22,8 @@ from nmpsim.memory import checks
 from nmpsim.memory.address_map import Region
 from nmpsim.timing.work import count_busy_cycles, count_macs
 
-Work = Callable[[InstructionContext, Descriptor, LayerCounters], None]
+Work = Callable[[Scratchpad, Descriptor, LayerCounters], None]
+"""Executes an instruction of the MAC array or the vector unit on a core's scratchpad."""
 
 
 COMPUTE: dict[str, Work] = make_exhaustive_table(
@@ -58,7 +59,7 @@ def execute_compute(s: InstructionContext) -> None:
     d = fetch_descriptor(s)
     check_scales(s, d)
     layer = begin_tensor_instruction(s, d)
-    work(s, d, LayerCounters(s.machine, layer))
+    work(Scratchpad(s.core), d, LayerCounters(s.machine, layer))
     kind, words = checks.KINDS[get_descriptor_name(s)], list(d.values())
     s.machine.layers[layer]["counts"][CountColumn.MACS] += count_macs(kind, words)
     compute(get_queue(s), layer, count_busy_cycles(kind, words, s.costs))

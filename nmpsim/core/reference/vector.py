@@ -7,7 +7,6 @@ import itertools
 import numpy as np
 
 from nmpsim.core.reference.arithmetic import FormulaSteps, clip, evaluate, make_step
-from nmpsim.core.reference.context import InstructionContext
 from nmpsim.core.reference.mac import compute_channel_indices, iterate_pixels, write_pixel
 from nmpsim.core.reference.operands import (
     Descriptor,
@@ -50,9 +49,8 @@ def compute_maximum(taps: Int64s, d: Descriptor) -> FormulaSteps:
         yield make_step("maximum", empty, "nothing but padding: the descriptor's value")
 
 
-def maxpool(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
+def maxpool(spm: Scratchpad, d: Descriptor, _: LayerCounters) -> None:
     """Execute ``nmp.maxpool``: the maximum over valid taps."""
-    spm = Scratchpad(s.core)
     for y, x in iterate_pixels(d):
         write_pixel(spm, d, y, x, evaluate(compute_maximum(read_valid_taps(d, spm, y, x), d)))
 
@@ -70,10 +68,9 @@ def compute_average(
     yield clip(values, d, place)
 
 
-def avgpool(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
+def avgpool(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
     """Execute ``nmp.avgpool``: scale the sum of valid taps, and divide it if required."""
-    spm = Scratchpad(s.core)
-    formulas = find_formulas(spm.program_formulas, d["profile"])
+    formulas = find_formulas(spm, d)
     for y, x in iterate_pixels(d):
         place = ResultPositions(account, compute_channel_indices(d, y, x, d["channels"]))
         steps = compute_average(read_valid_taps(d, spm, y, x), d, formulas, place)
@@ -97,9 +94,9 @@ def combine_pair(
     yield clip(values, d, place)
 
 
-def eltwise(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
+def eltwise(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
     """Execute ``nmp.eltwise``: one operation on two tensors, each with its own scale."""
-    spm, rows, columns = Scratchpad(s.core), d["rows"], d["columns"]
+    rows, columns = d["rows"], d["columns"]
     nbytes = get_element_type(d).nbytes
     right_bytes = 4 if d["rhs_kind"] == RHS_INT32 else nbytes
 
@@ -112,7 +109,7 @@ def eltwise(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
     place = ResultPositions(account, index)
     left = spm.read(nbytes, addresses("lhs", nbytes))
     right = spm.read(right_bytes, addresses("rhs", right_bytes))
-    formulas = find_formulas(spm.program_formulas, d["profile"])
+    formulas = find_formulas(spm, d)
     results = evaluate(combine_pair(left, right, d, formulas, place))
     spm.write(nbytes, addresses("output", nbytes), results)
     account.add_elements(rows * columns)
@@ -137,35 +134,35 @@ def rescale_values(
     yield clip(values, d, place)
 
 
-def rescale(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
+def rescale(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
     """Execute ``nmp.rescale``: apply an activation, change the scale, clip the result."""
-    spm, count, nbytes = Scratchpad(s.core), d["count"], get_element_type(d).nbytes
+    count, nbytes = d["count"], get_element_type(d).nbytes
     place = ResultPositions(account, compute_addresses(d["event_origin"], (count, 1)))
     x = spm.read(nbytes, compute_addresses(d["input"], (count, nbytes)))
-    formulas = find_formulas(spm.program_formulas, d["profile"])
+    formulas = find_formulas(spm, d)
     results = evaluate(rescale_values(x, d, formulas, place))
     spm.write(nbytes, compute_addresses(d["output"], (count, nbytes)), results)
     account.add_elements(count)
 
 
-def lut(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
+def lut(spm: Scratchpad, d: Descriptor, _: LayerCounters) -> None:
     """Execute ``nmp.lut``: replace each byte by its entry in a table."""
-    spm, count = Scratchpad(s.core), d["count"]
+    count = d["count"]
     table = spm.read(1, compute_addresses(d["table"], (256, 1)))
     x = spm.read(1, compute_addresses(d["input"], (count, 1)))
     spm.write(1, compute_addresses(d["output"], (count, 1)), table[x + 128])
 
 
-def fill(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
+def fill(spm: Scratchpad, d: Descriptor, _: LayerCounters) -> None:
     """Execute ``nmp.fill``: write one value to all elements."""
     nbytes, count = get_element_type(d).nbytes, d["count"]
     addresses = compute_addresses(d["output"], (count, nbytes))
-    Scratchpad(s.core).write(nbytes, addresses, np.full(count, d["value"], np.int64))
+    spm.write(nbytes, addresses, np.full(count, d["value"], np.int64))
 
 
-def transpose(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
+def transpose(spm: Scratchpad, d: Descriptor, _: LayerCounters) -> None:
     """Execute ``nmp.transpose``: copy with strides; where results overlap, the last one remains."""
-    spm, size = Scratchpad(s.core), d["element_bytes"]
+    size = d["element_bytes"]
     sizes = [d[f"size_{n}"] for n in range(4)]
     for place in itertools.product(*map(range, sizes)):
         source = d["input"] + sum(p * d[f"in_stride_{n}"] for n, p in enumerate(place))
