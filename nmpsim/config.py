@@ -31,6 +31,10 @@ class SettingRange:
     high: int
     power_of_two: bool = False
     multiple_of: int = 1
+    at_most: str = ""
+    """Name of a setting that the value must not exceed."""
+    excess: str = ""
+    """Message about a value that exceeds it."""
 
 
 SETTINGS = {
@@ -340,29 +344,15 @@ def _checked(
 
 
 def _contradictions(values: Mapping[str, Any], file: Place | None) -> list[Diagnostic]:
-    """Yield findings about settings that contradict each other."""
-    pairs = (
-        ("dram_burst_bytes", "dram_row_bytes", "bytes", "a DRAM burst is longer than a DRAM row"),
-        (
-            "dram_precharge_cycles",
-            "dram_row_miss_cycles",
-            "cycles",
-            "to close a DRAM row, a part of a row miss, takes longer than a row miss",
-        ),
-        (
-            "dram_refresh_cycles",
-            "dram_refresh_interval_cycles",
-            "cycles",
-            "a refresh of the DRAM takes longer than from one to the next",
-        ),
-    )
+    """Return findings about settings that exceed another one."""
     findings = []
-    for small, large, unit, message in pairs:
-        low, high = values.get(small), values.get(large)
+    for small, limits in SETTINGS.items():
+        low, high = values.get(small), values.get(limits.at_most)
         if isinstance(low, int) and isinstance(high, int) and low > high:
-            hint = f"Lower {_toml_name(small)} or raise {_toml_name(large)}."
+            unit = small.rpartition("_")[2]
+            hint = f"Lower {_toml_name(small)} or raise {_toml_name(limits.at_most)}."
             found, expected = f"{low} {unit}", f"at most {high} {unit}"
-            findings.append(Diagnostic("DEV003", message, file, found, expected, hint))
+            findings.append(Diagnostic("DEV003", limits.excess, file, found, expected, hint))
     return findings
 
 
