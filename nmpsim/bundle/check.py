@@ -79,10 +79,6 @@ def _name_problems(what: str, tensors: Sequence[Tensor]) -> Iterator[str]:
 def _layer_problems(position: int, layer: Layer, memory: MemoryRanges) -> Iterator[str]:
     if layer.index != position:
         yield f"layer {position} says that its index is {layer.index}"
-    for name in ("number", "line", "macs", "barrier"):
-        value = getattr(layer, name)
-        if value is not None and value < 0:
-            yield f"layer {position} has the negative {name} {value}"
     yield from _tensor_problems(layer.output, [memory.read_write])
 
 

@@ -18,7 +18,6 @@ class CodeAnalysis:
 
     start: int
     words: Sequence[int]
-    decoded: Sequence[DecodedInstruction | None]
     targets: frozenset[int]
     """Targets of branches and jumps."""
     pairs: dict[int, tuple[int, int]]
@@ -44,9 +43,8 @@ def analyze_code(words: Sequence[int], start: int) -> CodeAnalysis:
     }
     uses = _uses(decoded, start, pairs, targets)
     kinds = {address: kind for _, address, kind in uses}
-    return CodeAnalysis(
-        start, words, decoded, targets, pairs, kinds, {pc: address for pc, address, _ in uses}
-    )
+    by_pc = {pc: address for pc, address, _ in uses}
+    return CodeAnalysis(start, words, targets, pairs, kinds, by_pc)
 
 
 def _absolute_pair(
