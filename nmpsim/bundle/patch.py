@@ -13,6 +13,7 @@ from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.file import DIGEST_BYTES, compute_digest
 from nmpsim.bundle.layout import DIGEST
 from nmpsim.bundle.limits import JSON_BYTES, Limit
+from nmpsim.bundle.read import get_required_section
 from nmpsim.bundle.schema import parse_record
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.input_files import read_bytes
@@ -109,25 +110,13 @@ def apply_patch(data: bytes, changes: tuple[ByteChange, ...], path: str) -> byte
         bundle.
     """
     file, patched = ElfFile(memoryview(data), path), bytearray(data)
-    digest = file.sections.get(DIGEST)
-    if digest is None or digest.nbytes != DIGEST_BYTES:
-        raise fail(
-            "BUN001",
-            "this is not a bundle",
-            place=Place(path),
-            found=f"a section {DIGEST} of {digest.nbytes} bytes"
-            if digest
-            else f"no section {DIGEST}",
-            expected=f"a section {DIGEST} of {DIGEST_BYTES} bytes",
-            hint="Use a file written by `nmpsim compile` or `nmpsim asm`.",
-        )
     for change in changes:
         offset = _offset(file, change, path)
         found = bytes(data[offset : offset + len(change.old)])
         if found != change.old:
             raise _other_bundle(path, change, found.hex())
         patched[offset : offset + len(change.new)] = change.new
-    at = digest.offset
+    at = get_required_section(file, DIGEST).offset
     patched[at : at + DIGEST_BYTES] = compute_digest(memoryview(patched), at)
     return bytes(patched)
 

@@ -170,7 +170,7 @@ def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
 
 def _bundle(buffer: npt.NDArray[np.uint8], path: str) -> Bundle:
     file = ElfFile(buffer.data, path)
-    meta = _required_section(file, META)
+    meta = get_required_section(file, META)
     digest = _checked_digest(file)
     place = Place(path, offset=meta.offset)
     metadata = parse_metadata(bytes(file.read_section(meta)), place)
@@ -228,7 +228,8 @@ def _cannot_read(path: Path, why: str) -> UserError:
     return fail("FILE001", f"cannot read the bundle: {why}", place=Place(str(path)), hint=hint)
 
 
-def _required_section(file: ElfFile, name: str) -> ElfSection:
+def get_required_section(file: ElfFile, name: str) -> ElfSection:
+    """Return a section of a bundle; raise UserError (BUN001) if it is missing."""
     section = file.sections.get(name)
     if section is None:
         raise fail(
@@ -243,7 +244,7 @@ def _required_section(file: ElfFile, name: str) -> ElfSection:
 
 
 def _checked_digest(file: ElfFile) -> bytes:
-    section = _required_section(file, DIGEST)
+    section = get_required_section(file, DIGEST)
     place = Place(file.path, offset=section.offset)
     stored = bytes(file.read_section(section))
     if len(stored) != DIGEST_BYTES:
