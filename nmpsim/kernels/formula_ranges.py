@@ -58,7 +58,8 @@ def make_signed_interval(bits: int) -> Interval:
 _INT64 = make_signed_interval(64)
 
 
-def _contains(outer: Interval, inner: Interval) -> bool:
+def contains(outer: Interval, inner: Interval) -> bool:
+    """Return whether a range includes all of another one."""
     return outer.low <= inner.low and inner.high <= outer.high
 
 
@@ -121,7 +122,7 @@ def shift_away(x: Interval, count: Interval) -> Interval:
 
 
 def _require_count(count: Interval) -> None:
-    require(_contains(_SHIFT_COUNT, count), "shifts by an invalid count", count, _SHIFT_COUNT)
+    require(contains(_SHIFT_COUNT, count), "shifts by an invalid count", count, _SHIFT_COUNT)
 
 
 def _require_divisor(divisor: Interval) -> None:
@@ -135,7 +136,7 @@ def absolute(x: Interval) -> Interval:
 
 def _exp2(exponent: Interval) -> ValueRange:
     most = Interval(-1022, 1022)
-    require(_contains(most, exponent), "has an invalid power of two", exponent, most)
+    require(contains(most, exponent), "has an invalid power of two", exponent, most)
     return FLOAT64
 
 
@@ -156,6 +157,7 @@ class Primitive(NamedTuple):
 
 
 _PAIR = "integer", "integer"
+_ROUNDINGS = "round_away", "round_even"
 PRIMITIVES: Mapping[str, Primitive] = {
     **dict.fromkeys(("limit", "hold", "within"), Primitive(_PAIR, limit)),
     "saturate": Primitive(_PAIR, saturate),
@@ -164,7 +166,7 @@ PRIMITIVES: Mapping[str, Primitive] = {
     "min": Primitive(_PAIR, lambda x, y: find_range(min, x, y)),
     "max": Primitive(_PAIR, lambda x, y: find_range(max, x, y)),
     "abs": Primitive(("integer",), absolute),
-    **dict.fromkeys(("round_away", "round_even"), Primitive(("float",), lambda _: _ROUNDED)),
+    **dict.fromkeys(_ROUNDINGS, Primitive(("float",), lambda _: _ROUNDED)),
     "float32": Primitive(("",), lambda _: FLOAT32),
     "float64": Primitive(("",), lambda _: FLOAT64),
     "real": Primitive(("integer",), lambda _: FLOAT32),
@@ -202,37 +204,60 @@ def find_ranges(formula: Formula, values: Mapping[str, ValueRange]) -> dict[str,
     FormulaError
         A type is wrong, or an integer may exceed 64 bits.
     """
-    return _RangeFinder(formula, values).find((*formula.constants, *formula.steps))
+    return FormulaRanges(formula, values).find((*formula.constants, *formula.steps))
 
 
 def find_parameters(formula: Formula) -> dict[str, ValueRange]:
     """Return the range or type of each parameter of a formula, by name."""
     words = {word: find_word_range(word) for word in formula.words}
-    found = words | _RangeFinder(formula, words).find(formula.constants)
+    found = words | FormulaRanges(formula, words).find(formula.constants)
     return {name: found[name] for name in formula.parameters}
 
 
-class _RangeFinder:
-    def __init__(self, formula: Formula, values: Mapping[str, ValueRange]) -> None:
-        self._values = dict(values)
-        self._terms = {
+class FormulaRanges:
+    """Ranges of the integers and types of the floats in the terms of a formula.
+
+    Parameters
+    ----------
+    formula
+        Formula whose syntax is valid.
+    values
+        Ranges and types of names that are not terms.
+    rounded
+        Range of a rounded float.
+    """
+
+    def __init__(
+        self, formula: Formula, values: Mapping[str, ValueRange], rounded: Interval = _ROUNDED
+    ) -> None:
+        self._values, self._rounded = dict(values), rounded
+        self.terms = {
             name: ast.parse(term, mode="eval").body
             for name, term in (*formula.constants, *formula.steps)
         }
+        """Expressions of constants and steps."""
 
     def find(self, terms: tuple[tuple[str, str], ...]) -> dict[str, ValueRange]:
+        """Find the ranges and types of terms, whose names later terms may use.
+
+        Raises
+        ------
+        FormulaError
+            A type is wrong, or an integer may exceed 64 bits.
+        """
         for name, _ in terms:
-            self._values[name] = self._visit(self._terms[name])
+            self._values[name] = self._visit(self.terms[name])
         return {name: self._values[name] for name, _ in terms}
 
     def _visit(self, node: ast.expr) -> ValueRange:
-        value = self._compute(node)
-        if isinstance(value, Interval) and not _contains(_INT64, value):
+        value = self.get_range(node)
+        if isinstance(value, Interval) and not contains(_INT64, value):
             found = f"{ast.unparse(node)}: {value}"
             raise FormulaError("computes an integer that may exceed 64 bits", found, "64 bits")
         return value
 
-    def _compute(self, node: ast.expr) -> ValueRange:
+    def get_range(self, node: ast.expr) -> ValueRange:
+        """Return the range or type of an expression; an integer may exceed 64 bits."""
         match node:
             case ast.Constant(int(value)):
                 return Interval(value, value)
@@ -250,6 +275,12 @@ class _RangeFinder:
             case ast.Call(ast.Name(name), arguments):
                 return self._call(name, arguments, ast.unparse(node))
         raise AssertionError(ast.dump(node))
+
+    def get_interval(self, node: ast.expr) -> Interval:
+        """Return the range of an expression of integers."""
+        value = self.get_range(node)
+        assert isinstance(value, Interval)
+        return value
 
     def _require_integer(self, node: ast.expr) -> Interval:
         value = self._visit(node)
@@ -285,14 +316,14 @@ class _RangeFinder:
         return None
 
     def _resolve(self, node: ast.expr) -> ast.expr:
-        return self._terms.get(node.id, node) if isinstance(node, ast.Name) else node
+        return self.terms.get(node.id, node) if isinstance(node, ast.Name) else node
 
     def _call(self, name: str, arguments: list[ast.expr], text: str) -> ValueRange:
         primitive = PRIMITIVES[name]
-        visit = self._compute if name == "within" else self._visit
+        visit = self.get_range if name == "within" else self._visit
         values = [visit(one) for one in arguments]
         for value, kind in zip(values, primitive.types, strict=True):
             found = "integer" if isinstance(value, Interval) else value
             is_valid = kind in ("", found) or (kind == "float" and found != "integer")
             require(is_valid, "has an argument of the wrong type", text, kind)
-        return primitive.find_range(*values)
+        return self._rounded if name in _ROUNDINGS else primitive.find_range(*values)

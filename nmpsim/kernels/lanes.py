@@ -1,26 +1,32 @@
 """Vector code of formulas, in the narrowest integers that hold every value.
 
-A formula of ``isa/formulas.toml`` is evaluated with vectors in place of numbers. The range of each
-integer (see ``formula_ranges.py``) follows from the ranges of its operands. Limits (``saturate``,
-``limit``, ``hold``, and the magnitude of a float that is rounded) are assumed not to be met.
-Separate code decides whether a value meets one. Every step of a formula is monotonic in the sum, so
-this code is needed for the smallest and the largest sum only.
+The ranges of a formula's integers (see ``formula_ranges.py``) determine their widths. Limits
+(``saturate``, ``limit``, ``hold``, and the magnitude of a float that is rounded) are assumed not to
+be met. Separate code decides whether a value meets one. Every step of a formula is monotonic in the
+sum, so this code is needed for the smallest and the largest sum only.
 """
 
 from __future__ import annotations
 
-import operator
+import ast
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from llvmlite.ir import IRBuilder, Value
 
-from nmpsim.kernels import formula_ranges as ranges
 from nmpsim.kernels.cpu_features import FEATURES
-from nmpsim.kernels.formula_ranges import Interval, find_range
+from nmpsim.kernels.formula_ranges import (
+    FLOAT32,
+    FLOAT64,
+    FormulaRanges,
+    Interval,
+    ValueRange,
+    contains,
+    make_signed_interval,
+    require,
+)
 from nmpsim.kernels.formulas import RESULT, Formula
 from nmpsim.kernels.vector_code import (
     DOUBLES,
@@ -38,288 +44,214 @@ _MAGIC = 0x4338_0000_0000_0000
 """Bits of 1.5 * 2^52, a float64 whose last bit has the value one."""
 _CONVERTS_INT64 = "+avx512dq" in FEATURES
 """Whether the host has an instruction that converts int64 to floats."""
+_FLOAT_TYPES: Mapping[str, tuple[Any, Any]] = {
+    FLOAT32: (FLOATS, np.float32),
+    FLOAT64: (DOUBLES, np.float64),
+}
+"""Type of a float -> types of its vectors and of a number."""
 
 
-class NotProvedError(ValueError):
-    """Exception for a term of a formula that may not fit 64 bits."""
+def get_width(x: Interval) -> int:
+    """Return the bits, 32 or 64, of the integer type that holds every value of a range."""
+    return 32 if contains(make_signed_interval(32), x) else 64
 
 
 class FormulaEmitter:
-    """Code generation for a formula, with checks for values that the code does not support.
+    """Emitter of a formula's vector code.
 
     Parameters
     ----------
     builder
-        Builder of the code; None to compute ranges only.
-    """
-
-    def __init__(self, builder: IRBuilder | None = None) -> None:
-        self.builder: Any = builder
-        self.limits: list[Callable[[], Any]] = []
-        """Functions that emit a mask of the lanes whose values exceed a limit."""
-
-
-class IntegerVector:
-    """Vector of integers whose range is known.
-
-    Parameters
-    ----------
-    trace
-        Evaluation that computes the vector.
-    interval
-        Range of the integers.
-    emit
-        ``emit(bits)`` emits the low 32 or 64 bits of each integer.
+        Builder of the code.
+    formula
+        Formula without constant terms.
+    ranges
+        Ranges of the parameters and of ``acc``.
+    emitters
+        Functions of the same names. They emit a vector, of integers in the given number of bits.
     """
 
     def __init__(
-        self, trace: FormulaEmitter, interval: Interval, emit: Callable[[int], Any]
+        self,
+        builder: IRBuilder,
+        formula: Formula,
+        ranges: Mapping[str, ValueRange],
+        emitters: Mapping[str, Callable[[int], Any]],
     ) -> None:
-        self.trace, self.range = trace, interval
-        self._emit = emit
-        self._values: dict[int, Any] = {}
+        self.builder: Any = builder
+        self.ranges = FormulaRanges(formula, ranges, Interval(-MAX_ROUNDED, MAX_ROUNDED))
+        self.ranges.find(formula.steps)
+        self._emitters = emitters
+        self._values: dict[tuple[ast.expr | str, int], Any] = {}
+        self._limits: list[Callable[[], Any]] = []
 
-    @property
-    def bits(self) -> int:
-        """Size of the integer type that holds every value: 32 or 64 bits."""
-        for bits in (32, 64):
-            if -(1 << (bits - 1)) <= self.range.low and self.range.high < 1 << (bits - 1):
-                return bits
-        raise NotProvedError(f"64 bits do not hold {self.range}")
+    def emit_result(self) -> Any:
+        """Return the results as a vector of int32."""
+        return _saturate(self, 32, ast.Name(RESULT), ast.Constant(32))
 
-    def get_bits(self, bits: int) -> Any:
-        """Return an LLVM vector of the low ``bits`` bits, 32 or 64, of each integer."""
-        if bits not in self._values:
-            if bits == 64 and self.range.low >= -(1 << 31) and self.range.high < 1 << 31:
-                value = self.trace.builder.sext(self.get_bits(32), make_int_vector_type(64))
+    def emit_limits(self) -> Any:
+        """Return a mask of the lanes in which a value of the emitted code exceeds a limit."""
+        found = make_zero_constant(make_int_vector_type(1))
+        for emit in self._limits:
+            found = self.builder.or_(found, emit())
+        return found
+
+    def emit(self, node: ast.expr, bits: int = 0) -> Any:
+        """Return the low 32 or 64 bits of an expression's integers, or its floats."""
+        if isinstance(node, ast.Name) and node.id not in self._emitters:
+            node = self.ranges.terms[node.id]
+        key = node.id if isinstance(node, ast.Name) else node, bits
+        if key not in self._values:
+            if bits == 64 and get_width(self.ranges.get_interval(node)) == 32:
+                value = self.builder.sext(self.emit(node, 32), make_int_vector_type(64))
             else:
-                value = self._emit(bits)
-            self._values[bits] = value
-        return self._values[bits]
+                value = self._compute(node, bits)
+            self._values[key] = value
+        return self._values[key]
 
-    def __add__(self, other: Operand) -> IntegerVector:
-        return _compute(operator.add, "add", self, other)
+    def emit_exactly(
+        self, bits: int, emit: Callable[..., Any], x: ast.expr, *others: ast.expr
+    ) -> Any:
+        """Return the low bits of an operation that depends on all bits of its first operand."""
+        own = get_width(self.ranges.get_interval(x))
+        value = emit(self.builder, *(self.emit(one, own) for one in (x, *others)))
+        return self.builder.trunc(value, make_int_vector_type(bits)) if bits < own else value
 
-    def __sub__(self, other: Operand) -> IntegerVector:
-        return _compute(operator.sub, "sub", self, other)
+    def add_limit(self, emit: Callable[[], Any]) -> None:
+        """Add a limit, given a function that emits a mask of the lanes that exceed it."""
+        self._limits.append(emit)
 
-    def __mul__(self, other: Operand) -> IntegerVector:
-        return _compute(operator.mul, "mul", self, other)
-
-    def __lshift__(self, count: Operand) -> IntegerVector:
-        return _compute(operator.lshift, "shl", self, count)
-
-    def __rshift__(self, count: Operand) -> IntegerVector:
-        return _compute_exactly(
-            partial(find_range, operator.rshift), lambda b, x, n: b.ashr(x, n), self, count
-        )
-
-
-Operand: TypeAlias = IntegerVector | int
-
-
-class FloatVector:
-    """Vector of float32 or float64 numbers.
-
-    Parameters
-    ----------
-    trace
-        Evaluation that computes the vector.
-    kind
-        LLVM type, FLOATS or DOUBLES.
-    emit
-        ``emit()`` emits the vector.
-    """
-
-    def __init__(self, trace: FormulaEmitter, kind: ir.VectorType, emit: Callable[[], Any]) -> None:
-        self.trace, self.kind, self._emit = trace, kind, emit
-        self._value: Any = None
-
-    def get_value(self) -> Any:
-        """Return the LLVM value of the vector; its code is emitted at the first call."""
-        if self._value is None:
-            self._value = self._emit()
-        return self._value
-
-    def __add__(self, other: FloatVector) -> FloatVector:
-        return self._compute("fadd", other)
-
-    def __mul__(self, other: FloatVector) -> FloatVector:
-        return self._compute("fmul", other)
-
-    def _compute(self, name: str, other: FloatVector) -> FloatVector:
-        return FloatVector(
-            self.trace,
-            self.kind,
-            lambda: getattr(self.trace.builder, name)(self.get_value(), other.get_value()),
-        )
+    def _compute(self, node: ast.expr, bits: int) -> Any:
+        match node:
+            case ast.Name(name):
+                return self._emitters[name](bits)
+            case ast.Constant(int(value)):
+                return _emit_constant(value, bits)
+            case ast.BinOp(left, ast.RShift(), right):
+                return self.emit_exactly(bits, lambda b, x, n: b.ashr(x, n), left, right)
+            case ast.BinOp(left, op, right):
+                name = _OPERATORS[type(op)][bits == 0]
+                return getattr(self.builder, name)(self.emit(left, bits), self.emit(right, bits))
+            case ast.Call(ast.Name(name), [x, *others]):
+                return PRIMITIVES[name](self, bits, x, *others)
+        raise AssertionError(ast.dump(node))
 
 
-def _lift(trace: FormulaEmitter, value: Operand) -> IntegerVector:
-    if isinstance(value, IntegerVector):
-        return value
-    return IntegerVector(
-        trace,
-        Interval(value, value),
-        lambda bits: make_splat_constant(make_int_vector_type(bits), _wrap(value, bits)),
-    )
+_OPERATORS = {
+    ast.Add: ("add", "fadd"),
+    ast.Sub: ("sub", "fsub"),
+    ast.Mult: ("mul", "fmul"),
+    ast.LShift: ("shl", ""),
+}
+"""Instructions of operators on integers and on floats."""
 
 
-def _wrap(value: int, bits: int) -> int:
-    return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
-
-
-def _compute(
-    function: Callable[..., int], name: str, x: IntegerVector, *others: Operand
-) -> IntegerVector:
-    """Return a value whose low bits follow from the low bits of the operands."""
-    operands = [x, *(_lift(x.trace, other) for other in others)]
-    return IntegerVector(
-        x.trace,
-        find_range(function, *(one.range for one in operands)),
-        lambda bits: getattr(x.trace.builder, name)(*(one.get_bits(bits) for one in operands)),
-    )
-
-
-def _compute_exactly(
-    find_rule: Callable[..., Interval], emit: Callable[..., Any], x: IntegerVector, *others: Operand
-) -> IntegerVector:
-    """Return a value that follows from all bits of the first operand."""
-    operands = [x, *(_lift(x.trace, other) for other in others)]
-
-    def emit_bits(bits: int) -> Any:
-        builder, own = x.trace.builder, x.bits
-        value = emit(builder, *(one.get_bits(own) for one in operands))
-        return builder.trunc(value, make_int_vector_type(bits)) if bits < own else value
-
-    found = find_rule(*(one.range for one in operands))
-    return IntegerVector(x.trace, found, emit_bits)
+def _emit_constant(value: int, bits: int) -> Any:
+    wrapped = (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+    return make_splat_constant(make_int_vector_type(bits), wrapped)
 
 
 # --- primitives ------------------------------------------------------------------------------
 
 
-def _shift_away(x: IntegerVector, count: IntegerVector) -> IntegerVector:
+def _shift_away(e: FormulaEmitter, bits: int, x: ast.expr, count: ast.expr) -> Any:
     def emit(b: IRBuilder, value: Value, shift: Value) -> Any:
         one = make_splat_constant(value.type, 1)
         mask = b.sub(b.shl(one, shift), one)
-        most = b.add(b.ashr(mask, one), b.zext(_is_negative(b, value), value.type))
+        is_negative = b.icmp_signed("<", value, make_zero_constant(value.type))
+        most = b.add(b.ashr(mask, one), b.zext(is_negative, value.type))
         is_rounded_up = b.icmp_signed(">", b.and_(value, mask), most)
         return b.sub(b.ashr(value, shift), b.sext(is_rounded_up, value.type))
 
-    return _compute_exactly(ranges.shift_away, emit, x, count)
+    return e.emit_exactly(bits, emit, x, count)
 
 
-def _is_negative(b: IRBuilder, value: Value) -> Any:
-    return b.icmp_signed("<", value, make_zero_constant(value.type))
+def _saturate(e: FormulaEmitter, bits: int, x: ast.expr, size: ast.expr) -> Any:
+    limits = make_signed_interval(e.ranges.get_interval(size).low)
+    emit_low, emit_high = (partial(_emit_constant, limit) for limit in limits)
+    return _emit_limited(e, bits, x, (limits, limits), emit_low, emit_high)
 
 
-def _saturate(x: IntegerVector, bits: int) -> IntegerVector:
-    low, high = ranges.make_signed_interval(bits)
-    found = ranges.saturate(x.range, Interval(bits, bits))
-    return _limit_range(x, _lift(x.trace, low), _lift(x.trace, high), found)
+def _limit(e: FormulaEmitter, bits: int, x: ast.expr, most: ast.expr) -> Any:
+    known = e.ranges.get_interval(most)
+    limits = Interval(-known.low, known.low), Interval(-known.high, known.high)
+
+    def emit_low(width: int) -> Any:
+        return e.builder.sub(_emit_constant(0, width), e.emit(most, width))
+
+    return _emit_limited(e, bits, x, limits, emit_low, partial(e.emit, most))
 
 
-def _limit(x: IntegerVector, most: Operand) -> IntegerVector:
-    largest = _lift(x.trace, most)
-    least = _lift(x.trace, 0) - largest
-    return _limit_range(x, least, largest, ranges.limit(x.range, largest.range))
+def _emit_limited(
+    e: FormulaEmitter,
+    bits: int,
+    x: ast.expr,
+    limits: tuple[Interval, Interval],
+    emit_low: Callable[[int], Any],
+    emit_high: Callable[[int], Any],
+) -> Any:
+    """Return the low bits of ``x``, and add its limits unless the narrowest ones always hold.
 
-
-def _limit_range(
-    x: IntegerVector, low: IntegerVector, high: IntegerVector, found: Interval
-) -> IntegerVector:
-    if low.range.high <= x.range.low and x.range.high <= high.range.low:
-        return x
+    ``limits`` are the narrowest and the widest.
+    """
+    known = e.ranges.get_interval(x)
 
     def is_outside() -> Any:
-        b, bits = x.trace.builder, max(x.bits, low.bits, high.bits)
-        value = x.get_bits(bits)
-        is_low = b.icmp_signed("<", value, low.get_bits(bits))
-        return b.or_(is_low, b.icmp_signed(">", value, high.get_bits(bits)))
+        b, width = e.builder, max(map(get_width, (known, *limits)))
+        value = e.emit(x, width)
+        is_low = b.icmp_signed("<", value, emit_low(width))
+        return b.or_(is_low, b.icmp_signed(">", value, emit_high(width)))
 
-    x.trace.limits.append(is_outside)
-    return IntegerVector(x.trace, found, x.get_bits)
-
-
-def _within(x: IntegerVector, most: int) -> IntegerVector:
-    return IntegerVector(x.trace, ranges.limit(x.range, Interval(most, most)), x.get_bits)
+    if not contains(limits[0], known):
+        e.add_limit(is_outside)
+    return e.emit(x, bits)
 
 
-def _float32(x: IntegerVector | FloatVector) -> FloatVector:
-    if isinstance(x, FloatVector):
-        return FloatVector(x.trace, FLOATS, lambda: x.trace.builder.fptrunc(x.get_value(), FLOATS))
-    if x.bits == 32 or _CONVERTS_INT64:
-        return FloatVector(
-            x.trace, FLOATS, lambda: x.trace.builder.sitofp(x.get_bits(x.bits), FLOATS)
-        )
-    return _float32(_float64(x))
+def _convert(kind: str, e: FormulaEmitter, _: int, x: ast.expr) -> Any:
+    """Return a value as floats of a type."""
+    b, known, (vector, _) = e.builder, e.ranges.get_range(x), _FLOAT_TYPES[kind]
+    if not isinstance(known, Interval):
+        return (b.fptrunc if kind == FLOAT32 else b.fpext)(e.emit(x), vector)
+    width = get_width(known)
+    if width == 32 or _CONVERTS_INT64:
+        return b.sitofp(e.emit(x, width), vector)
+    if kind == FLOAT32:
+        return b.fptrunc(_convert(FLOAT64, e, 0, x), vector)
+    is_small = -(1 << 51) <= known.low <= known.high < 1 << 51
+    require(is_small, "converts an integer that may exceed 52 bits", known, "52 bits")
+    value = e.emit(x, width)
+    with_magic = b.bitcast(b.add(value, make_splat_constant(value.type, _MAGIC)), DOUBLES)
+    return b.fsub(with_magic, make_splat_constant(DOUBLES, 1.5 * 2**52))
 
 
-def _float64(x: IntegerVector | FloatVector) -> FloatVector:
-    if isinstance(x, FloatVector):
-        return FloatVector(x.trace, DOUBLES, lambda: x.trace.builder.fpext(x.get_value(), DOUBLES))
+def _round(is_away: bool, e: FormulaEmitter, bits: int, x: ast.expr) -> Any:
+    """Return rounded floats, halves away from zero or to even."""
+    kind, dtype = _FLOAT_TYPES[str(e.ranges.get_range(x))]
+    b, value, suffix = e.builder, e.emit(x), f"v{LANES}f{8 * np.dtype(dtype).itemsize}"
 
-    def emit() -> Any:
-        b, value = x.trace.builder, x.get_bits(x.bits)
-        if x.bits == 32 or _CONVERTS_INT64:
-            return b.sitofp(value, DOUBLES)
-        if not -(1 << 51) <= x.range.low <= x.range.high < 1 << 51:
-            raise NotProvedError(f"51 bits do not hold {x.range}")
-        with_magic = b.bitcast(b.add(value, make_splat_constant(value.type, _MAGIC)), DOUBLES)
-        return b.fsub(with_magic, make_splat_constant(DOUBLES, 1.5 * 2**52))
+    def is_large() -> Any:
+        magnitude = call_intrinsic(b, f"fabs.{suffix}", kind, value)
+        return b.fcmp_unordered(">", magnitude, make_splat_constant(kind, MAX_ROUNDED))
 
-    return FloatVector(x.trace, DOUBLES, emit)
-
-
-def _round(is_away: bool) -> Callable[[FloatVector], IntegerVector]:
-    """Return a function that rounds floats, halves away from zero or to even."""
-
-    def round_reals(x: FloatVector) -> IntegerVector:
-        kind, dtype = x.kind, np.float32 if x.kind is FLOATS else np.float64
-        suffix = f"v{LANES}f{8 * np.dtype(dtype).itemsize}"
-
-        def is_large() -> Any:
-            b = x.trace.builder
-            magnitude = call_intrinsic(b, f"fabs.{suffix}", kind, x.get_value())
-            return b.fcmp_unordered(">", magnitude, make_splat_constant(kind, MAX_ROUNDED))
-
-        def emit(bits: int) -> Any:
-            b, value = x.trace.builder, x.get_value()
-            if is_away:
-                # Adding a little less than a half reaches the next integer from the half on.
-                half = make_splat_constant(kind, float(np.nextafter(dtype(0.5), dtype(0))))
-                value = b.fadd(value, call_intrinsic(b, f"copysign.{suffix}", kind, half, value))
-            else:
-                value = call_intrinsic(b, f"rint.{suffix}", kind, value)
-            return b.fptosi(value, make_int_vector_type(bits))
-
-        x.trace.limits.append(is_large)
-        return IntegerVector(x.trace, Interval(-MAX_ROUNDED, MAX_ROUNDED), emit)
-
-    return round_reals
+    e.add_limit(is_large)
+    if is_away:
+        # Adding a little less than a half reaches the next integer from the half on.
+        half = make_splat_constant(kind, float(np.nextafter(dtype(0.5), dtype(0))))
+        rounded = b.fadd(value, call_intrinsic(b, f"copysign.{suffix}", kind, half, value))
+    else:
+        rounded = call_intrinsic(b, f"rint.{suffix}", kind, value)
+    return b.fptosi(rounded, make_int_vector_type(bits))
 
 
 PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "saturate": _saturate,
     "limit": _limit,
     "hold": _limit,
-    "within": _within,
+    "within": lambda e, bits, x, _: e.emit(x, bits),
     "shift_away": _shift_away,
-    "round_away": _round(True),
-    "round_even": _round(False),
-    "float32": _float32,
-    "float64": _float64,
+    "round_away": partial(_round, True),
+    "round_even": partial(_round, False),
+    "float32": partial(_convert, FLOAT32),
+    "float64": partial(_convert, FLOAT64),
 }
-"""Primitives of varying values."""
-
-
-# --- formulas --------------------------------------------------------------------------------
-
-
-def evaluate_steps(formula: Formula, values: Mapping[str, Any]) -> IntegerVector:
-    """Evaluate a formula for its parameters and a vector of sums; the result is an int32."""
-    found = dict(values)
-    for name, term in formula.steps:
-        found[name] = eval(term, dict(PRIMITIVES), found)
-    return _saturate(found[RESULT], 32)
+"""Functions that emit primitives of varying values: (emitter, bits, arguments)."""

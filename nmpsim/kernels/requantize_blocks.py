@@ -19,19 +19,16 @@ from nmpsim.isa.words import INT8
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
 from nmpsim.kernels.formula_ranges import (
     FLOAT32,
+    FLOAT64,
     Interval,
+    ValueRange,
     find_parameters,
     make_signed_interval,
 )
 from nmpsim.kernels.formulas import Formula
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.lanes import (
-    FloatVector,
-    FormulaEmitter,
-    IntegerVector,
-    evaluate_steps,
-)
+from nmpsim.kernels.lanes import FormulaEmitter
 from nmpsim.kernels.operands import Clip
 from nmpsim.kernels.pointers import get_address
 from nmpsim.kernels.profiles import SUM_NUMBERS, SUMS
@@ -113,44 +110,32 @@ class _Scale:
 
     def __init__(self, b: IRBuilder, formula: Formula, element: int, block: ChannelBlock) -> None:
         self._b, self._formula = b, formula
-        self._sum_bits, self._range_bits = (32, 32) if element == INT8 else (64, 48)
-        self._parameters = find_parameters(formula)
-        rows = range(len(self._parameters) + 1)
-        start, *self._words = (
+        self._ranges = find_parameters(formula)
+        rows = range(len(self._ranges) + 1)
+        start, *words = (
             load(b, add_offset(b, block.parameters, 8 * LANES * row), _LONGS, 8) for row in rows
         )
-        self._start = self._resize(start, self._sum_bits)
+        self._emitters = {
+            name: partial(self._decode, word, known)
+            for (name, known), word in zip(self._ranges.items(), words, strict=True)
+        }
+        sum_bits, range_bits = (32, 32) if element == INT8 else (64, 48)
+        self._start = self._decode(start, Interval(0, 0), sum_bits)
+        self._ranges["acc"] = make_signed_interval(range_bits)
 
-    def _resize(self, word: Value, bits: int) -> Any:
-        return word if bits == 64 else self._b.trunc(word, make_int_vector_type(bits))
+    def _decode(self, word: Value, known: ValueRange, bits: int) -> Any:
+        """Return the parameter that words of 64 bits hold, given its range or type."""
+        if known == FLOAT64:
+            return self._b.bitcast(word, DOUBLES)
+        if known == FLOAT32 or bits == 32:
+            word = self._b.trunc(word, INT32S)
+        return self._b.bitcast(word, FLOATS) if known == FLOAT32 else word
 
-    def evaluate(self, total: Value) -> tuple[IntegerVector, FormulaEmitter]:
-        """Evaluate the formula; the trace has the limits that are assumed not to be met."""
-        b, trace = self._b, FormulaEmitter(self._b)
-        values: dict[str, IntegerVector | FloatVector] = {}
-        for (name, known), word in zip(self._parameters.items(), self._words, strict=True):
-            if isinstance(known, Interval):
-                values[name] = IntegerVector(trace, known, partial(self._resize, word))
-            elif known == FLOAT32:
-                bits = self._resize(word, 32)
-                values[name] = FloatVector(trace, FLOATS, partial(b.bitcast, bits, FLOATS))
-            else:
-                values[name] = FloatVector(trace, DOUBLES, partial(b.bitcast, word, DOUBLES))
-        acc, interval = b.add(total, self._start), make_signed_interval(self._range_bits)
-        values["acc"] = IntegerVector(trace, interval, lambda bits: self._resize(acc, bits))
-        return evaluate_steps(self._formula, values), trace
-
-    def compute(self, total: Value) -> Any:
-        """Return int32 results."""
-        return self.evaluate(total)[0].get_bits(32)
-
-    def is_limited(self, total: Value) -> Any:
-        """Return the lanes whose results are invalid."""
-        _, trace = self.evaluate(total)
-        found = make_zero_constant(make_int_vector_type(1))
-        for emit in trace.limits:
-            found = self._b.or_(found, emit())
-        return found
+    def evaluate(self, total: Value) -> FormulaEmitter:
+        """Return the emitter of the results of sums."""
+        acc = self._b.add(total, self._start)
+        emitters = {**self._emitters, "acc": partial(self._decode, acc, self._ranges["acc"])}
+        return FormulaEmitter(self._b, self._formula, self._ranges, emitters)
 
 
 def _emit(formula: Formula, element: int, b: IRBuilder, block: ChannelBlock) -> Any:
@@ -174,7 +159,7 @@ def _emit(formula: Formula, element: int, b: IRBuilder, block: ChannelBlock) -> 
     loop = EmittedLoop(b, block.pixels, [block.sums, block.results, none, none, first, first])
     at, to, below, above, lowest, highest = loop.values
     total = load(b, at, sum_kind, sum_bytes)
-    value = scale.compute(total)
+    value = scale.evaluate(total).emit_result()
     value = _saturate_to(b, value, kind) if is_int8 else value
     result = emit_signed_min(b, emit_signed_max(b, value, low), high)
     store(b, _saturate_to(b, result, result_kind), to, result_bytes)
@@ -188,7 +173,8 @@ def _emit(formula: Formula, element: int, b: IRBuilder, block: ChannelBlock) -> 
             emit_signed_max(b, total, highest),
         ]
     )
-    values = list(map(scale.compute, extremes))
+    emitters = list(map(scale.evaluate, extremes))
+    values = [emitter.emit_result() for emitter in emitters]
     below_count, above_count = (b.zext(n, INT32S) if is_int8 else n for n in (below, above))
     after = [
         b.add(counts[BELOW], below_count),
@@ -198,7 +184,7 @@ def _emit(formula: Formula, element: int, b: IRBuilder, block: ChannelBlock) -> 
     ]
     _store_counts(b, block.counts, 0, after)
     limited = (b.icmp_signed("!=", count, none) for count in (below, above))
-    return _combine_flags(b, *limited, b.or_(*map(scale.is_limited, extremes)))
+    return _combine_flags(b, *limited, b.or_(*(one.emit_limits() for one in emitters)))
 
 
 def _emit_all(element: int, b: IRBuilder, block: ChannelBlock) -> Any:

@@ -26,10 +26,17 @@ from rescale_oracle import (
 
 from nmpsim.isa.profiles import PROFILES, ROWS
 from nmpsim.kernels import lanes
-from nmpsim.kernels.formula_ranges import FormulaError, Interval, find_parameters, find_ranges
+from nmpsim.kernels.formula_ranges import (
+    FormulaError,
+    Interval,
+    contains,
+    find_parameters,
+    find_ranges,
+    make_signed_interval,
+)
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, SOURCE, FormulaReader, read_formulas
 from nmpsim.kernels.ir_functions import define_function
-from nmpsim.kernels.lanes import FormulaEmitter, IntegerVector, NotProvedError
+from nmpsim.kernels.lanes import get_width
 from nmpsim.kernels.requantize_blocks import ChannelBlock, _emit
 from nmpsim.kernels.result_table import LEAST, MOST, PARAMETER_ROWS, TOO_LARGE
 from nmpsim.kernels.workspace_size import COUNT_ROWS, LANES
@@ -100,10 +107,6 @@ def test_every_profile_has_the_formulas_of_its_instructions() -> None:
 # --- ranges -----------------------------------------------------------------------------------
 
 
-def make_integer_vector(low: int, high: int) -> IntegerVector:
-    return IntegerVector(FormulaEmitter(), Interval(low, high), lambda bits: None)
-
-
 def find_result(text: str, **names: tuple[int, int]) -> tuple[int, int]:
     found = find_ranges(read_formula(text), {name: Interval(*of) for name, of in names.items()})[
         RESULT
@@ -135,12 +138,7 @@ def test_an_argument_of_within_may_exceed_64_bits() -> None:
     (-(1 << 63), (1 << 63) - 1, 64),
 ])  # fmt: skip
 def test_the_narrowest_word(low: int, high: int, bits: int) -> None:
-    assert make_integer_vector(low, high).bits == bits
-
-
-def test_what_64_bits_do_not_hold_is_not_proved() -> None:
-    with pytest.raises(NotProvedError, match="64 bits do not hold"):
-        _ = make_integer_vector(0, 1 << 63).bits
+    assert get_width(Interval(low, high)) == bits
 
 
 @pytest.mark.parametrize("element", [0, 1])
@@ -150,8 +148,13 @@ def test_parameters_of_all_sums_are_proved(element: int) -> None:
             assert (
                 own != element
                 or not isinstance(known, Interval)
-                or make_integer_vector(*known).bits in (32, 64)
+                or contains(make_signed_interval(64), known)
             )
+
+
+def test_what_64_bits_do_not_hold_is_not_proved() -> None:
+    with pytest.raises(FormulaError, match="may exceed 64 bits"):
+        find_result("x + 1", x=(0, (1 << 63) - 1))
 
 
 # --- primitives in vector code ----------------------------------------------------------------
