@@ -13,10 +13,18 @@ from types import CodeType
 from typing import Any
 
 import attrs
+import numpy as np
 
 from nmpsim.diagnostics import list_alternatives
 from nmpsim.kernels.hostops.windows import SlidingWindow
-from nmpsim.lir.nodes import QUANTIZED_ELEMS, Instruction, TensorType
+from nmpsim.lir.nodes import (
+    MODULE_ELEMS,
+    QUANTIZABLE_ELEMS,
+    QUANTIZED_ELEMS,
+    Instruction,
+    TensorType,
+    find_size_problem,
+)
 from nmpsim.lir.printer import format_scale
 from nmpsim.records import frozen
 
@@ -67,10 +75,15 @@ def format_quantization(type: TensorType) -> str:
 
 _FUNCTIONS: Mapping[str, Any] = {
     "ACTIVATION_ARGUMENTS": ACTIVATION_ARGUMENTS,
+    "MODULE_ELEMS": MODULE_ELEMS,
+    "QUANTIZABLE_ELEMS": QUANTIZABLE_ELEMS,
     "QUANTIZED_ELEMS": QUANTIZED_ELEMS,
     "SlidingWindow": SlidingWindow,
+    "find_size_problem": find_size_problem,
     "format_quantization": format_quantization,
     "have_equal_quantization": have_equal_quantization,
+    "iinfo": np.iinfo,
+    "inf": math.inf,
     "list_alternatives": list_alternatives,
     "pairwise": itertools.pairwise,
     "prod": math.prod,
@@ -112,30 +125,35 @@ class Rule:
     """Operands or attributes for each of which the rule is checked."""
     checks: Sequence[Mapping[str, Any]]
 
-    def find_problems(self, site: TypedInstruction) -> Iterator[InstructionProblem]:
-        """Yield the first problem of an instruction for each of the rule's roles."""
+    def find_problems(self, names: Mapping[str, Any]) -> Iterator[InstructionProblem]:
+        """Yield the first problem of an instruction for each of the rule's roles.
+
+        ``names`` are those that expressions can use.
+        """
         for role in self.roles:
-            names = {**site.names, **self.arguments, "role": role}
-            problems = (_find_problem(check, names) for check in self.checks)
+            own = {**names, **self.arguments, "role": role}
+            problems = (_find_problem(check, own) for check in self.checks)
             yield from itertools.islice(filter(None, problems), 1)
 
 
 def _find_problem(check: Mapping[str, Any], names: dict[str, Any]) -> InstructionProblem | None:
     for name, expression in check.get("names", {}).items():
         names[name] = _evaluate(expression, names)
+    if "require" in check and _evaluate(check["require"], names):
+        return None
     at = names["at"] = _format(check.get("at", "{role}"), names)
+    expected = check.get("expected", "")
     if "is" in check:
         shape = _evaluate(check["is"], names)
-        holds, expected = names["shape"][at] == shape, f"{format_shape(shape)}, {check['why']}"
-    else:
-        holds, expected = _evaluate(check["require"], names), check["expected"]
-    if holds:
-        return None
+        if names["shape"][at] == shape:
+            return None
+        expected = f"{format_shape(shape)}, {check['why']}"
     message = _format(check.get("message", "{at} has the wrong shape"), names)
     found = _format(check.get("found", "{text(shape[at])}"), names)
     if at in names["attributes"]:
         return InstructionProblem(None, message, found, _format(expected, names), "LIR008", at)
-    return InstructionProblem(at or None, message, found, _format(expected, names))
+    code = check.get("code", "LIR009")
+    return InstructionProblem(at or None, message, found, _format(expected, names), code)
 
 
 def _evaluate(expression: str, names: dict[str, Any]) -> Any:
@@ -166,3 +184,17 @@ def make_rules(name: str, *arguments: Any) -> Iterator[Rule]:
         own = parameters[: len(parameters) - has_roles]
         values = dict(itertools.zip_longest(own, arguments[: len(own)]))
         yield Rule(name, values, arguments[len(own) :] if has_roles else ("",), row["checks"])
+
+
+_TYPE_RULES = list(make_rules("check_type"))
+
+
+def find_type_problems(type: TensorType, is_dummy: bool = False) -> Iterator[InstructionProblem]:
+    """Yield all problems of a tensor type.
+
+    ``is_dummy``: the scale has no meaning and may be 0, as for weights whose scales are in an
+    operand of their own.
+    """
+    names = {**_FUNCTIONS, "type": type, "is_dummy": is_dummy, "attributes": {}}
+    for rule in _TYPE_RULES:
+        yield from rule.find_problems(names)

@@ -60,7 +60,5 @@ def find_instruction_problem(
         _NOWHERE,
     )  # fmt: skip
     roles = {role.name: type for role, (_, type) in zip(row.operands, operands, strict=True)}
-    for rule in row.rules:
-        for problem in rule.find_problems(TypedInstruction(instruction, roles)):
-            return problem
-    return None
+    names = TypedInstruction(instruction, roles).names
+    return next((problem for rule in row.rules for problem in rule.find_problems(names)), None)

@@ -6,26 +6,18 @@ whose operands or attributes are wrong is not asked about its types.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
-import numpy as np
-
-from nmpsim.diagnostics import Diagnostic, UserError, did_you_mean, list_alternatives
-from nmpsim.lir.constraints import InstructionProblem, TypedInstruction, format_shape
+from nmpsim.diagnostics import Diagnostic, UserError, did_you_mean
+from nmpsim.lir.constraints import InstructionProblem, TypedInstruction, find_type_problems
 from nmpsim.lir.liveness import Liveness, LiveTensor
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import (
-    MODULE_ELEMS,
-    QUANTIZABLE_ELEMS,
-    QUANTIZED_ELEMS,
     Instruction,
     Module,
     Operand,
-    Quantization,
     SourcePosition,
     TensorType,
-    find_size_problem,
 )
 from nmpsim.lir.opcodes import IN, OPCODES, Opcode
 from nmpsim.lir.refused_opcodes import make_opcode_diagnostic
@@ -114,7 +106,7 @@ class _Verifier:
         return False
 
     def _type(self, type: TensorType, name: str, span: SourcePosition) -> bool:
-        problems = list(find_type_problems(type, dummy_scale=name in self._dummies))
+        problems = list(find_type_problems(type, name in self._dummies))
         for problem in problems:
             self._problem(problem, span, f"%{quote(name)}: ")
         return not problems
@@ -253,7 +245,7 @@ class _Verifier:
             for role, operand in zip(opcode.operands, site.instruction.operands, strict=True)
         }
         for rule in opcode.rules:
-            problems = list(rule.find_problems(site))
+            problems = list(rule.find_problems(site.names))
             for problem in problems:
                 at_fault = problem.role or problem.attribute or ""
                 span = places.get(at_fault) or _attribute_span(site.instruction, at_fault)
@@ -280,59 +272,3 @@ def _dummy_scaled(module: Module) -> frozenset[str]:
             is_dummy = role.is_scratch or role.is_on_sums or role.scales is not None
             (dummy if is_dummy else meant).add(operand.name)
     return frozenset(dummy - meant)
-
-
-def find_type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[InstructionProblem]:
-    """Yield all problems of a tensor type.
-
-    ``dummy_scale``: the scale has no meaning and may be 0, as for weights whose scales are in
-    an operand of their own.
-    """
-    if type.elem not in MODULE_ELEMS:
-        yield InstructionProblem(None, "unknown element kind", type.elem, ", ".join(MODULE_ELEMS))
-        return
-    if problem := find_size_problem(type.shape):
-        yield InstructionProblem(None, "the tensor is too large", *problem, "LIR011")
-    if any(dim < 1 for dim in type.shape):
-        yield InstructionProblem(
-            None, "a dimension is not positive", format_shape(type.shape), "dimensions of 1 or more"
-        )
-    if type.alignments and (
-        len(type.alignments) != len(type.shape) or any(a < 1 for a in type.alignments)
-    ):
-        found = str(list(type.alignments))
-        yield InstructionProblem(
-            None, "the alignments are invalid", found, "one for each dimension, at least 1"
-        )
-    yield from _quantization_problems(type, dummy_scale)
-
-
-def _quantization_problems(type: TensorType, dummy_scale: bool) -> Iterator[InstructionProblem]:
-    if type.quant is None:
-        if type.elem in QUANTIZED_ELEMS:
-            found = f"{type.elem} without scale and offset"
-            yield InstructionProblem(
-                None, "the type lacks its quantization", found, "[S:scale O:offset]"
-            )
-        return
-    if type.elem not in QUANTIZABLE_ELEMS:
-        found = f"{type.elem} with scale and offset"
-        expected = list_alternatives(sorted(QUANTIZABLE_ELEMS))
-        yield InstructionProblem(None, "the type cannot be quantized", found, expected)
-        return
-    yield from _parameter_problems(type.quant, np.iinfo(type.dtype), dummy_scale)
-
-
-def _parameter_problems(
-    quant: Quantization, integers: np.iinfo[np.signedinteger], dummy_scale: bool
-) -> Iterator[InstructionProblem]:
-    usable = math.isfinite(quant.scale) and quant.scale > 0
-    if not usable and not (dummy_scale and quant.scale == 0):
-        yield InstructionProblem(
-            None, "the scale is invalid", f"{quant.scale:g}", "finite and above 0"
-        )
-    if not integers.min <= quant.offset <= integers.max:
-        expected = f"{integers.min} to {integers.max}"
-        yield InstructionProblem(
-            None, "the offset is outside the element type", str(quant.offset), expected
-        )
