@@ -108,17 +108,14 @@ def read_windows(spm: Scratchpad, d: Descriptor, depth: int) -> Int64s:
     return spm.read(nbytes, addresses).reshape(d["out_h"], d["out_w"], taps, depth)
 
 
-def compute_pixel_sums(
-    d: Descriptor, starts: Int64s, weights: Int64s, window: Int64s, place: ResultPositions
-) -> Int64s:
-    """Return the sums of one pixel; each group of output channels has its own input channels."""
-    totals = starts.copy()
-    outs, ins = d["out_channels"] // d["groups"], d["in_channels"]
-    for group in range(d["groups"]):
-        out = slice(group * outs, (group + 1) * outs)
-        products = weights[out] * window[:, group * ins : (group + 1) * ins].reshape(-1)
-        totals[out] = accumulate(starts[out], products, get_element_type(d), place.select(out))
-    return totals
+def multiply_window(weights: Int64s, window: Int64s, groups: int) -> Int64s:
+    """Return the products [channels, k] of a pixel, in the order in which they are added.
+
+    Each group of the output channels of ``weights`` [channels, k] has its own channels of
+    ``window`` [taps, channels].
+    """
+    inputs = window.reshape(len(window), groups, -1).swapaxes(0, 1).reshape(groups, 1, -1)
+    return (weights.reshape(groups, -1, weights.shape[1]) * inputs).reshape(weights.shape)
 
 
 class PartialSums:
@@ -127,11 +124,12 @@ class PartialSums:
     def __init__(self, spm: Scratchpad, d: Descriptor, values: int) -> None:
         self._spm = spm
         self._nbytes = get_element_type(d).accumulator_bytes
-        self.begins = d["part"] in (PART_ONLY, PART_FIRST)
+        part = d.get("part", PART_ONLY)
+        self.begins = part in (PART_ONLY, PART_FIRST)
         """Whether the instruction begins the sums."""
-        self.ends = d["part"] in (PART_ONLY, PART_LAST)
+        self.ends = part in (PART_ONLY, PART_LAST)
         """Whether the instruction completes the sums."""
-        self._start = d["partial"]
+        self._start = d.get("partial", 0)
         self._values = values
 
     def _addresses(self, row: int) -> Int64s:
@@ -147,15 +145,17 @@ class PartialSums:
         self._spm.write(self._nbytes, self._addresses(row), sums)
 
 
-def conv(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
-    """Execute ``nmp.conv``."""
-    channels, pixels = d["out_channels"], d["out_h"] * d["out_w"]
+def convolve(
+    spm: Scratchpad, d: Descriptor, account: LayerCounters, groups: int, weights: Int64s
+) -> None:
+    """Convolve with stored weights [channels, k] of some groups of channels."""
+    channels, pixels, taps = len(weights), d["out_h"] * d["out_w"], d["kernel_h"] * d["kernel_w"]
     partial = PartialSums(spm, d, channels)
     offsets, bias_scale, out_scale = read_scale_tables(spm, d, channels)
     bias, zero_terms = read_channel_tables(spm, d, channels)
     q = make_requantizer(d, find_formulas(spm, d), bias, bias_scale, out_scale)
-    weights = unpack_weights(spm, d) - offsets[:, None]
-    inputs = read_windows(spm, d, d["groups"] * d["in_channels"])
+    weights = weights - offsets[:, None]
+    inputs = read_windows(spm, d, groups * weights.shape[1] // taps)
     if partial.begins:
         every_pixel = ResultPositions(
             account, compute_channel_indices(d, 0, 0, channels), times=pixels
@@ -166,7 +166,8 @@ def conv(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
         place = ResultPositions(account, compute_channel_indices(d, y, x, channels))
         if not partial.begins:
             starts = partial.read(row)
-        totals = compute_pixel_sums(d, starts, weights, inputs[y, x], place)
+        products = multiply_window(weights, inputs[y, x], groups)
+        totals = accumulate(starts, products, get_element_type(d), place)
         if partial.ends:
             write_pixel(spm, d, y, x, evaluate(finish_sums(totals, d, q, place)))
         else:
@@ -182,25 +183,17 @@ def write_pixel(spm: Scratchpad, d: Descriptor, y: int, x: int, results: Int64s)
     spm.write(nbytes, compute_addresses(start, (results.size, nbytes)), results)
 
 
-def dwconv(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
-    """Execute ``nmp.dwconv``."""
-    channels, pixels = d["channels_count"], d["out_h"] * d["out_w"]
-    element, taps = get_element_type(d), d["kernel_h"] * d["kernel_w"]
-    nbytes = element.nbytes
-    offsets, bias_scale, out_scale = read_scale_tables(spm, d, channels)
-    bias, zero_terms = read_channel_tables(spm, d, channels)
-    q = make_requantizer(d, find_formulas(spm, d), bias, bias_scale, out_scale)
-    at = compute_addresses(d["weights"], (taps, channels * nbytes), (channels, nbytes))
-    weights = spm.read(nbytes, at) - offsets
-    inputs = read_windows(spm, d, channels)
-    every_pixel = ResultPositions(account, compute_channel_indices(d, 0, 0, channels), times=pixels)
-    starts = evaluate(compute_initial_sums(d, zero_terms, q, every_pixel))
+def conv(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
+    """Execute ``nmp.conv``."""
+    convolve(spm, d, account, d["groups"], unpack_weights(spm, d))
 
-    for y, x in iterate_pixels(d):
-        place = ResultPositions(account, compute_channel_indices(d, y, x, channels))
-        totals = accumulate(starts, (weights * inputs[y, x]).T, element, place)
-        write_pixel(spm, d, y, x, evaluate(finish_sums(totals, d, q, place)))
-    account.add_elements(pixels * channels)
+
+def dwconv(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
+    """Execute ``nmp.dwconv``: each channel is a group of its own."""
+    channels, nbytes = d["channels_count"], get_element_type(d).nbytes
+    taps = d["kernel_h"] * d["kernel_w"]
+    at = compute_addresses(d["weights"], (taps, channels * nbytes), (channels, nbytes))
+    convolve(spm, d, account, channels, spm.read(nbytes, at).T)
 
 
 def gemm(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
