@@ -8,7 +8,7 @@ numbers of the format for floats; both zeros are equal.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 import numpy as np
@@ -18,9 +18,11 @@ from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import compute_energy, compute_sqnr_db
 from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.report.fields import NOT_IN_JSON, AllowedRange, JsonKey, Real, WrittenBefore
 
 NAN_ULP = (1 << 64) - 1
 """Difference of a NaN from any number; larger than the difference of any two numbers."""
+Distance = Annotated[int, AllowedRange(0, NAN_ULP)]
 _BITS: dict[int, np.dtype[Any]] = {
     2: np.dtype(np.uint16),
     4: np.dtype(np.uint32),
@@ -50,37 +52,37 @@ EXACT = Tolerance()
 class ElementDifference:
     """Actual and expected value of an element of two compared outputs."""
 
-    at: tuple[int, ...]
-    """Coordinates of the element."""
-    actual: float
+    at: Annotated[tuple[int, ...], "its coordinates"]
+    expected: Annotated[int | Real, JsonKey("first")]
     """Stored value: an integer if the output is quantized."""
-    expected: float
-    ulp: int
-    """Difference in units of the last place."""
+    actual: Annotated[int | Real, JsonKey("second")]
+    ulp: Annotated[Distance, "units of the last place between the two"]
 
 
 @attrs.frozen
 class OutputDifference:
     """Measures of the difference between an output and the expected output."""
 
-    shape: Shape
-    elements: int
-    differing: int
+    shape: Annotated[Shape, NOT_IN_JSON]
+    elements: Annotated[int, NOT_IN_JSON]
+    differing: Annotated[int, JsonKey("differing_elements")]
     """Number of unequal elements; two NaN count as equal."""
-    first: ElementDifference | None
-    """First unequal element in row-major order; None if all are equal."""
-    worst: ElementDifference | None
-    """First element with the largest difference: in ulp for integers, in value for floats."""
+    beyond: Annotated[
+        int, JsonKey("beyond_elements"), "that differ by more than what does not count"
+    ]
     mean_ulp: float
     """Mean difference of all elements, in units of the last place."""
-    sqnr_db: float
+    max_error: Annotated[Real | None, "the largest distance of two real values"]
+    """NaN if one of two values is NaN; this and the next two are None if no scale is known."""
+    sqnr_db: Real | None
     """Signal-to-quantization-noise ratio in dB, or NaN if a value is NaN."""
-    cosine: float
+    cosine: Real | None
     """Cosine similarity of the real values; 1 if both are zero."""
-    max_error: float
-    """Largest absolute error of real values; NaN if one of two values is NaN."""
-    beyond: int
-    """Number of elements that differ by more than the tolerance."""
+    first: Annotated[ElementDifference | None, "the first that differs, in row-major order"]
+    """None if all are equal."""
+    worst: Annotated[
+        ElementDifference | None, "furthest in units of the last place; a float, in real values"
+    ]
 
     @property
     def equal(self) -> bool:
@@ -88,9 +90,15 @@ class OutputDifference:
         return self.differing == 0
 
     @property
-    def worst_ulp(self) -> int:
+    def worst_ulp(self) -> Annotated[Distance, WrittenBefore("mean_ulp")]:
         """Largest difference in units of the last place; 0 if all elements are equal."""
         return 0 if self.worst is None else self.worst.ulp
+
+
+def rank_sqnr(difference: OutputDifference | None) -> float:
+    """Return the SQNR in dB: minus infinity for NaN, infinity if it is unknown."""
+    sqnr = math.inf if difference is None or difference.sqnr_db is None else difference.sqnr_db
+    return -math.inf if math.isnan(sqnr) else sqnr
 
 
 def compare_outputs(
@@ -235,4 +243,4 @@ def _element(
 ) -> ElementDifference:
     at = tuple(int(index) for index in np.unravel_index(flat, shape))
     actual, expected, apart = (array.reshape(-1)[flat].item() for array in (*numbers, ulp))
-    return ElementDifference(at, actual, expected, apart)
+    return ElementDifference(at, expected, actual, apart)

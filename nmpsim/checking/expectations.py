@@ -255,7 +255,7 @@ def is_within_tolerance(difference: OutputDifference, expect: Expectations) -> b
     if expect.ulp or expect.sqnr_db is None:
         near = difference.worst_ulp <= expect.ulp
     if expect.sqnr_db is not None:
-        near = near and (difference.equal or difference.sqnr_db >= expect.sqnr_db)
+        near = near and (difference.equal or (difference.sqnr_db or 0) >= expect.sqnr_db)
     return near
 
 

@@ -6,7 +6,6 @@ therefore executed in isolation on the float network's values, rounded to the ty
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -15,6 +14,7 @@ from itertools import islice
 import attrs
 import numpy as np
 
+from nmpsim.analysis.difference import rank_sqnr
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.error_patterns import (
     MIN_VALUES,
@@ -66,8 +66,7 @@ class IsolatedErrors:
 
 def get_isolated_sqnr(comparison: LayerComparison) -> float:
     """Return a layer's isolated SQNR in dB; infinity if unknown, minus infinity for NaN."""
-    sqnr = math.inf if comparison.isolated is None else comparison.isolated.sqnr_db
-    return -math.inf if math.isnan(sqnr) else sqnr
+    return rank_sqnr(comparison.isolated)
 
 
 def isolate_layers(debugger: Debugger, reference: ReferenceOutputs) -> IsolatedErrors | None:

@@ -68,7 +68,7 @@ AT_END = WrittenBefore("")
 NOT_IN_JSON = Marker("not in JSON")
 OMITTED_IF_EMPTY = Marker("not in JSON if it is empty")
 BY_NAME = Marker("an object: the name of each record is its key")
-FLAT = Marker("the fields of the record replace the record")
+FLAT = Marker("the fields of the record replace the record; they are null if there is none")
 AS_LISTS = Marker("each record is the list of its values")
 MAY_BE_SPECIAL = Marker("infinities and NaN are allowed, as texts")
 OR_NULL = Marker("an empty text and what is not finite are null")
@@ -138,8 +138,13 @@ def list_fields(definition: type) -> tuple[Field, ...]:
 
 def _fields(name: str, kind: Any) -> Iterator[Field]:
     if FLAT in get_annotations(kind):
-        for field in list_fields(strip_annotations(kind)):
-            yield attrs.evolve(field, name=f"{name}.{field.name}")
+        inner = strip_annotations(kind)
+        record, *null = get_args(inner) or [inner]
+        for field in list_fields(record):
+            kind = field.kind
+            if null and type(None) not in get_args(strip_annotations(kind)):
+                kind = Annotated[kind | None, field.description]
+            yield attrs.evolve(field, name=f"{name}.{field.name}", kind=kind)
     elif NOT_IN_JSON not in get_annotations(kind):
         is_optional = get_origin(kind) is NotRequired
         inner = get_args(kind)[0] if is_optional else kind

@@ -10,9 +10,8 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, is_typeddict, overload
+from typing import Any, Literal, TypeVar, get_args, get_origin, overload
 
 import attrs
 import numpy as np
@@ -28,10 +27,12 @@ from nmpsim.report.fields import (
     OR_NULL,
     Field,
     JsonType,
+    Real,
     Source,
     encode_float,
     get_annotations,
     get_value,
+    is_record,
     list_fields,
     strip_annotations,
 )
@@ -99,11 +100,8 @@ def _encoder(kind: Any) -> _Encode:
     if OR_NULL in annotations:
         encode = _encoder(plain)
         return lambda value: None if value == "" or _is_special(value) else encode(value)
-    if is_typeddict(plain):
-        return _document_encoder(plain)
-    if attrs.has(plain):
-        parts = [(one.key, attrgetter(one.name), _encoder(one.kind)) for one in list_fields(plain)]
-        return lambda record: {key: encode(get(record)) for key, get, encode in parts}
+    if is_record(plain):
+        return _record_encoder(plain)
     if origin in (tuple, Sequence, list):
         encode = _encoder(args[0])
         return lambda values: [encode(value) for value in values]
@@ -115,11 +113,13 @@ def _encoder(kind: Any) -> _Encode:
         return lambda value: None if value is None else encode(value)
     if plain is float:
         return encode_float
+    if Real in args:
+        return lambda value: value if isinstance(value, int) else encode_float(value)
     return int if plain is int else lambda value: value
 
 
-def _document_encoder(definition: Any) -> _Encode:
-    """Return the function that converts a record to a document, without empty optional fields."""
+def _record_encoder(definition: Any) -> _Encode:
+    """Return the function that converts a record to an object, without empty optional fields."""
     parts = [(one.key, _reader(one), _encoder(one.kind), one.is_required) for one in
              list_fields(definition)]  # fmt: skip
 

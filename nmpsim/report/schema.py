@@ -20,6 +20,7 @@ from nmpsim.report.fields import (
     BY_NAME,
     MAY_BE_SPECIAL,
     NESTED,
+    OR_NULL,
     AllowedRange,
     Field,
     Finite,
@@ -98,6 +99,8 @@ def _type_schema(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
     if MAY_BE_SPECIAL in annotations:
         return {"anyOf": [_type_schema(Finite, defs), {"enum": ["NaN", "Infinity", "-Infinity"]}]}
     kind = strip_annotations(kind)
+    if OR_NULL in annotations:
+        kind |= None
     if BY_NAME in annotations:
         return {"type": "object", "additionalProperties": _type_schema(get_args(kind)[0], defs)}
     if AS_LISTS in annotations:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 
@@ -102,8 +101,8 @@ def _print_place(
         at = ", ".join(map(str, element.at))
         numbers = f"{format_real(element.actual)}, not {format_real(element.expected)}"
         apart = f"{element.ulp:,} ulp"
-        if one.is_real or is_float_comparison(one):
-            apart = f"largest error {format_real(one.difference.max_error)}"
+        if one.compared_as_real or is_float_comparison(one):
+            apart = f"largest error {format_real(one.difference.max_error or 0)}"
         print_line(console, f"  at [{at}]: {numbers} ({apart})")
 
 
@@ -113,19 +112,12 @@ def _columns(shown: Mapping[str, str]) -> Iterable[TableColumn]:
         number=lambda one: "" if one.number is None else str(one.number),
         layer=lambda one: _name(one, shown),
         ulp=_worst_ulp,
-        error=_of_real("max_error"),
-        sqnr=_of_real("sqnr_db"),
-        cosine=_of_real("cosine"),
         remarks=_format_remarks,
     )
 
 
 def _worst_ulp(one: TensorDifference) -> int | None:
     return None if is_float_comparison(one) or one.difference is None else one.difference.worst_ulp
-
-
-def _of_real(name: str) -> Callable[[TensorDifference], Any]:
-    return lambda one: getattr(one.difference, name) if one.difference and one.has_scale else None
 
 
 def is_float_comparison(tensor: TensorDifference) -> bool:
@@ -139,8 +131,8 @@ def _format_remarks(one: TensorDifference) -> str:
         notes.append("not compared")
     if one.name_in_first:
         notes.append(escape_line(f"{one.name_in_first} in the first"))
-    if one.source_layout:
-        notes.append(f"first is {one.source_layout}")
+    if one.layout_of_first:
+        notes.append(f"first is {one.layout_of_first}")
     return ", ".join(notes)
 
 

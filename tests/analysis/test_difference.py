@@ -31,8 +31,8 @@ def test_first_and_largest_difference_and_sizes_are_found() -> None:
     expected = np.array([[10, 20, 30], [40, 50, 60]], np.int8)
     actual = np.array([[10, 21, 30], [36, 50, 61]], np.int8)
     found = compare_outputs(actual, expected, "i8", 0.5, 10)
-    assert found.first == ElementDifference((0, 1), 21, 20, 1)
-    assert found.worst == ElementDifference((1, 0), 36, 40, 4)
+    assert found.first == ElementDifference((0, 1), 20, 21, 1)
+    assert found.worst == ElementDifference((1, 0), 40, 36, 4)
     assert (found.differing, found.mean_ulp) == (3, 1.0)
     signal = sum((q - 10) ** 2 for q in (10, 20, 30, 40, 50, 60))
     assert found.sqnr_db == pytest.approx(10 * math.log10(signal / (1 + 16 + 1)))
@@ -83,7 +83,7 @@ def test_nan_and_infinity_are_compared() -> None:
 def test_bfloat16_is_compared_by_value() -> None:
     one, two = np.array([0x3F80], np.uint16), np.array([0x4000], np.uint16)
     found = compare_outputs(one, two, "bfloat16")
-    assert found.first == ElementDifference((0,), 1.0, 2.0, 0x80)
+    assert found.first == ElementDifference((0,), 2.0, 1.0, 0x80)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3)])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 import numpy as np
@@ -24,10 +23,12 @@ from nmpsim.analysis.difference import (
     Tolerance,
     compare_outputs,
     dequantize_values,
+    rank_sqnr,
 )
 from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import fail
 from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.report.fields import FLAT, OR_NULL, WrittenBefore, get_value
 
 
 @attrs.frozen
@@ -43,25 +44,18 @@ class TensorDifference:
     """Comparison of one tensor of two runs."""
 
     name: str
-    operand: str | None
-    """Operand of the instruction; None for its result."""
+    name_in_first: Annotated[str, OR_NULL, "its name in the first run, if different"]
+    operand: Annotated[str | None, "which of the instruction's; null for its result"]
     number: int | None
     elem: str
     shape: Shape
-    compared: int
-    """Number of elements that are known in both runs."""
-    difference: OutputDifference | None
+    compared_elements: Annotated[int, "elements that both runs have"]
+    problem: Annotated[str, OR_NULL, "why they cannot be compared"]
+    """Empty if they can."""
+    layout_of_first: Annotated[str, OR_NULL, "if it is another than the second's"]
+    compared_as_real: Annotated[bool, "one of the two is not quantized: real values are compared"]
+    difference: Annotated[OutputDifference | None, FLAT]
     """Measures of the difference; None if the tensors cannot be compared."""
-    problem: str = ""
-    """Reason why the tensors cannot be compared; empty if they can."""
-    name_in_first: str = ""
-    """Name in the first run; empty if it is the same."""
-    source_layout: str = ""
-    """Layout of the first run's tensor; empty if it is the same."""
-    has_scale: bool = False
-    """Whether real values, and therefore the SQNR, are known."""
-    is_real: bool = False
-    """Whether real values are compared because one of the tensors is not quantized."""
 
     @property
     def worst_ulp(self) -> int:
@@ -69,7 +63,7 @@ class TensorDifference:
         return 0 if self.difference is None else self.difference.worst_ulp
 
     @property
-    def differs(self) -> bool:
+    def differs(self) -> Annotated[bool, WrittenBefore("problem")]:
         """Whether the tensors differ by more than the tolerance or cannot be compared."""
         return self.difference is None or self.difference.beyond > 0
 
@@ -103,8 +97,8 @@ class RunDifference:
     def worst_tensor(self) -> TensorDifference | None:
         """Tensor with the lowest SQNR, or the largest ulp without scales; None without a tensor."""
         told = [one for one in self.differing if one.difference is not None]
-        if all(one.has_scale for one in told):
-            return min(told, key=_sqnr, default=None)
+        if all(get_value(one.difference, "sqnr_db") is not None for one in told):
+            return min(told, key=lambda one: rank_sqnr(one.difference), default=None)
         return max(told, key=lambda one: one.worst_ulp, default=None)
 
 
@@ -218,17 +212,16 @@ def compare_tensors(
         difference = _difference(values, elem, known if kinds[0] != "f" else None, tolerance)
     return TensorDifference(
         name=tensor.name,
+        name_in_first=reference.name if reference.name != tensor.name else "",
         operand=None if tensor.is_result else tensor.operand,
         number=tensor.number if tensor.number is not None else reference.number,
         elem=elem,
         shape=values[0].shape,
-        compared=0 if difference is None else difference.elements,
-        difference=difference,
+        compared_elements=0 if difference is None else difference.elements,
         problem=problem,
-        name_in_first=reference.name if reference.name != tensor.name else "",
-        source_layout=source_layout,
-        has_scale=known is not None or kinds[0] not in "iu",
-        is_real=is_real,
+        layout_of_first=source_layout,
+        compared_as_real=is_real,
+        difference=difference,
     )
 
 
@@ -289,7 +282,10 @@ def _difference(
             near = np.abs(actual.astype(np.float64) - expected.astype(np.float64)) <= printed
         expected = np.where(near, actual, expected)
     scale, offset = (parameters.scale, parameters.offset) if parameters else (None, None)
-    return compare_outputs(actual, expected, elem, scale, offset, tolerance, mine.shape)
+    found = compare_outputs(actual, expected, elem, scale, offset, tolerance, mine.shape)
+    if scale is None and actual.dtype.kind in "iu":
+        return attrs.evolve(found, max_error=None, sqnr_db=None, cosine=None)
+    return found
 
 
 def _first_elements(tolerance: float | Array, count: int) -> Any:
@@ -310,12 +306,6 @@ def _element_kind(dtype: np.dtype[Any], known: QuantizationParameters | None) ->
     if dtype == np.uint16 and known is not None:
         return "ui16"
     return next((name for name, known in ELEM_DTYPES.items() if known == dtype), dtype.name)
-
-
-def _sqnr(one: TensorDifference) -> float:
-    """Return the SQNR for sorting; NaN is the lowest."""
-    sqnr = math.inf if one.difference is None else one.difference.sqnr_db
-    return -math.inf if math.isnan(sqnr) else sqnr
 
 
 def _unmatched_names(tensors: Sequence[StoredTensor], known: set[str]) -> tuple[str, ...]:

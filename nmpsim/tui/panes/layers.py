@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from rich.text import Text
 from textual.binding import BindingType
 
+from nmpsim.analysis.difference import rank_sqnr
 from nmpsim.debugger import LayerState
 from nmpsim.debugger.breakpoints import LayerCondition
 from nmpsim.debugger.reference import ReferenceOutputs
@@ -226,7 +227,7 @@ class LayersPane(LinePane):
         """Return the SQNR of real values, otherwise how many elements differ by how much."""
         if row.difference is None:
             return ""
-        if self._known[1] and math.isfinite(row.difference.sqnr_db):
+        if self._known[1] and math.isfinite(rank_sqnr(row.difference)):
             return f"{row.difference.sqnr_db:.1f} dB"
         differing, worst = map(
             format_short_count, (row.difference.differing, row.difference.worst_ulp)

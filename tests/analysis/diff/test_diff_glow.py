@@ -96,7 +96,7 @@ def test_the_console_text_has_a_hundred_elements(tmp_path):
     (tmp_path / "log").write_text("noise\n" + console_text(TENSORS) + "Result: 7\n")
     found = compare_runs(read_console_tensors(tmp_path / "log"), make_saved_results())
     assert not found.differing
-    assert [(t.name, t.compared) for t in found.tensors] == [
+    assert [(t.name, t.compared_elements) for t in found.tensors] == [
         ("conv1__2", 100),
         ("zeros", 6),
         ("prob_dequantize", 10),

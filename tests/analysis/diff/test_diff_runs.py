@@ -71,7 +71,7 @@ def test_layouts_are_converted(layout, axes, told):
     other = np.ascontiguousarray(A.transpose(axes))
     for asked in ("auto", layout):
         (one,) = compare_runs(run(a=other), run(a=A), layout=asked).tensors
-        assert (one.source_layout, one.worst_ulp, one.problem) == (told, 0, "")
+        assert (one.layout_of_first, one.worst_ulp, one.problem) == (told, 0, "")
     (one,) = compare_runs(run(a=other), run(a=A), layout="same").differing
     shape = "x".join(map(str, other.shape))
     assert one.problem == f"shapes differ: {shape} in the first, 1x5x6x4 in the second"
@@ -118,7 +118,7 @@ def test_a_float_run_is_compared_with_real_values(float_is_first):
     ):
         runs = (run(a=real), run(a=A)) if float_is_first else (run(a=A), run(a=real))
         (one,) = compare_runs(*runs, parameters=SCALED).tensors
-        assert (one.is_real, one.problem, one.difference.beyond) == (True, "", differ)
+        assert (one.compared_as_real, one.problem, one.difference.beyond) == (True, "", differ)
     assert one.difference.max_error == 10
     assert one.difference.first.at == one.difference.worst.at == (0, 1, 2, 3)
     signal, noise = (
