@@ -6,7 +6,6 @@ that claims an absurd size can exhaust memory. Nothing is unpickled.
 
 from __future__ import annotations
 
-import math
 import os
 import stat
 import struct
@@ -64,11 +63,6 @@ class StoredArray(ArrayHeader):
             return self
         shape = (rows, *self.shape[1:])
         return StoredArray(self.dtype, shape, False, self.file, self.key, is_part=True)
-
-    @property
-    def size(self) -> int:
-        """Number of elements according to the header."""
-        return math.prod(self.shape)
 
     def read(self) -> Array:
         """Read the data in native byte order. Raises UserError (MEM001) for lack of memory."""
@@ -160,22 +154,17 @@ class ArrayFile:
                 raise self._unreadable("it is a pipe", "Pass a regular file.")
             if not stat.S_ISREG(mode):
                 raise self._unreadable("it is not a file")
-            with self.path.open("rb") as file, self._convert_errors():
-                yield file
+            with self.path.open("rb") as file:
+                try:
+                    yield file
+                except _damage() as error:  # of the libraries
+                    found = str(error).split("\n", 1)[0][:120] or type(error).__name__
+                    raise self.make_error("the file is damaged", found) from error
         except OSError as error:
             raise self._unreadable(error.strerror or str(error)) from error
 
     def _unreadable(self, why: str, hint: str | None = None) -> UserError:
         return fail("FILE001", f"cannot read the file: {why}", place=self.path, hint=hint)
-
-    @contextmanager
-    def _convert_errors(self) -> Iterator[None]:
-        """Convert exceptions of the libraries to UserError."""
-        try:
-            yield
-        except _damage() as error:
-            found = str(error).split("\n", 1)[0][:120] or type(error).__name__
-            raise self.make_error("the file is damaged", found) from error
 
     @contextmanager
     def _open(self) -> Iterator[Any]:

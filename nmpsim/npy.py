@@ -46,9 +46,14 @@ class ArrayHeader:
     fortran_order: bool
 
     @property
+    def size(self) -> int:
+        """Number of elements according to the header."""
+        return math.prod(self.shape)
+
+    @property
     def nbytes(self) -> int:
         """Size of the array in bytes according to the header."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        return self.size * self.dtype.itemsize
 
 
 class HeaderError(Exception):
