@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.graph.float_ops import EXPONENTIAL_UNITS
-from nmpsim.frontends.graph.nodes import INTEGER_RANGES, UNSIGNED_OFFSETS, QuantizedTensor
+from nmpsim.frontends.graph.nodes import INTEGER_RANGES, QuantizedTensor
 from nmpsim.frontends.graph.operation import (
     GraphLowering,
     LoweringResult,
@@ -177,9 +177,7 @@ def _look_up(
         f"a result of {result.dtype} from an input of {source.dtype}",
         f"a result of {source.dtype}",
     )
-    low, high = INTEGER_RANGES[source.dtype]
-    integers = np.arange(low, high + 1) - source.zero_point
-    floats = integers.astype(np.float32) * np.float32(source.scale)
+    floats = _list_real_values(source)
     with np.errstate(all="ignore"):
         steps = np.rint(function(floats).astype(np.float32) / np.float32(result.scale))
     undefined = np.isnan(steps)
@@ -188,8 +186,15 @@ def _look_up(
         f"result NaN for the input {floats[undefined.argmax()]:g}",
         "a number for each input value",
     )
-    offset = result.zero_point - UNSIGNED_OFFSETS.get(result.dtype, 0)
-    return op.emit_table(value, np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31) + offset)
+    steps = np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31)
+    return op.emit_table(value, steps + result.zero_point)
+
+
+def _list_real_values(source: QuantizedTensor) -> Floats:
+    """Return the real value of each integer of a quantized type, the lowest first."""
+    low, high = INTEGER_RANGES[source.dtype]
+    integers = np.arange(low, high + 1) - source.zero_point
+    return integers.astype(np.float32) * np.float32(source.scale)
 
 
 def lower_requantization(op: GraphLowering) -> LoweringResult:
@@ -197,11 +202,8 @@ def lower_requantization(op: GraphLowering) -> LoweringResult:
     result, own = op.quantized_result, op.sources[0]
     if own.has_equal_parameters(result):
         return op.define_view(op.get_shape())
-    low, high = INTEGER_RANGES[own.dtype]
-    floats = (np.arange(low, high + 1) - own.zero_point).astype(np.float32) * np.float32(own.scale)
-    steps = np.rint(floats * (np.float32(1) / np.float32(result.scale)))
-    offset = result.zero_point - UNSIGNED_OFFSETS.get(result.dtype, 0)
-    return op.emit_table(op.read_operand(), steps + offset)
+    steps = np.rint(_list_real_values(own) * (np.float32(1) / np.float32(result.scale)))
+    return op.emit_table(op.read_operand(), steps + result.zero_point)
 
 
 def lower_integer_concatenation(op: GraphLowering, *, axis: int = 0) -> LoweringResult:

@@ -21,6 +21,7 @@ from nmpsim.frontends.graph.lowering import (
 )
 from nmpsim.frontends.graph.nodes import (
     INTEGER_RANGES,
+    UNSIGNED_OFFSETS,
     Array,
     Kind,
     Limits,
@@ -311,10 +312,12 @@ class GraphLowering(TensorStore):
     def emit_table(self, value: BuilderTensor, results: Array) -> BuilderTensor:
         """Emit a table look-up and return its result.
 
-        ``results`` are stored integers, one for each stored integer of ``value``, the lowest first.
+        ``results`` are integers of the result's type, one for each integer of the type of
+        ``value``, the lowest first; they are saturated.
         """
         dtype = "int8" if results.size == 256 else "int16"
-        table = np.clip(results, *INTEGER_RANGES[dtype]).astype(dtype)
+        stored = results - UNSIGNED_OFFSETS.get(self.quantized_result.dtype, 0)
+        table = np.clip(stored, *INTEGER_RANGES[dtype]).astype(dtype)
         type = self.make_tensor_type(self.result, table.shape)
         constant = self.builder.add_constant(f"{self.name}_table", table, type)
         return self.emit_result("intlookuptable", value, constant)

@@ -8,7 +8,6 @@ import numpy as np
 
 from nmpsim.frontends.graph import movement
 from nmpsim.frontends.graph.movement import emit_pad, emit_stored_gather
-from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS
 from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult, normalize_axis
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import BuilderTensor
@@ -52,7 +51,7 @@ def _read_part(op: GraphLowering, index: int) -> BuilderTensor:
         )
     numbers = [(kind.scales[0], kind.zero_point) for kind in (source, op.quantized_result)]
     values = rescale_concat_input(np.arange(256), *numbers[0], *numbers[1])
-    return op.emit_table(value, np.clip(values, 0, 255) - UNSIGNED_OFFSETS["uint8"])
+    return op.emit_table(value, values)
 
 
 def lower_pack(op: GraphLowering, *, axis: int) -> LoweringResult:

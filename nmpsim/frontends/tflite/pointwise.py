@@ -111,10 +111,8 @@ def _look_up(op: GraphLowering, function: TableFunction) -> BuilderTensor:
     source, result = op.sources[0], op.quantized_result
     low, high = INTEGER_RANGES[source.dtype]
     values = np.arange(low, high + 1) - source.zero_point
-    offset = result.zero_point - (low + high + 1) // 2
-    return op.emit_table(
-        op.read_operand(), function(values, source.scales[0], result.scales[0]) + offset
-    )
+    results = function(values, source.scales[0], result.scales[0])
+    return op.emit_table(op.read_operand(), results + result.zero_point)
 
 
 def lower_prelu(op: GraphLowering) -> LoweringResult:

@@ -17,7 +17,7 @@ from nmpsim.frontends.graph import movement, pooling
 from nmpsim.frontends.graph.convolution import emit_integer_convolution, get_signed_weights
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.matmul import emit_integer_fully_connected
-from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Array, QuantizedTensor
+from nmpsim.frontends.graph.nodes import Array, QuantizedTensor
 from nmpsim.frontends.graph.operation import (
     GraphLowering,
     LoweringResult,
@@ -141,7 +141,7 @@ def lower_elementwise(op: GraphLowering, *, tables: Sequence[Array]) -> Lowering
     (source,), (table,), value = op.sources, tables, op.read_operand()
     clipped = np.clip(np.arange(256), int(table[0]), int(table[-1]))
     if not (np.array_equal(table, clipped) and source.has_equal_parameters(op.quantized_result)):
-        return _look_up(op, value, table)
+        return op.emit_table(value, table.astype(np.int16))
     zero, scale, given = source.zero_point, source.scale, op.node.attributes
     low, high = (given.get(side, given.get(f"{side}_val")) for side in ("min", "max"))
     if op.kind == "quantized.relu6":
@@ -154,10 +154,6 @@ def lower_elementwise(op: GraphLowering, *, tables: Sequence[Array]) -> Lowering
     if table[-1] == 255:
         most = max(most, scale * (511 - zero) if high is None else float(high))
     return op.emit_result("clip", value, Min=least, Max=most)
-
-
-def _look_up(op: GraphLowering, value: BuilderTensor, table: Array) -> BuilderTensor:
-    return op.emit_table(value, table.astype(np.int16) - UNSIGNED_OFFSETS["uint8"])
 
 
 def lower_softmax(op: GraphLowering, *, dim: int) -> LoweringResult:
@@ -258,7 +254,7 @@ def _rescale(
             f"input {source.name} with scale {source.scale} and zero point {source.zero_point}",
             f"scale {result.scale} and zero point {result.zero_point}",
         )
-    return _look_up(op, value, table)
+    return op.emit_table(value, table.astype(np.int16))
 
 
 # --- pools -----------------------------------------------------------------------------------
