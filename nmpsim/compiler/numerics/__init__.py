@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from nmpsim.compiler.numerics.float import FloatEncoder
-from nmpsim.compiler.numerics.glow import GlowFloatEncoder, GlowIntEncoder, NmpEncoder
+from nmpsim.compiler.numerics.glow import GlowEncoder, GlowIntEncoder, NmpEncoder
 from nmpsim.compiler.numerics.profile import (
     ChannelBias,
     ProfileEncoder,
@@ -16,7 +16,7 @@ from nmpsim.compiler.numerics.profile import (
     Words,
 )
 from nmpsim.compiler.numerics.q31 import Q31Encoder
-from nmpsim.compiler.numerics.torch import FbgemmEncoder, OnednnEncoder, QnnpackEncoder
+from nmpsim.compiler.numerics.torch import QnnpackEncoder, TorchEncoder
 from nmpsim.compiler.operations import Operation
 from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
@@ -24,14 +24,14 @@ from nmpsim.lir.opcode import HostProfiles
 from nmpsim.lir.opcodes import OPCODES
 
 _PROFILES: tuple[ProfileEncoder, ...] = (
-    GlowIntEncoder(),
-    GlowFloatEncoder(),
-    NmpEncoder(),
-    Q31Encoder(),
-    FloatEncoder(),
-    FbgemmEncoder(),
-    QnnpackEncoder(),
-    OnednnEncoder(),
+    GlowIntEncoder("glow-int"),
+    GlowEncoder("glow-float"),
+    NmpEncoder("nmp"),
+    Q31Encoder("q31"),
+    FloatEncoder("float"),
+    TorchEncoder("float-fbgemm"),
+    QnnpackEncoder("float-qnnpack"),
+    TorchEncoder("float-onednn"),
 )
 PROFILES: dict[str, ProfileEncoder] = make_exhaustive_table(
     f"{__name__}.PROFILES", {profile.name: profile for profile in _PROFILES}, NUMERICS_NAMES

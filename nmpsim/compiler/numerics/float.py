@@ -1,8 +1,4 @@
-"""ONNX Runtime: float32 multipliers, rounded half to even; the base of PyTorch's engines.
-
-The formulas were found by comparison with ONNX Runtime 1.31. Quantities are float32, each operation
-rounded on its own, unless a comment says otherwise.
-"""
+"""ONNX Runtime: float32 multipliers, rounded half to even; the base of PyTorch's engines."""
 
 from __future__ import annotations
 
@@ -14,8 +10,6 @@ from nmpsim.compiler.operations import BufferView
 
 class FloatEncoder(ProfileEncoder):
     """Numerics profile of ONNX Runtime: float32 factors, rounded half to even."""
-
-    name = "float"
 
     def quantize(self, value: float, grid: BufferView) -> int:
         """Quantize a real bound with a tensor's scale and offset.

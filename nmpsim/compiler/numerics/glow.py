@@ -15,7 +15,7 @@ from nmpsim.diagnostics import fail
 
 
 class GlowEncoder(ProfileEncoder):
-    """Base class of Glow's numerics profiles."""
+    """Numerics profile of Glow's Interpreter: float32, rounded half away from zero."""
 
     def quantize(self, value: float, grid: BufferView) -> int:
         """Quantize a real bound with a tensor's scale and offset.
@@ -32,15 +32,12 @@ class GlowEncoder(ProfileEncoder):
 class GlowIntEncoder(GlowEncoder):
     """Numerics profile of Glow's compiled kernels (libjit): shifts and multipliers."""
 
-    name = "glow-int"
     clips_the_input = True
     has_leaky = True
 
 
 class NmpEncoder(GlowIntEncoder):
     """Assumed numerics profile of the NMP: as ``glow-int``, but with a bias in result units."""
-
-    name = "nmp"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
         """Return the requantization of a convolution or fully connected layer.
@@ -58,9 +55,3 @@ class NmpEncoder(GlowIntEncoder):
                 hint="Use --rescale-bias to requantize the bias.",
             )
         return attrs.evolve(super().requantize(layer), bias_in_sum=False)
-
-
-class GlowFloatEncoder(GlowEncoder):
-    """Numerics profile of Glow's Interpreter: float32, rounded half away from zero."""
-
-    name = "glow-float"

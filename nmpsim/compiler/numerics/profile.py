@@ -160,7 +160,10 @@ class WeightedScales:
         return self.products / np.float32(self.target.scale)
 
     def round_bias(self, values: Floats) -> Integers:
-        """Return the bias in units of the sum, rounded unless it has the scale of the sum."""
+        """Return real values of the bias in units of the sum, rounded to integers.
+
+        If the bias has the scale of the sum, its stored integers are returned instead.
+        """
         if not self.bias.is_float and np.array_equal(self.bias.scales, self.products):
             return self.bias.integers
         return round_to_integers(values, self.target.accumulator_bits)
@@ -208,14 +211,16 @@ class ProfileEncoder(ABC):
     The tables of the profile in ``factors.toml`` contain the factors of its operations.
     """
 
-    name: str
-    """Name, as taken by ``--numerics``."""
     clips_the_input: bool = False
     """Whether a clip clamps the input before it is rescaled, not the result."""
     has_leaky: bool = False
     """Whether a leaky activation may follow a sum."""
     always_counts_padding: bool = False
     """Whether the mean of a pool is always over the whole window, with padding."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """Name, as taken by ``--numerics``."""
 
     def requantize(self, layer: WeightedScales) -> Requantization:
         """Return the requantization of a convolution or fully connected layer."""
@@ -246,7 +251,7 @@ class ProfileEncoder(ABC):
         )
 
     def get_words(self, op: Operation, place: Place) -> Words:
-        """Return the words that rescale in an operation without a bias.
+        """Return the descriptor words that rescale the results of an operation without a bias.
 
         Raises UserError (COMP001) if the profile does not support the operation or its scales.
         """

@@ -1,7 +1,7 @@
 """TFLite's reference kernels: 32-bit multipliers from doubles, rounding shifts.
 
-Source: tensorflow/lite/kernels/internal/quantization_util.cc and the ``Prepare`` functions of each
-kernel, which form some ratios in float32 and some in double.
+Sources: tensorflow/lite/kernels/internal/quantization_util.cc and the ``Prepare`` functions of each
+kernel.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ BIAS_TOLERANCE = 1e-5
 
 class Q31Encoder(ProfileEncoder):
     """Numerics profile of TFLite's reference kernels for Int8 and Int16."""
-
-    name = "q31"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
         """Return the requantization of a convolution or fully connected layer.

@@ -1,8 +1,6 @@
 """PyTorch's engines: float32 multipliers, rounded half to even.
 
-They differ in the bias, in reciprocals, and in when the zero point is added. The formulas were
-found by comparison with PyTorch 2.13. Quantities are float32, each operation rounded on its own,
-unless a comment says otherwise.
+They differ in the bias, in reciprocals, and in when the zero point is added.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ QNNPACK_BITS = 21
 
 
 class TorchEncoder(FloatEncoder):
-    """Base class of the numerics profiles of PyTorch's engines."""
+    """Numerics profile of a PyTorch engine: fbgemm adds the bias in float, onednn after the sum."""
 
     def get_words(self, op: Operation, place: Place) -> Words:
         """Return the words that rescale in an operation without a bias.
@@ -44,22 +42,9 @@ class TorchEncoder(FloatEncoder):
         return super().get_words(op, place)
 
 
-class FbgemmEncoder(TorchEncoder):
-    """Numerics profile of PyTorch's engine fbgemm, which adds the bias in float."""
-
-    name = "float-fbgemm"
-
-
-class OnednnEncoder(TorchEncoder):
-    """Numerics profile of PyTorch's engine onednn, which adds the bias to dequantized sums."""
-
-    name = "float-onednn"
-
-
 class QnnpackEncoder(TorchEncoder):
     """Numerics profile of PyTorch's engine qnnpack, with integer additions."""
 
-    name = "float-qnnpack"
     always_counts_padding = True
 
     def get_words(self, op: Operation, place: Place) -> Words:
