@@ -20,7 +20,7 @@ from llvmlite.ir import IRBuilder, Value
 from nmpsim.isa.profiles import GLOW_INT, NMP
 from nmpsim.isa.words import OP_ADD, OP_SUB
 from nmpsim.kernels.array_types import Int, Int8s, Int16s
-from nmpsim.kernels.cpu_features import TARGET
+from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import ZERO, ScratchpadViews, copy_run
@@ -75,18 +75,23 @@ _NOTHING = (0, 0, _INT16_HIGH, _INT16_LOW)
 DOUBLINGS = 15
 """Doublings that a rounded product takes back."""
 
-_LINE = ((2 * LANES, 2),) if TARGET == "vnni" else ()
+_LINE = ((2 * LANES, 2),) if "+avx512bw" in FEATURES else ()
 _SHAPES = (*_LINE, (LANES, 1))
 """Lanes of a vector and vectors side by side: first as many as a cache line of the host holds, if
 registers can hold their tables."""
-_ROUNDED_PRODUCTS = {LANES: "avx2.pmul.hr.sw", 2 * LANES: "avx512.pmul.hr.sw.512"}
+_ROUNDED_PRODUCTS = {
+    LANES: ("+avx2", "avx2.pmul.hr.sw"),
+    2 * LANES: ("+avx512bw", "avx512.pmul.hr.sw.512"),
+}
+"""Lanes of a vector -> feature and name of the instruction for rounded products."""
 
 
 def _rounded_product(b: IRBuilder, one: Value, other: Value) -> Any:
     """Return ``(one * other + 2**14) >> 15``."""
     words = one.type
-    if TARGET in ("vnni", "avx2"):
-        return call_intrinsic(b, f"x86.{_ROUNDED_PRODUCTS[words.count]}", words, one, other)
+    feature, name = _ROUNDED_PRODUCTS[words.count]
+    if feature in FEATURES:
+        return call_intrinsic(b, f"x86.{name}", words, one, other)
     wide = make_int_vector_type(32, words.count)
     product = b.mul(b.sext(one, wide), b.sext(other, wide))
     rounded = b.add(product, make_splat_constant(wide, 1 << 14))
