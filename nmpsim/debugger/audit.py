@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import attrs
 import numpy as np
 
-from nmpsim.analysis.explain import LayerFacts, ProfileForm
+from nmpsim.analysis.explain import LayerFacts, ProfileForm, read_factors
 from nmpsim.arrays import Array, Shape
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.counters import count_channels
@@ -19,7 +19,7 @@ from nmpsim.core.state import Machine
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import unravel_index
 from nmpsim.debugger.instructions import ExecutedInstruction
-from nmpsim.isa.profiles import FLOAT64, INTEGER, ROWS, ScaleKind, ScaleWords, make_float64_scale
+from nmpsim.isa.profiles import INTEGER, ScaleKind, ScaleWords, compute_real_factor
 from nmpsim.lir.nodes import Module
 
 SCALE_TOLERANCE = 1e-4
@@ -142,7 +142,7 @@ def audit_integers(
     if facts is None:
         return
     forms = next((one.forms for one in facts.profiles if one.name == layer.numerics), ())
-    found = _found(debugger, layer, trace, [form.stage for form in forms])
+    found = _found(debugger, layer, trace, {form.stage for form in forms})
     formulas = {stage.name: stage.formula for stage in facts.stages}
     for form in forms:
         if form.stage in found:
@@ -169,7 +169,7 @@ _Found = dict[str, dict[int | None, set[ScaleWords]]]
 
 
 def _found(
-    debugger: Debugger, layer: Layer, trace: Sequence[ExecutedInstruction], stages: Iterable[str]
+    debugger: Debugger, layer: Layer, trace: Sequence[ExecutedInstruction], stages: Set[str]
 ) -> _Found:
     found: _Found = {}
     scaled = [one for one in trace if "profile" in one.words and one.words.get("part", 0) in (0, 3)]
@@ -183,43 +183,45 @@ def _found(
             seen.add(key)
             if done.words.get("scales"):
                 debugger.seek_position(done.next_position - 1)
-            for stage in stages:
-                factors = _factors(debugger.machine, done, stage, first)
-                for channel, integers in factors:
-                    found.setdefault(stage, {}).setdefault(channel, set()).add(integers)
+            for channel, factors in _read_channel_factors(debugger.machine, done, first):
+                for stage in stages & factors.keys():
+                    found.setdefault(stage, {}).setdefault(channel, set()).add(factors[stage])
     return found
 
 
-def _factors(
-    machine: Machine, done: ExecutedInstruction, stage: str, first: int
-) -> Iterator[tuple[int | None, ScaleWords]]:
-    """Yield the factors of a stage in an instruction; ``first`` is its first channel."""
+def _read_channel_factors(
+    machine: Machine, done: ExecutedInstruction, first: int
+) -> Iterator[tuple[int | None, Mapping[str, ScaleWords]]]:
+    """Yield the channels of an instruction and their factors by stage; None for all channels.
+
+    ``first`` is the first channel of the instruction.
+    """
     d = done.words
-    form = ROWS[d["profile"]].form
-    if stage == RESULT_STAGE:
-        yield None, (0, d["result_scale"], 0)
-    elif stage in ("bias", "out") and d.get("scales"):
-        count = d["out_channels"] if "out_channels" in d else d["channels_count"]
-        _, *tables = read_scale_tables(Scratchpad(Core(machine, done.core)), d, count)
-        rows = [np.stack([one.pre, one.mul, one.post], axis=1).tolist() for one in tables]
-        for n, (bias, out) in enumerate(zip(*rows, strict=True)):
-            if form is FLOAT64:
-                scale = make_float64_scale(out, bias)
-            else:
-                pre, mul, post = bias if stage == "bias" else out
-                scale = pre, mul, post
-            yield first + n, scale
-    elif f"{stage}_pre" in d:
-        scale = _scale(d, stage)
-        if form is FLOAT64 and "bias_mul" in d:
-            scale = make_float64_scale(scale, _scale(d, "bias"))
-        # A shift that both sides share belongs to both factors.
-        pre, mul, post = scale
-        yield None, (pre, mul, post + (d["out_post"] if form.has_common_shift else 0))
+    if not d.get("scales"):
+        yield None, read_factors(d)
+        return
+    count = d["out_channels"] if "out_channels" in d else d["channels_count"]
+    _, bias, out = read_scale_tables(Scratchpad(Core(machine, done.core)), d, count)
+    for n in range(count):
+        own = {
+            f"{name}_{word}": int(getattr(scale, word)[n])
+            for name, scale in (("bias", bias), ("out", out))
+            for word in ("pre", "mul", "post")
+        }
+        yield first + n, read_factors({**d, **own})
 
 
-def _scale(words: Mapping[str, int], prefix: str) -> ScaleWords:
-    return words[f"{prefix}_pre"], words[f"{prefix}_mul"], words[f"{prefix}_post"]
+def format_factor(integers: ScaleWords, kind: ScaleKind) -> str:
+    """Format rescale integers as a formula, such as ``(x >> 3) * 434 >> 14``."""
+    pre, mul, post = integers
+    if kind == "integers":
+        return f"(x >> {pre}) * {mul} >> {post}"
+    if kind == "fixed point":
+        return f"(x << {pre}) * {mul} / 2^31 >> {post}"
+    if kind == "float64":
+        return f"x * {compute_real_factor(kind, *integers)!r}"
+    added = f" + {float(np.uint32(post).view(np.float32)):.9g}" if post else ""
+    return f"x * {float(np.uint32(mul & 0xFFFF_FFFF).view(np.float32)):.9g}{added}"
 
 
 FactsByName = Mapping[str, LayerFacts]

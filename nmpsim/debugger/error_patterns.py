@@ -326,23 +326,24 @@ def _candidate_masks(here: Array, there: Array, shape: Shape) -> Iterator[Mask]:
 
 def _recognize(own: Array, expected: Array, wrong: Mask) -> tuple[Array, Array, Array]:
     """Return recognized places, where their values belong, and all places that were searched."""
-    nothing = np.zeros(0, np.int64)
     if own.size < WINDOW:
+        nothing = np.zeros(0, np.int64)
         return nothing, nothing, nothing
-    right, first, counts = np.unique(
-        _hash_windows(expected.reshape(-1)), return_index=True, return_counts=True
-    )
-    ours, at, times = np.unique(
-        _hash_windows(own.reshape(-1)), return_index=True, return_counts=True
-    )
+    (ours, at), (right, there) = map(_list_unique_windows, (own, expected))
     channels = own.shape[-1]
     # What is next to a pixel may be another one than where it belongs.
     is_whole = at % channels <= channels - WINDOW if channels >= WINDOW else True
-    chosen = (times == 1) & wrong.reshape(-1)[at] & is_whole
+    chosen = wrong.reshape(-1)[at] & is_whole
     ours, at = ours[chosen], at[chosen]
-    found = np.minimum(np.searchsorted(right, ours), right.size - 1)
-    is_known = (right[found] == ours) & (counts[found] == 1)
-    return at[is_known], first[found[is_known]], at
+    _, found, known = np.intersect1d(ours, right, assume_unique=True, return_indices=True)
+    return at[found], there[known], at
+
+
+def _list_unique_windows(values: Array) -> tuple[Array, Array]:
+    """Return the sorted hashes of the windows that occur once, and the places of the windows."""
+    hashes = _hash_windows(values.reshape(-1))
+    found, first, counts = np.unique(hashes, return_index=True, return_counts=True)
+    return found[counts == 1], first[counts == 1]
 
 
 def _hash_windows(values: Array) -> Array:

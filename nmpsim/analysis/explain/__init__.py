@@ -20,7 +20,7 @@ from nmpsim.analysis.explain.layers import (
     RescaleStage,
     explain_layers,
 )
-from nmpsim.analysis.explain.profiles import ProfileFacts, ProfileForm
+from nmpsim.analysis.explain.profiles import ProfileFacts, ProfileForm, read_factors
 
 __all__ = [
     "ErrorBand",
@@ -37,6 +37,7 @@ __all__ = [
     "make_factor",
     "measure_error_band",
     "measure_errors",
+    "read_factors",
     "make_scale_document",
     "make_schemas_document",
 ]

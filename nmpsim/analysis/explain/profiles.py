@@ -27,6 +27,7 @@ from nmpsim.isa.profiles import (
     ROWS,
     ScaleForm,
     ScaleKind,
+    ScaleWords,
     compute_real_factor,
     make_float64_scale,
 )
@@ -173,17 +174,28 @@ def _join(out: IntegerScale, bias: IntegerScale) -> IntegerScale:
 
 
 def _read_words(words: Words) -> _Stages:
-    """Return the factor of each stage, including a shift that both sides share."""
-    shift = words["out_post"] if ROWS[words["profile"]].form.has_common_shift else 0
-    stages = {
-        prefix: (
-            IntegerScale(
-                words[f"{prefix}_pre"], words[f"{prefix}_post"] + shift, words[f"{prefix}_mul"]
-            ),
-        )
+    return words["profile"], {
+        stage: (IntegerScale(pre, post, mul),)
+        for stage, (pre, mul, post) in read_factors(words).items()
+    }
+
+
+def read_factors(words: Mapping[str, int]) -> Mapping[str, ScaleWords]:
+    """Return the factor of each stage in a descriptor's words.
+
+    A float64 factor is joined from its two halves; a shift that two sides share belongs to both.
+    """
+    form = ROWS[words["profile"]].form
+    found = {
+        prefix: (words[f"{prefix}_pre"], words[f"{prefix}_mul"], words[f"{prefix}_post"])
         for prefix in _PREFIXES
         if f"{prefix}_mul" in words
     }
-    if words.get("result_scale"):
-        stages["result"] = (IntegerScale(0, 0, words["result_scale"]),)
-    return words["profile"], stages
+    if form is FLOAT64 and "bias" in found:
+        found["out"] = make_float64_scale(found["out"], found.pop("bias"))
+    if form.has_common_shift:
+        shift = words["out_post"]
+        found = {name: (pre, mul, post + shift) for name, (pre, mul, post) in found.items()}
+    if "result_scale" in words:
+        found["result"] = (0, words["result_scale"], 0)
+    return found

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import attrs
-import numpy as np
-
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.audit import (
     RESULT_STAGE,
-    ChannelAudit,
     StageAudit,
     audit_constants,
     audit_integers,
@@ -19,7 +15,7 @@ from nmpsim.debugger.commands.command import UsageError
 from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.debugger.explanation import explain_element, find_readers
-from nmpsim.isa.profiles import LOW_BITS, ScaleKind, ScaleWords, compute_real_factor
+from nmpsim.isa.profiles import LOW_BITS
 
 MAX_TERMS = 40
 """Maximum number of products in the text; ``all`` and JSON have every one."""
@@ -117,48 +113,19 @@ def _format_correction(stage: StageAudit) -> str:
     return f"{prefix}_{word} {value}{channel}"
 
 
-@attrs.frozen
-class _AuditRow:
-    """A row of the table of rescale integers; without a channel, it stands for several."""
-
-    stage: StageAudit
-    label: object
-    """Channel, or a note in its place."""
-    channel: ChannelAudit | None = None
-
-    @property
-    def expected(self) -> str:
-        return format_factor(self.channel.expected, self.stage.kind) if self.channel else ""
-
-    @property
-    def found(self) -> str:
-        found = self.channel.found if self.channel else ()
-        return " and ".join(format_factor(integers, self.stage.kind) for integers in found)
-
-
-def _list_rows(stage: StageAudit, is_all: bool) -> list[_AuditRow]:
-    """Return one row if everything is right, otherwise one for each wrong channel."""
+def _list_rows(stage: StageAudit, is_all: bool) -> list[dict[str, object]]:
+    """Return the rows of a stage: one if all channels are right, otherwise each wrong channel."""
     shown = stage.channels if is_all else stage.wrong_channels[:MAX_CHANNELS] or stage.channels[:1]
-    rows = [_AuditRow(stage, one.channel, one) for one in shown]
+    rows: list[dict[str, object]] = [
+        {"stage": stage, "label": one.channel, "channel": one} for one in shown
+    ]
     left = len(stage.wrong_channels) - len(shown)
     if not is_all and not stage.wrong_channels and len(stage.channels) > 1:
-        rows = [attrs.evolve(rows[0], label=f"0 of {len(stage.channels)}")]
+        rows[0]["label"] = f"0 of {len(stage.channels)}"
     elif not is_all and left > 0:
-        rows.append(_AuditRow(stage, f"... {left} more; `all` shows them"))
+        label = f"... {left} more; `all` shows them"
+        rows.append({"stage": stage, "label": label, "channel": None})
     return rows
-
-
-def format_factor(integers: ScaleWords, kind: ScaleKind) -> str:
-    """Format rescale integers as a formula, such as ``(x >> 3) * 434 >> 14``."""
-    pre, mul, post = integers
-    if kind == "integers":
-        return f"(x >> {pre}) * {mul} >> {post}"
-    if kind == "fixed point":
-        return f"(x << {pre}) * {mul} / 2^31 >> {post}"
-    if kind == "float64":
-        return f"x * {compute_real_factor(kind, *integers)!r}"
-    added = f" + {float(np.uint32(post).view(np.float32)):.9g}" if post else ""
-    return f"x * {float(np.uint32(mul & 0xFFFF_FFFF).view(np.float32)):.9g}{added}"
 
 
 def show_constants(context: CommandContext, path: Path) -> CommandResult:

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from nmpsim.debugger.audit import format_factor
 from nmpsim.debugger.inspect import format_type
 
 
@@ -69,6 +70,7 @@ class ResultFormatter:
         self._environment.filters |= {
             "count": format_count,
             "display_name": get_display_name,
+            "factor": format_factor,
             "type": format_type,
         }
         self._environment.globals["table"] = self._format_table
