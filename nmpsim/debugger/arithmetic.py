@@ -168,10 +168,15 @@ def _make_trace(terms: tuple[Term, ...], *steps: ArithmeticStep) -> ResultTrace:
 # --- sums of products -------------------------------------------------------------------------
 
 
-def _conv_operands(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[Int64s, Int64s]:
-    channels = _input_channels(d, at)
-    inputs = read_windows(spm, d, d["groups"] * d["in_channels"])[at.y, at.x][:, channels]
-    return inputs.reshape(-1), unpack_weights(spm, d)[at.channel]
+def _window_operands(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[Int64s, Int64s]:
+    channels, is_depthwise = _input_channels(d, at), "channels_count" in d
+    depth = d["channels_count"] if is_depthwise else d["groups"] * d["in_channels"]
+    inputs = read_windows(spm, d, depth)[at.y, at.x][:, channels].reshape(-1)
+    if not is_depthwise:
+        return inputs, unpack_weights(spm, d)[at.channel]
+    nbytes, taps = get_element_type(d).nbytes, d["kernel_h"] * d["kernel_w"]
+    weights = compute_addresses(d["weights"] + at.channel * nbytes, (taps, depth * nbytes))
+    return inputs, spm.read(nbytes, weights)
 
 
 def _input_channels(d: Descriptor, at: OutputElement) -> range:
@@ -182,13 +187,6 @@ def _input_channels(d: Descriptor, at: OutputElement) -> range:
     return range(first, first + d["in_channels"])
 
 
-def _dwconv_operands(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[Int64s, Int64s]:
-    channels, nbytes = d["channels_count"], get_element_type(d).nbytes
-    taps = d["kernel_h"] * d["kernel_w"]
-    weights = compute_addresses(d["weights"] + at.channel * nbytes, (taps, channels * nbytes))
-    return read_windows(spm, d, channels)[at.y, at.x, :, at.channel], spm.read(nbytes, weights)
-
-
 def _gemm_operands(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[Int64s, Int64s]:
     nbytes = get_element_type(d).nbytes
     lhs = compute_addresses(d["lhs"] + at.y * d["lhs_stride"], (d["inner"], nbytes))
@@ -197,8 +195,8 @@ def _gemm_operands(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[I
 
 
 SUMS: Mapping[str, Callable[[Scratchpad, Descriptor, OutputElement], tuple[Int64s, Int64s]]] = {
-    "conv": _conv_operands,
-    "dwconv": _dwconv_operands,
+    "conv": _window_operands,
+    "dwconv": _window_operands,
     "gemm": _gemm_operands,
 }
 """Descriptor -> function that reads the factors of one result's products, in their order."""

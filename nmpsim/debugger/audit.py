@@ -34,7 +34,7 @@ class ConstantAudit:
     elem: str
     shape: Shape
     differing: int
-    first: tuple[int, ...]
+    first: tuple[int, ...] = ()
     """Coordinates of the first element that differs; () if all are equal."""
     ours: float = 0
     theirs: float = 0
@@ -66,18 +66,17 @@ def audit_constants(
             continue
         ours: Array = module.constants[weight.name]
         theirs = read_array(known[weight.name])
-        found = ConstantAudit(weight.name, weight.type.elem, weight.type.shape, 0, ())
-        if theirs.shape != ours.shape:
-            shape = "x".join(map(str, theirs.shape))
-            yield attrs.evolve(found, problem=f"the file's has the shape {shape}")
-            continue
-        apart = np.flatnonzero(ours.reshape(-1) != theirs.reshape(-1))
+        problem, apart = "", np.zeros(0, np.int64)
+        if theirs.shape == ours.shape:
+            apart = np.flatnonzero(ours.reshape(-1) != theirs.reshape(-1))
+        else:
+            problem = f"the file's has the shape {'x'.join(map(str, theirs.shape))}"
+        found = ConstantAudit(
+            weight.name, weight.type.elem, weight.type.shape, int(apart.size), problem=problem
+        )
         if apart.size:
             at = unravel_index(int(apart[0]), ours.shape)
-            found = attrs.evolve(
-                found, differing=int(apart.size), first=at, ours=ours[at].item(),
-                theirs=theirs[at].item(),
-            )  # fmt: skip
+            found = attrs.evolve(found, first=at, ours=ours[at].item(), theirs=theirs[at].item())
         yield found
 
 

@@ -78,11 +78,6 @@ def make_bindings(panes: Sequence[str]) -> list[BindingType]:
     ]
 
 
-def list_keys(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
-    """Return the printed keys and the description of each binding."""
-    return [(keys, description) for keys, description, _ in list_key_actions(bindings)]
-
-
 def list_key_actions(bindings: Iterable[BindingType]) -> list[tuple[str, str, str]]:
     """Return the printed keys, the description and the action of each binding."""
     full = [one if isinstance(one, Binding) else Binding(*one) for one in bindings]

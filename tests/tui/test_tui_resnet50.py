@@ -24,14 +24,14 @@ def test_resnet50_fits_a_large_screen(
         assert "92/92 done" in await user.press("c")
         assert "91/92 done" in await user.press("N")
         program = user.app.panes[4]
-        assert program.count() > 100_000
-        line = program.line
+        assert program.count_lines() > 100_000
+        line = program.make_line
 
         def counted(index: int, width: int) -> object:
             made.append(index)
             return line(index, width)
 
-        monkeypatch.setattr(program, "line", counted)
+        monkeypatch.setattr(program, "make_line", counted)
         await user.press("5", "end", "pageup", "home")
         assert 0 < len(made) < 5 * 50
 

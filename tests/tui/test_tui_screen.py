@@ -254,13 +254,13 @@ def test_a_finished_layer_is_shown(start: Start) -> None:
 
 
 def test_every_key_has_one_meaning_and_a_description() -> None:
-    from nmpsim.tui.key_bindings import list_keys
+    from nmpsim.tui.key_bindings import list_key_actions
     from nmpsim.tui.line_pane import LinePane
 
-    everywhere = [key for keys, _ in list_keys(DebugApp.BINDINGS) for key in keys.split()]
+    everywhere = [key for keys, _, _ in list_key_actions(DebugApp.BINDINGS) for key in keys.split()]
     assert len(everywhere) == len(set(everywhere))
     for kind in [LinePane, *(kind for _, kind in PANES if "BINDINGS" in kind.__dict__)]:
-        for keys, description in list_keys(kind.BINDINGS):
+        for keys, description, _ in list_key_actions(kind.BINDINGS):
             assert description
             assert not set(keys.split()) & set(everywhere)
 

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from nmpsim.tui.command_prompt import CommandPrompt
-from nmpsim.tui.key_bindings import list_keys, load_bindings
+from nmpsim.tui.key_bindings import list_key_actions, load_bindings
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.panes import PANES
 from nmpsim.tui.wrapped_pane import WrappedPane
@@ -41,7 +41,7 @@ class HelpPane(WrappedPane):
 def _keys(parts: Sequence[Part]) -> Iterable[Text]:
     for title, bindings in parts:
         yield Text(title, "bold underline")
-        for keys, description in list_keys(bindings):
+        for keys, description, _ in list_key_actions(bindings):
             yield Text(f"  {keys:{KEY_COLUMNS}}", "bold").append(description, "not bold")
         yield Text("")
 
