@@ -310,13 +310,16 @@ def list_layer_columns(report: RunReport, view: str) -> list[TableColumn]:
     used: Counter[int] = Counter()
     for block in report.scratchpads:
         used[block.layer] += block.end - block.begin
-    size = make_device_config(report.device).scratchpad_bytes if used else 0
+    shown = load_tables("measures")["layer_views"][view]
+    size = 0
+    if used and "scratchpad" in shown:
+        size = make_device_config(report.device).scratchpad_bytes
     readers: Readers = {
         "time": lambda layer: make_share_cell(layer.cycles, report.cycles),
         "scratchpad": lambda layer: make_share_cell(used[layer.index], size),
     }
     return [
         attrs.evolve(LAYER_COLUMNS[key], value=readers.get(key, LAYER_COLUMNS[key].value))
-        for key in load_tables("measures")["layer_views"][view]
+        for key in shown
         if used or key != "scratchpad"
     ]
