@@ -65,7 +65,14 @@ class _Verifier:
         for position, instruction in enumerate(self._module.instructions):
             # After a gap the count goes on from there: one finding, not one for each line.
             if instruction.number not in (position, previous + 1):
-                self._wrong_number(instruction, previous + 1)
+                self._report(
+                    "LIR005",
+                    "instruction numbers are not contiguous",
+                    instruction.span,
+                    instruction.number,
+                    previous + 1,
+                    "Number the instructions consecutively from 0.",
+                )
             previous = instruction.number
             self._instruction(instruction)
         return self._found
@@ -85,16 +92,6 @@ class _Verifier:
     def _hint(self, word: str, known: Iterable[str], prefix: str = "") -> str | None:
         self._hints += 1
         return did_you_mean(word, known, prefix) if self._hints <= _MAX_HINTS else None
-
-    def _wrong_number(self, instruction: Instruction, expected: int) -> None:
-        self._report(
-            "LIR005",
-            "instruction numbers are not contiguous",
-            instruction.span,
-            instruction.number,
-            expected,
-            "Number the instructions consecutively from 0.",
-        )
 
     def _define(self, name: str, span: SourcePosition) -> bool:
         first = self._defined.setdefault(name, span)

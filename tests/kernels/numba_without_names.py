@@ -84,9 +84,9 @@ def run_sample_kernels() -> list[object]:
     from nmpsim.kernels import jit
     from nmpsim.kernels.entries import AddressedKernel, CompiledEntry
     from nmpsim.kernels.microkernel import (
-        compute_products,
         initialize_packed_weights,
         initialize_workspace,
+        products,
     )
     from nmpsim.kernels.microkernel_int16 import compute_products_int16
     from nmpsim.kernels.numba_internals import struct_pointer
@@ -155,7 +155,7 @@ def run_sample_kernels() -> list[object]:
         initialize_workspace(more.workspace)
         initialize_packed_weights(more.packed)
         made = out, more.excess, more.workspace, more.packed
-        compute_products(inputs, n, offsets, w, weights, n, PIXELS, *made)
+        products(inputs, n, offsets, w, weights, n, PIXELS, *made)
         return 0
 
     rng = np.random.default_rng(5)

@@ -66,8 +66,8 @@ class WindowSums:
     taps: int
     """Number of taps of the whole window."""
     counts_padding: bool
-    is_unsigned: bool
-    """Whether the values are uint8 values minus 128."""
+    unsigned_offset: int
+    """128 if the values are uint8 values minus 128, else 0."""
     is_global: bool
     """Whether the operation is ONNX's GlobalAveragePool."""
     reals: Callable[[], FloatArray]
@@ -114,9 +114,9 @@ def _tflite(s: WindowSums) -> IntArray:
             "avgpool",
             "q31 supports neither averages between scales nor averages that count padding",
         )
-    moved = UNSIGNED if s.is_unsigned else 0  # of these halves go up, of others away from zero
-    raw = s.totals + s.existing * np.int64(s.src.offset + moved)
-    return _quotient(raw, s.existing) - np.int64(moved)
+    # Halves of unsigned averages are rounded up, others away from zero.
+    raw = s.totals + s.existing * np.int64(s.src.offset + s.unsigned_offset)
+    return _quotient(raw, s.existing) - np.int64(s.unsigned_offset)
 
 
 def _tflite_mean(s: WindowSums) -> IntArray:
@@ -131,10 +131,9 @@ def _onnx(s: WindowSums) -> IntArray:
     """Average as ONNX Runtime: ``rne(fl(mean of reals / Sy) + Oy)``; Oy of uint8 is unsigned."""
     if s.is_global:
         return _global_onnx(s)
-    moved = UNSIGNED if s.is_unsigned else 0
     count = np.float32(s.taps) if s.counts_padding else to_float32(s.existing)
-    placed = s.reals() / count / s.dest.scale32 + np.float32(s.dest.offset + moved)
-    return round_half_even(placed) - np.int64(moved)
+    placed = s.reals() / count / s.dest.scale32 + np.float32(s.dest.offset + s.unsigned_offset)
+    return round_half_even(placed) - np.int64(s.unsigned_offset)
 
 
 def _global_onnx(s: WindowSums) -> IntArray:

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.kernels.hostops.numerics import ARITHMETIC, WindowSums
+from nmpsim.kernels.hostops.numerics import ARITHMETIC, UNSIGNED, WindowSums
 from nmpsim.kernels.hostops.rounding import round_half_away, round_half_even, to_float32
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
     HostTensor,
+    IntArray,
     Outputs,
 )
 from nmpsim.kernels.hostops.windows import SlidingWindow, require_nhwc
@@ -76,23 +77,25 @@ def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
     Layout NTHWC has windows in three dimensions. Real taps are added in order, then divided;
     integers follow the profile.
     """
-    if attributes.get("Layout", 0) == NTHWC:
-        return _avg_pool_3d(dest, src, attributes)
-    require_nhwc("avgpool", attributes)
+    is_volume = attributes.get("Layout", 0) == NTHWC
+    if not is_volume:
+        require_nhwc("avgpool", attributes)
     window = SlidingWindow.from_attributes(attributes)
     count_all = int(attributes["CountIncludePads"]) != 0
-    outputs = dest.shape[1:3]
-    existing = np.maximum(window.count_valid_taps(src.shape[1:3], outputs), 1)[:, :, None]
+    outputs = dest.shape[1:-1]
+    existing = np.maximum(window.count_valid_taps(src.shape[1:-1], outputs), 1)[..., None]
+    counts = np.full_like(existing, window.taps) if count_all else existing
     if src.is_float:
-        counts = np.full_like(existing, window.taps) if count_all else existing
         return _sum_taps(dest, src.values, window) / counts.astype(src.dtype)
+    if is_volume:
+        return _average_volume(dest, src, window, counts)
     totals = window.reduce(np.add, window.pad(src.subtract_offset(), 0), outputs)
     windows = WindowSums(
         totals,
         existing,
         window.taps,
         count_all,
-        bool(attributes.get("Unsigned")),
+        UNSIGNED if attributes.get("Unsigned") else 0,
         bool(attributes.get("Global")),
         lambda: _sum_taps(dest, src.dequantize(), window),
         src,
@@ -109,18 +112,13 @@ def _sum_taps(dest: HostTensor, x: AnyArray, window: SlidingWindow) -> AnyArray:
     return sums
 
 
-def _avg_pool_3d(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
-    """Compute :func:`avg_pool` over three dimensions, of Src [N, T, H, W, C].
+def _average_volume(
+    dest: HostTensor, src: HostTensor, window: SlidingWindow, counts: IntArray
+) -> IntArray:
+    """Return averages of three-dimensional windows: ``rne(fl(fl(sum / fl(1/m)) + Oy))``.
 
-    Float adds the taps in order and divides. Quantized: ``rne(fl(fl(sum / fl(1/m)) + Oy))`` with
-    ``m = fl(fl(Sx/Sy)/n)``, other than in two dimensions.
+    ``m`` is ``fl(fl(Sx/Sy)/n)``; two dimensions have another formula.
     """
-    window = SlidingWindow.from_attributes(attributes)
-    counts = window.count_valid_taps(src.shape[1:4], dest.shape[1:4])[..., None]
-    if attributes["CountIncludePads"]:
-        counts = np.full_like(counts, window.taps)
-    if src.is_float:
-        return _sum_taps(dest, src.values, window) / counts.astype(src.dtype)
     factor = src.scale32 / dest.scale32 / to_float32(counts)
     sums = to_float32(_sum_taps(dest, src.subtract_offset(), window))
     placed = sums / (np.float32(1) / factor) + np.float32(dest.offset)

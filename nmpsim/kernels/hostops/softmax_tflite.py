@@ -66,12 +66,12 @@ def softmax_int16(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float
     _check(dest)
     below = rows - rows.max(axis=1, keepdims=True)
     scaled = multiply_fixed_point(below, src.scale * beta / (10.0 / 65535.0))
-    powers = _looked_up(_exponentials(), np.clip(scaled + 32767, -32768, 32767))
+    powers = _looked_up(_table(math.exp, -10.0, 0.0), np.clip(scaled + 32767, -32768, 32767))
     total = powers.sum(axis=1, keepdims=True)
     zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
     shifted = ((total << (zeros - 1)) + (1 << 13)) >> 14
     place = np.clip(shifted - (1 << 15) - (1 << 16), -32768, 32767)
-    inverse = _looked_up(_inverses(), place)
+    inverse = _looked_up(_table(_invert, 0.0, 1.0), place)
     shift = 31 - zeros
     rounded = (powers * inverse + (np.int64(1) << (shift - 1))) >> shift
     held: IntArray = np.clip(rounded, 0, 32767)
@@ -140,18 +140,11 @@ def _one_over_one_plus(x: Ints) -> Any:
     return _shifted_up(inverse, 1)
 
 
-@cache
-def _exponentials() -> IntArray:
-    """Return the table of exp on [-10, 0]."""
-    return _table(math.exp, -10.0, 0.0)
+def _invert(x: float) -> float:
+    return 1.0 / (1.0 + x)
 
 
 @cache
-def _inverses() -> IntArray:
-    """Return the table of 1 / (1 + x) on [0, 1]."""
-    return _table(lambda x: 1.0 / (1.0 + x), 0.0, 1.0)
-
-
 def _table(function: Callable[[float], float], low: float, high: float) -> IntArray:
     """Return 513 entries, each moved to halve the error in the middle of the next interval."""
     step = (high - low) / 512
