@@ -32,8 +32,8 @@ from nmpsim.core.stop_conditions import StopConditions, StopState, TraceColumn
 from nmpsim.timing import Costs
 
 INCOMPLETE = (
-    "not everything could be checked: the cores have more open accesses, older posts or more"
-    " instructions after a post than the check keeps"
+    "not everything could be checked: the cores have more unordered accesses, posts before a pend,"
+    " or instructions after a post than the check can record"
 )
 
 SEMAPHORES = (OP.nmp_post, OP.nmp_pend)

@@ -27,6 +27,13 @@ KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit", "timeout"]] = {
     Outcome.CYCLE_LIMIT: "cycle_limit",
     Outcome.TIMEOUT: "timeout",
 }
+_TRAP_VALUES = {
+    TrapCause.FETCH_MISALIGNED: "jump or branch target",
+    TrapCause.ILLEGAL_INSTRUCTION: "instruction word",
+    TrapCause.DESCRIPTOR_FAULT: "descriptor at",
+    TrapCause.OPERAND_FAULT: "descriptor word at",
+}
+"""Cause of a trap -> noun for ``mtval``, if it is not just an address."""
 MAX_NAMED = 4
 """Maximum number of waiting cores that a deadlock's message names."""
 
@@ -82,10 +89,11 @@ def build_trap_report(
 
 def _describe_trap(machine: Machine, core: int, pc: int, cause: int, value: int) -> str:
     known = {int(c): c.name.lower().replace("_", " ") for c in TrapCause}
-    text = f"{known.get(cause, f'cause {cause}')} (mtval {value:#x})"
-    return text + (
-        _describe_word(machine, core, pc, value) if cause == TrapCause.OPERAND_FAULT else ""
-    )
+    text = known.get(cause, f"cause {cause}")
+    if cause in (TrapCause.BREAKPOINT, TrapCause.ENVIRONMENT_CALL):
+        return text
+    word = _describe_word(machine, core, pc, value) if cause == TrapCause.OPERAND_FAULT else ""
+    return f"{text}: {_TRAP_VALUES.get(cause, 'address')} {value:#x}{word}"
 
 
 def _describe_word(machine: Machine, core: int, pc: int, address: int) -> str:
@@ -116,7 +124,7 @@ def _format_word(machine: Machine, core: int, word: Word, address: int) -> str:
 def _describe_deadlock(machine: Machine, waiting: Sequence[int]) -> str:
     named = [f"core {core} waits {_describe_wait(machine, core)}" for core in waiting[:MAX_NAMED]]
     if len(waiting) > MAX_NAMED:
-        named.append(f"{len(waiting) - MAX_NAMED} more wait")
+        named.append(f"{len(waiting) - MAX_NAMED} more cores wait")
     return "no core can continue: " + "; ".join(named)
 
 
@@ -126,7 +134,7 @@ def _describe_wait(machine: Machine, core: int) -> str:
     if status == CoreStatus.AT_BARRIER:
         return f"at barrier {what} for {count} cores"
     if status == CoreStatus.PENDING:
-        return f"for {count} of semaphore {what}"
+        return f"until semaphore {what} is at least {count}"
     return f"for the {Unit(what).name.lower()} unit"
 
 
@@ -223,7 +231,7 @@ def find_tensor_name(bundle: Bundle, address: int, layer: Layer | None) -> str |
 def describe_violation(
     found: Mapping[ViolationField, int],
     tensor: str | None,
-    ending: str = ", and nothing orders them",
+    ending: str = ", without synchronization between them",
 ) -> str:
     """Describe a contract violation; ``ending`` follows two accesses that are not ordered."""
     case = CASES[found[ViolationField.CASE]].key
@@ -235,13 +243,13 @@ def describe_violation(
     agent, verb, operand = _describe_access(found, "")
     if case == "barrier_counts":
         return (
-            f"{agent} names a different number of cores at barrier {first} than the waiting cores"
+            f"{agent} passes a different number of cores to barrier {first} than the waiting cores"
         )
     if case == "weight_tail":
-        return f"{agent} has weights that are not zero at {where}, beyond the edges of the tensor"
+        return f"{agent} reads nonzero weights at {where}, after the end of a row or of the channels"
     access = f"{agent} {verb} {where} ({operand})"
     if found[ViolationField.OTHER_NUMBER] < 0:
-        return f"{access}, which nothing has written"
+        return f"{access}, which was never written"
     other, verb, operand = _describe_access(found, "OTHER_")
     return f"{access} that {other} {verb} ({operand}){ending}"
 

@@ -119,7 +119,7 @@ def _explain_host_element(
         if clip is not None:
             steps.append(("clip", f"to {clip.low} ... {clip.high}", found.value))
     else:
-        steps = [("less offset", f"x - {offset}", value - offset)]
+        steps = [("minus offset", f"x - {offset}", value - offset)]
         steps.append(("real", f"* {scale:.9g}, as float32", found.value))
     term = Term(unravel_index(flat, source.shape), source.address, value)
     made = ResultTrace((term,), tuple(ArithmeticStep(*one) for one in steps), found.value)
@@ -159,12 +159,12 @@ def _explain_earlier_element(debugger: Debugger, layer: Layer, found: Explanatio
         if start <= found.address < start + values.nbytes:
             at = unravel_index((found.address - start) // values.itemsize, earlier.output.shape)
             there = explain_element(debugger, earlier, at)
-            note = f"{earlier.display_name}{list(at)}: {layer.display_name} left it as it was"
+            note = f"{earlier.display_name}{list(at)}: {layer.display_name} did not change it"
             return attrs.evolve(
                 there, layer=found.layer, op=found.op, at=found.at, value=found.value,
                 sources=(note, *there.sources),
             )  # fmt: skip
-    return attrs.evolve(found, sources=("nothing wrote it",))
+    return attrs.evolve(found, sources=("no layer wrote the element",))
 
 
 def _explain_stored_element(
@@ -186,7 +186,7 @@ def _explain_stored_element(
         address = find_transfer_source(store, address) or 0
         last = find_last_writer(own, "scratchpad", address)
         if last is None:
-            sources = ("nothing wrote it on this core",)
+            sources = ("no instruction of this core wrote the element",)
             return attrs.evolve(found, events=(stored,), sources=sources)
         maker = last
     is_load = maker.unit == Unit.LOAD
@@ -229,7 +229,7 @@ def _trace_move(
     with debugger.visit_position(store.next_position - 1):
         held = read_bytes(debugger.machine, store.core, address, dtype.itemsize) or b""
     value = np.frombuffer(held, dtype)[0].item()
-    formula = "as it is" if source else "padding: what the load fills with"
+    formula = "unchanged" if source else "padding value of the load"
     step = ArithmeticStep("moved", formula, value)
     return ResultTrace((Term((), address, value),), (step,), value)
 

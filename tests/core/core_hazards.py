@@ -361,7 +361,7 @@ def _earlier(other: _OpenAccess) -> str:
 
 def _unwritten(done: ExecutedInstruction, access: MemoryAccess, address: int) -> str:
     read = f"{done.description} reads scratchpad {address:#x} ({access.operand})"
-    return f"{read}, which nothing has written"
+    return f"{read}, which was never written"
 
 
 def _missing(first: _OpenAccess, then: ExecutedInstruction) -> str:

@@ -37,7 +37,7 @@ def test_a_deadlock_names_waiting_cores_and_causes() -> None:
     assert report.trap is not None
     assert report.trap.kind == "deadlock"
     assert "core 0 waits at barrier 5 for 3 cores" in report.trap.message
-    assert "core 1 waits for 2 of semaphore 7" in report.trap.message
+    assert "core 1 waits until semaphore 7 is at least 2" in report.trap.message
     assert report.trap.core == 0
     assert report.trap.instruction is not None
     assert "nmp.barrier" in report.trap.instruction

@@ -76,7 +76,10 @@ def test_another_scale_gives_the_compilers_words(
     compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", numerics=numerics)
     shell = Shell(Debugger(parse_bundle(compiled.image), seven), lambda _: pytest.fail("no"))
     told = shell.execute("change conv1 scale 0.02").text
-    assert "pool1__2 has it now\n  conv2__2 reads it and follows" in told
+    assert (
+        "pool1__2 writes the tensor with the new scale\n"
+        "  conv2__2 reads the tensor with the new scale"
+    ) in told
     shell.execute("until end")
     for index, values in run_with_scales({CONV1: 0.02}, numerics, seven, tmp_path).items():
         np.testing.assert_array_equal(values, shell.debugger.layer_outputs[index])
@@ -106,7 +109,7 @@ def test_alone_changes_only_the_rescale_of_the_layer(shell: Shell) -> None:
 
 def test_layers_with_the_old_scale_are_listed(shell: Shell) -> None:
     told = shell.execute("change fc scale 0.24").text
-    assert "fc__1_dequantize on the host still takes it to be 0.118808" in told
+    assert "fc__1_dequantize on the host still uses the scale 0.118808" in told
     with pytest.raises(UserError, match=r"conv1__6_quantize computes the tensor on the host"):
         shell.execute("change conv1__6_quantize scale 0.1")
 

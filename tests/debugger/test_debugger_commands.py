@@ -182,8 +182,8 @@ def test_compiled_programs_have_no_hazards(shell: Shell) -> None:
 
 
 def test_a_finished_run_suggests_commands(shell: Shell) -> None:
-    assert "was over" not in shell.execute("continue").text
-    assert "`restart` begins again" in shell.execute("continue").text
+    assert "has ended" not in shell.execute("continue").text
+    assert "use `restart`" in shell.execute("continue").text
 
 
 def test_expectations_determine_the_exit_code(shell: Shell) -> None:

@@ -90,9 +90,9 @@ def test_a_read_of_unwritten_bytes_is_a_hazard() -> None:
     (found,) = hazards(ONLY_0 + USE + WAIT_VECTOR + PUT + "other:" + END)
     assert "nmp.rescale" in found
     bytes_read = "scratchpad 0x20000020 to 0x2000005f (input)"
-    assert found.endswith(f"reads {bytes_read}, which nothing has written")
+    assert found.endswith(f"reads {bytes_read}, which was never written")
     (found,) = hazards(ONLY_0 + PEEK_SPM + PEEK_SPM + "other:" + END)
-    assert "lw" in found and "0x20000020 to 0x20000023 (word), which nothing has written" in found
+    assert "lw" in found and "0x20000020 to 0x20000023 (word), which was never written" in found
     half = " li t5, 0x20000020\n sb zero, 1(t5)\n lw t5, 0(t5)\n"
     assert hazards(ONLY_0 + half + "other:" + END) == []
 
@@ -198,4 +198,4 @@ def test_an_incomplete_check_has_a_note() -> None:
     text, note = show_hazards(MAX_POSTS + 1)
     assert str(note).startswith("not everything could be checked")
     assert f"note: {note}" in text
-    assert show_hazards(MAX_POSTS // 2) == ("no hazards up to here\n", "")
+    assert show_hazards(MAX_POSTS // 2) == ("no hazards up to this position\n", "")

@@ -57,7 +57,7 @@ def test_different_counts_at_a_barrier_are_a_hazard() -> None:
     text = ONLY_0 + meet.format(2) + HALT + "other:\n" + spin(1, 300) + meet.format(1) + HALT
     (found,) = hazards(text)
     assert "core 1 nmp.barrier" in found
-    assert "names a different number of cores at barrier 9" in found
+    assert "passes a different number of cores to barrier 9" in found
 
 
 # --- fetches ------------------------------------------------------------------------------------

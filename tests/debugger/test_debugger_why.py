@@ -153,4 +153,4 @@ def test_why_reports_unwritten_bytes() -> None:
     debugger.run()
     found = explain_element(debugger, debugger.layers[0], (60,))
     assert found.made is None
-    assert found.sources == ("nothing wrote it",)
+    assert found.sources == ("no layer wrote the element",)

@@ -49,19 +49,18 @@ def _change_scale(
     text = f"{layer.display_name}: output scale {scale:g} in"
     if is_alone:
         count = context.changes.set_own_scale(layer, scale)
-        note = f"  any reader still takes it to be on the old scale, {layer.output.scale:g}"
+        note = f"  layers that read the output still use the old scale, {layer.output.scale:g}"
         return _make_change_result(
             context, f"{text} {format_count(count, 'descriptor')}", count, note
         )
     found = context.changes.set_scale(layer, scale)
     shown = context.get_display_name
-    notes = [f"  {shown(name)} has it now" for name in found.producers if name != layer.name]
-    notes += [f"  {shown(name)} reads it and follows" for name in found.readers]
+    notes = [f"  {shown(name)} writes the tensor with the new scale" for name in found.producers if name != layer.name]
+    notes += [f"  {shown(name)} reads the tensor with the new scale" for name in found.readers]
     compiled = context.debugger.bundle.metadata.layers[layer.index].output.scale or scale
     notes += [
-        f"  {shown(name)} on the host still takes it to be {compiled:g}: it reads values that are"
-        f" {compiled / scale:.6g} times what they stand for; for its results change the LIR and"
-        " compile it"
+        f"  {shown(name)} on the host still uses the scale {compiled:g}, so its real inputs are"
+        f" {compiled / scale:.6g} times the correct ones; change the scale in the LIR and compile it"
         for name in found.host_readers
     ]
     count = len(found.pieces)
