@@ -59,7 +59,9 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
         opcode, dtypes, get_profile(op).name
     ):
         return ""
-    return f"the smallest tile takes {needs:,} bytes, a scratchpad has {config.scratchpad_bytes:,}"
+    return (
+        f"the smallest tile needs {needs:,} bytes, but a scratchpad has {config.scratchpad_bytes:,}"
+    )
 
 
 def find_host_reason(op: Operation) -> str:
@@ -76,7 +78,7 @@ def _overlap(op: Operation) -> str:
     for view in op.operands[1:]:
         in_place = view.byte_offset == result.byte_offset and view.type.nbytes == result.type.nbytes
         if view.overlaps(result) and not (in_place and op.kind in ELEMENT_BY_ELEMENT):
-            return f"the result lies on %{view.name}, which other cores may still read"
+            return f"the result overwrites %{view.name}, which other cores may still read"
     return ""
 
 
@@ -86,10 +88,10 @@ def _narrow(op: Operation, *but: int) -> str:
         if index in but:
             continue
         if not view.is_narrow:
-            return f"%{view.name} is {view.type.elem}, the units take Int8 and Int16"
+            return f"%{view.name} is {view.type.elem}, but the units support only Int8 and Int16"
         if view.type.elem != op.operands[0].type.elem:
             first = op.operands[0]
-            return f"%{view.name} is {view.type.elem}, %{first.name} is {first.type.elem}"
+            return f"%{view.name} is {view.type.elem}, but %{first.name} is {first.type.elem}"
     return ""
 
 
@@ -103,7 +105,9 @@ def _weighted(op: Operation) -> str:
             return f"%{view.name} is not a constant"
     bias = op.operands[3]
     if bias.type.elem not in BIASES:
-        return f"bias %{bias.name} is {bias.type.elem}, the unit takes {', '.join(BIASES)}"
+        return (
+            f"bias %{bias.name} is {bias.type.elem}, but the unit supports only {', '.join(BIASES)}"
+        )
     return _activation(op)
 
 
@@ -112,20 +116,20 @@ def _weights(op: Operation) -> str:
     source, weights = op.operands[1:3]
     if weights.is_narrow and weights.element <= source.element:
         return ""
-    return f"%{weights.name} is {weights.type.elem}, %{source.name} is {source.type.elem}"
+    return f"%{weights.name} is {weights.type.elem}, but %{source.name} is {source.type.elem}"
 
 
 def _activation(op: Operation) -> str:
     activation = op.instruction.attributes.get("FusedActivation", "NONE")
     if activation not in ACTIVATIONS:
-        return f"the rescale unit has no {activation}"
+        return f"the rescale unit does not support {activation}"
     arguments = op.instruction.attributes.get("FusedActivationArgs", ())
     if activation != "LEAKY_RELU" or not isinstance(arguments, tuple):
         return ""
     profile = get_profile(op)
     if profile.has_leaky:
         return _slope(float(arguments[0]))
-    return f"the rescale unit has no {activation} after a sum of {profile.name}"
+    return f"the rescale unit does not support {activation} with numerics {profile.name}"
 
 
 def _rescale(op: Operation) -> str:
@@ -134,7 +138,11 @@ def _rescale(op: Operation) -> str:
 
 
 def _slope(alpha: float) -> str:
-    return "" if alpha > 0 else f"the rescale unit's factors are above 0, Alpha is {alpha:g}"
+    return (
+        ""
+        if alpha > 0
+        else f"Alpha is {alpha:g}, but the rescale unit supports only positive factors"
+    )
 
 
 def _batched_add(op: Operation) -> str:
@@ -142,8 +150,8 @@ def _batched_add(op: Operation) -> str:
     if piece.type.elem in (batch.type.elem, "i32"):
         return _narrow(op, 2)
     return (
-        f"slice %{piece.name} is {piece.type.elem}, the unit takes Int32 or the element kind of the"
-        " batch"
+        f"slice %{piece.name} is {piece.type.elem}, but the unit supports only i32 and"
+        f" {batch.type.elem}, the type of the batch"
     )
 
 
@@ -155,7 +163,7 @@ def _average_pool(op: Operation) -> str:
 
 def _look_up(op: Operation) -> str:
     wide = next((view for view in op.operands if view.type.elem != "i8"), None)
-    return f"%{wide.name} is {wide.type.elem}, tables are Int8" if wide else ""
+    return f"%{wide.name} is {wide.type.elem}, but tables support only Int8" if wide else ""
 
 
 _RULES: dict[OpcodeKind, Callable[[Operation], str]] = {

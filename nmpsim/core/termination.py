@@ -246,7 +246,9 @@ def describe_violation(
             f"{agent} passes a different number of cores to barrier {first} than the waiting cores"
         )
     if case == "weight_tail":
-        return f"{agent} reads nonzero weights at {where}, after the end of a row or of the channels"
+        return (
+            f"{agent} reads nonzero weights at {where}, after the end of a row or of the channels"
+        )
     access = f"{agent} {verb} {where} ({operand})"
     if found[ViolationField.OTHER_NUMBER] < 0:
         return f"{access}, which was never written"

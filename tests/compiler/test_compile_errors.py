@@ -59,7 +59,7 @@ def test_an_unsupported_operation_is_an_error() -> None:
     assert found.found is not None
     assert "float16" in found.found
     assert found.found.endswith(
-        f"on the device: %{target.name} is float16, the units take Int8 and Int16"
+        f"on the device: %{target.name} is float16, but the units support only Int8 and Int16"
     )
     assert found.place is not None
     assert found.place.line == 100

@@ -71,9 +71,9 @@ def add_move_and_relu(elem: str) -> Draft:
 def test_other_element_types_run_on_the_host(elem: str) -> None:
     _, operations = resolve_operands(add_move_and_relu(elem).module())
     found = [find_host_reason(op) for op in operations]
-    assert found[0].endswith(f"is {elem}, the units take Int8 and Int16")
+    assert found[0].endswith(f"is {elem}, but the units support only Int8 and Int16")
     assert found[1] == ""
-    assert found[2].endswith(f"is {elem}, the units take Int8 and Int16")
+    assert found[2].endswith(f"is {elem}, but the units support only Int8 and Int16")
 
 
 @pytest.mark.parametrize("elem", ["i8", "i16"])
@@ -107,7 +107,7 @@ def test_a_table_of_16_bits_runs_on_the_host() -> None:
     source = draft.input(tensor_type("i16", (2, 6), 0.001))
     table = draft.constant(np.zeros(65536, np.int16), "i16")
     draft.emit("intlookuptable", draft.output(source.type), source, table)
-    assert find_reasons(draft)[0].endswith("is i16, tables are Int8")
+    assert find_reasons(draft)[0].endswith("is i16, but tables support only Int8")
 
 
 def test_computed_weights_run_on_the_host() -> None:
@@ -125,7 +125,7 @@ def test_a_slice_of_16_bits_runs_on_the_device() -> None:
     piece = draft.constant(np.ones((6, 5, 8), np.int16), "i16", 0.01)
     draft.emit("batchedadd", draft.output(out_kind(source)), source, piece)
     (reason,) = find_reasons(draft)
-    assert reason.endswith("is i16, the unit takes Int32 or the element kind of the batch")
+    assert reason.endswith("is i16, but the unit supports only i32 and i8, the type of the batch")
 
 
 def test_fused_activations_without_integer_form_run_on_the_host() -> None:
@@ -133,7 +133,7 @@ def test_fused_activations_without_integer_form_run_on_the_host() -> None:
     source = image(draft)
     convolve(draft, source, draft.output(out_kind(source)), activation="TANH")
     _, operations = resolve_operands(draft.module())
-    assert find_host_reason(operations[0]) == "the rescale unit has no TANH"
+    assert find_host_reason(operations[0]) == "the rescale unit does not support TANH"
 
 
 @pytest.mark.parametrize("alpha", [0.0, -0.5])
@@ -143,7 +143,7 @@ def test_slopes_without_integer_form_run_on_the_host(alpha: float) -> None:
     kind = out_kind(source)
     result = convolve(draft, source, draft.buffer(kind), "i32", "LEAKY_RELU", (alpha,))
     draft.emit("leakyrelu", draft.output(kind), result, Alpha=alpha)
-    reason = f"the rescale unit's factors are above 0, Alpha is {alpha:g}"
+    reason = f"Alpha is {alpha:g}, but the rescale unit supports only positive factors"
     assert find_reasons(draft) == [reason, reason]
 
 
@@ -163,7 +163,7 @@ def test_results_over_an_input_run_on_the_host() -> None:
     draft.emit("copy", high, low)
     draft.emit("elementadd", low, low, high)
     draft.emit("copy", draft.output(low.type), low)
-    copied, added = (f"the result lies on %{v.name}" for v in (low, high))
+    copied, added = (f"the result overwrites %{v.name}" for v in (low, high))
     found = find_reasons(draft)
     assert [bool(reason) for reason in found] == [False, True, True, False]
     assert found[1].startswith(copied)

@@ -117,7 +117,7 @@ def test_layers_with_the_old_scale_are_listed(shell: Shell) -> None:
 def test_an_impossible_scale_is_refused(seven: dict[str, Any]) -> None:
     compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", numerics="q31")
     shell = Shell(Debugger(parse_bundle(compiled.image), seven), lambda _: pytest.fail("no"))
-    with pytest.raises(UserError, match="numerics q31 needs the bias on the scale of the sum"):
+    with pytest.raises(UserError, match="numerics q31 requires a bias with the scale of the sum"):
         shell.execute("change conv1 scale 0.02")
     assert shell.execute("effect").data["changed"] == []
 

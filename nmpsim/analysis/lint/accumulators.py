@@ -127,11 +127,12 @@ def _describe_overflow(op: Operation, bounds: SumBounds, bits: int) -> LintFindi
         "warning",
         f"the accumulator of %{op.instruction.name} can overflow {bits} bits",
         op,
-        found=f"{channels} of {bounds.low.size} channels; channel {worst} can reach"
-        f" {bounds.low[worst]:.6g} or {bounds.high[worst]:.6g}",
-        expected=f"within -2^{bits - 1} to 2^{bits - 1} - 1, {limit:.6g}",
-        hint="Use smaller weights or fewer inputs per result: the device saturates and reports it,"
-        " Glow wraps around.",
+        found=f"{channels} of {bounds.low.size} channels; channel {worst} can have sums from"
+        f" {bounds.low[worst]:.6g} to {bounds.high[worst]:.6g}",
+        expected=f"sums from -2^{bits - 1} to 2^{bits - 1} - 1 ({limit:.6g})",
+        hint="Use smaller weights or fewer inputs per result. The device saturates sums that"
+        " overflow;"
+        " Glow's wrap around.",
         facts={
             "channels": channels,
             "worst_channel": worst,

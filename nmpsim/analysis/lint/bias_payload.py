@@ -68,13 +68,13 @@ def _check_plausibility(
     parts = np.abs(bias.dequantized) / bias.result_magnitude
     return LintFinding(
         severity,
-        f"bias %{bias.view.name} is declared on {where}, but its integers seem to be made for"
+        f"bias %{bias.view.name} is declared on {where}, but its integers seem to have"
         " another scale",
         bias.op,
         tensor=bias.view,
         found=_describe_evidence(bias, evidence),
-        expected=f"integers for scale {bias.format_scales()}; these may be for"
-        f" {float(np.median(bias.product_scales)):.9g}, the product of input and weight scales",
+        expected=f"integers with scale {bias.format_scales()}; the bias may have scale"
+        f" {float(np.median(bias.product_scales)):.9g}, the product of the input and weight scales",
         hint=f"{REQUANTIZE_HINT} Pass --float-weights or --original-weights to be certain.",
         facts={
             "evidence": evidence,
@@ -87,11 +87,11 @@ def _check_plausibility(
 
 def _describe_evidence(bias: QuantizedBias, evidence: BiasEvidence) -> str:
     parts = np.abs(bias.dequantized) / bias.result_magnitude
-    spans = f"up to {parts.max():.3g} times what the result can hold, {np.median(parts):.3g} times"
-    text = f"{spans} in the median channel"
+    times = f"{parts.max():.3g} times the limit of the result (median {np.median(parts):.3g} times)"
     if evidence != "fills":
-        return text
-    return f"integers up to {np.abs(bias.integers).max()} of {bias.limits[1]}: {text}"
+        return f"bias values of up to {times}"
+    largest = np.abs(bias.integers).max()
+    return f"integers up to {largest} of {bias.limits[1]}, which represent up to {times}"
 
 
 BiasEvidence: TypeAlias = Literal["beyond", "fills", "large"]
@@ -159,7 +159,9 @@ MAX_RELATIVE_ERROR = 0.01
 """Additional relative error allowed for inexact scales and references."""
 MIN_COSINE = 0.99
 """Smallest cosine of two bias vectors that count as the same one on different scales."""
-REQUANTIZE_HINT = "Requantize the payload with the type: `nmpsim compile --rescale-bias`."
+REQUANTIZE_HINT = (
+    "Compile the original program with --rescale-bias, which changes type and payload."
+)
 
 
 def compare_with_original(bias: QuantizedBias, original: OriginalBias) -> LintFinding | None:
@@ -201,12 +203,12 @@ def _compare_with_untyped_original(bias: QuantizedBias) -> LintFinding | None:
         return None
     return LintFinding(
         "error",
-        f"bias %{bias.view.name} is declared with the scale of the result, but has the integers"
-        " of the original",
+        f"bias %{bias.view.name} has the scale of the result, but the integers of the original"
+        " bias",
         bias.op,
         tensor=bias.view,
-        found=f"scale {bias.format_scales()}, payload unchanged",
-        expected=f"integers for scale {bias.format_scales()}",
+        found=f"scale {bias.format_scales()} with the integers of the original file",
+        expected=f"integers quantized with scale {bias.format_scales()}",
         hint=f"{REQUANTIZE_HINT} Pass --original-tensors to compare the original's scale too.",
         facts={"evidence": "original"},
     )
@@ -289,7 +291,7 @@ def compare_with_float(bias: QuantizedBias, reference: FloatBias) -> LintFinding
         tensor=bias.view,
         found=f"{bias.dequantized[worst]:.6g} in channel {worst}, from integer"
         f" {bias.payload[worst]} and scale {bias.scales[worst]:.9g}",
-        expected=f"{reference.values[worst]:.6g} as in {reference.source}, from integer"
+        expected=f"{reference.values[worst]:.6g} as in array {reference.source}, from integer"
         f" {wanted[worst]:.0f}",
         hint=REQUANTIZE_HINT
         if explained
@@ -345,4 +347,5 @@ def _unclipped(bias: QuantizedBias) -> Array:
 
 def _describe_integers(wanted: Array, payload: Array) -> str:
     worst = int(np.argmax(np.abs(wanted - payload)))
-    return f"for example {wanted[worst]:.0f} instead of {payload[worst]} in channel {worst}"
+    shown = f"{wanted[worst]:.0f} instead of {payload[worst]} in channel {worst}"
+    return f"integers quantized with the declared scale, such as {shown}"

@@ -87,7 +87,7 @@ def list_scaled_biases(bias: QuantizedBias, subject: LintSubject) -> Iterator[Sc
         )
     if not bias.is_on_result_scale and subject.get_numerics(bias.op) in _NMP_COMPATIBLE:
         yield ScaledBias(
-            f"the scale of the result, {bias.result_scale:.9g}, which nmp needs",
+            f"the scale of the result, {bias.result_scale:.9g}, which numerics nmp requires",
             False,
             bias.dequantized,
             np.full_like(bias.scales, bias.result_scale),
@@ -110,8 +110,8 @@ def check_bias_saturation(subject: LintSubject) -> Iterator[LintFinding]:
             f"bias %{bias.view.name} {_verb(scaled, 'saturate')} on {scaled.scale_text}",
             bias.op,
             tensor=bias.view,
-            found=f"{channels} of {steps.size} channels; channel {worst} needs"
-            f" {scaled.rounded[worst]:.0f}",
+            found=f"{channels} of {steps.size} channels saturate; channel {worst} needs the"
+            f" integer {scaled.rounded[worst]:.0f}",
             expected=f"integers from {scaled.limits[0]} to {scaled.limits[1]}",
             hint="Use an Int32 bias or a coarser scale of the result.",
             facts={
@@ -138,9 +138,10 @@ def check_bias_precision(subject: LintSubject) -> Iterator[LintFinding]:
             f" {scaled.scale_text}",
             bias.op,
             tensor=bias.view,
-            found=f"integers up to {largest}: {scaled.bits:.1f} of"
-            f" {scaled.reference_bits:.1f} bits, an error of up to {error:.2g} steps of the result",
-            expected=f"at least {needed:.1f} bits",
+            found=f"integers up to {largest} with {scaled.bits:.1f} of"
+            f" {scaled.reference_bits:.1f} bits, and errors of up to {error:.2g} steps of the"
+            " result",
+            expected=f"integers with at least {needed:.1f} bits",
             hint="Use a smaller scale of the result if its range allows.",
             facts={
                 "declared": scaled.is_declared,

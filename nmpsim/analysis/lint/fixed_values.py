@@ -40,10 +40,10 @@ def check_splat_values(subject: LintSubject) -> Iterator[LintFinding]:
             continue
         yield LintFinding(
             "warning",
-            f"the value of %{op.instruction.name} does not fit its type",
+            f"the value of %{op.instruction.name} is outside the range of its type",
             op,
-            found=f"{value:.9g}, stored as {held:.9g}",
-            expected=f"{low:.9g} to {high:.9g}",
+            found=f"value {value:.9g}, which saturates to {held:.9g}",
+            expected=f"a value from {low:.9g} to {high:.9g}",
             hint="Use a larger scale or another zero point.",
             facts={"value": float(value), "held": held},
         )
@@ -60,7 +60,8 @@ def check_unused_constants(subject: LintSubject) -> Iterator[LintFinding]:
                 weight.span,
                 tensor=weight.name,
                 found=f"{weight.type.nbytes} bytes",
-                hint="Check that no layer should read it; Glow leaves some constants unused.",
+                hint="Check whether a layer should read this constant; Glow leaves some"
+                " constants unused.",
                 facts={"bytes": weight.type.nbytes},
             )
 
@@ -169,8 +170,8 @@ def _compare_by_name(
     if explained is not None:
         return _describe_fault(one, *explained)
     near = compute_sqnr_db(floats, one.reals - floats)
-    text = f"are not its float values: {near:.1f} dB of SQNR"
-    hint = "Check the training run and the layout of the weights."
+    text = f"differ from their float values: the SQNR is {near:.1f} dB"
+    hint = "Check that the float model has the same training state and weight layout."
     severity: Severity = "error" if near < MIN_MATCH_SQNR_DB else "warning"
     return _describe_fault(one, source, WeightFault(text, hint, {"cause": "other"}), severity)
 
@@ -198,7 +199,9 @@ def _list_faults(one: DequantizedWeights, floats: Array) -> Iterator[WeightFault
     """Yield the known faults that explain how weights differ from their float values."""
     if floats.any() and not one.reals.any():
         yield WeightFault(
-            "are all zero", "Check that the constant was written.", {"cause": "zeros"}
+            "are all zero",
+            "Check that the file of constants was written completely.",
+            {"cause": "zeros"},
         )
     inner = np.where(one.inside, floats, 0.0)
     power = float((inner * inner).sum())
@@ -215,7 +218,7 @@ def _list_faults(one: DequantizedWeights, floats: Array) -> Iterator[WeightFault
     integers = round(shift / float(np.median(one.steps)))
     if integers != 0 and one.matches(floats + integers * one.steps):
         yield WeightFault(
-            f"are their float values and {integers} steps more",
+            f"differ from their float values by {integers} steps",
             "Use the zero point with which these integers were quantized.",
             {"cause": "zero point", "integers": integers},
         )
@@ -227,7 +230,7 @@ def _list_faults(one: DequantizedWeights, floats: Array) -> Iterator[WeightFault
     )
     if ordered.matches(np.sort(floats, axis=None)):
         yield WeightFault(
-            "are their float values in another order",
+            "have the elements of their float values in another order",
             "Check the order of axes; Glow's filters are OHWI.",
             {"cause": "order"},
         )
@@ -244,8 +247,8 @@ def _describe_fault(
         f"the weights %{one.view.name} {cause.text}",
         one.op,
         tensor=one.view,
-        found=f"from {one.reals.min():.6g} to {one.reals.max():.6g}",
-        expected=f"{source} of the float model",
+        found=f"weights from {one.reals.min():.6g} to {one.reals.max():.6g}",
+        expected=f"the values of array {source} of the float model",
         hint=cause.hint,
         facts={"source": source, **cause.facts},
     )
@@ -258,8 +261,8 @@ def _describe_unknown(unknown: list[DequantizedWeights], count: int) -> LintFind
         f"{len(unknown)} of {count} weights do not match any array of the float model",
         first.op,
         tensor=first.view,
-        found=f"%{first.view.name} is neither an array of the float model nor a multiple of one",
-        expected="an array with the same name or values",
+        found=f"%{first.view.name}, which is not proportional to any array",
+        expected="an array of the float model with the same name or values",
         hint="Pass the float model of this network.",
         facts={"cause": "unknown", "count": len(unknown)},
     )

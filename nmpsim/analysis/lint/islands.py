@@ -40,14 +40,16 @@ def check_any_quantized(subject: LintSubject) -> Iterator[LintFinding]:
         return
     yield LintFinding(
         "error",
-        "no operation is quantized",
-        found=f"{len(subject.operations)} operations, {len(quantized)} of them quantized;"
-        f" {len(products)} convolutions and matrix products, all of them float"
+        "no convolution or matrix product is quantized"
         if products
-        else f"{len(subject.operations)} operations, none of them quantized",
+        else "no operation is quantized",
+        found=f"{len(products)} float convolutions and matrix products; {len(quantized)} of"
+        f" {len(subject.operations)} operations are quantized"
+        if products
+        else f"{len(subject.operations)} float operations",
         expected="quantized convolutions and matrix products",
-        hint="Load the profile when the LIR is dumped, with a precision that the backend supports,"
-        " or quantize the program with `nmpsim quantize`.",
+        hint="Quantize the program with `nmpsim quantize`, or load a profile in Glow with a"
+        " precision that the backend supports.",
         facts={"operations": len(subject.operations), "products": len(products)},
     )
 
@@ -126,7 +128,10 @@ def _describe_island(island: FloatIsland) -> LintFinding:
     elif len(names) == 1:
         message = f"%{names[0]} is float between quantized operations"
     else:
-        message = f"{len(names)} operations from %{names[0]} on are float between quantized ones"
+        message = (
+            f"{len(names)} operations, starting at %{names[0]}, are float between"
+            " quantized operations"
+        )
     return LintFinding(
         "warning",
         message,
@@ -152,20 +157,18 @@ def _element_kind(island: FloatIsland) -> str:
 def _island_hint(island: FloatIsland) -> str:
     """Return which operations the device could execute, and why not the others."""
     if not island.operations:
-        return "Use rescalequantized, which rescales integers."
+        return "Replace the two instructions by rescalequantized, which rescales integers."
     elem = _element_kind(island)
     reasons = {
         op.instruction.opcode: find_reason_if_quantized(op, elem) for op in island.operations
     }
     lacking = dict.fromkeys(reason for reason in reasons.values() if reason)
     possible = [opcode for opcode, reason in reasons.items() if not reason]
-    parts = list(lacking)[:_MAX_SHOWN]
-    if possible:
-        kinds = ", ".join(possible[:_MAX_SHOWN])
-        parts.append(
-            f"the device has a unit for {kinds}: the tool that made the LIR left it in float"
-        )
-    return "; ".join(parts)
+    why = "; ".join(list(lacking)[:_MAX_SHOWN])
+    if not possible:
+        return f"Replace the operations: {why}."
+    kinds = ", ".join(possible[:_MAX_SHOWN])
+    return f"Quantize {kinds}, which the device can execute" + (f"; {why}." if why else ".")
 
 
 def find_reason_if_quantized(op: Operation, elem: str) -> str:
@@ -200,9 +203,9 @@ def _describe_float_layer(op: Operation) -> LintFinding:
         "warning",
         f"%{op.instruction.name} is float in a quantized program",
         op,
-        found=f"a float {op.instruction.opcode}",
-        expected="integers",
-        hint="Quantize the operation, unless it is meant to stay float.",
+        found=f"{op.instruction.opcode} of type float",
+        expected=f"{op.instruction.opcode} of a quantized type",
+        hint="Quantize the operation, unless it is intentionally float.",
         facts={"operations": 1},
     )
 

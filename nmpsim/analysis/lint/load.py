@@ -144,7 +144,7 @@ def _scale_arrays(exact: SidecarScale | None) -> tuple[Array | None, Array | Non
 def _nothing_comparable(path: Path, what: str) -> UserError:
     return fail(
         "CONST002",
-        "the file contains no values for the program's constants",
+        "the file contains no array that can be compared with the program",
         place=path,
         found=f"no {what}",
         expected=f"at least one {what}",

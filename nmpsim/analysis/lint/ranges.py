@@ -64,7 +64,7 @@ def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[LintFi
     )
     yield LintFinding(
         _wasted_severity(part),
-        f"{whose} %{op.operands[2].name} use a small share of their integers",
+        f"{whose} %{op.operands[2].name} use a small part of the integer range",
         op,
         tensor=op.operands[2],
         found=_describe_share(part) + (f" in channel {worst}" if by_channel else ""),
@@ -94,9 +94,10 @@ def _check_result_range(op: Operation, recorded: ValueRange) -> Iterator[LintFin
         return
     yield LintFinding(
         _wasted_severity(part),
-        f"the result of %{op.instruction.name} uses a small share of its integers",
+        f"the result of %{op.instruction.name} uses a small part of the integer range",
         op,
-        found=f"{_describe_share(part)}, real {recorded.low:.6g} to {recorded.high:.6g}",
+        found=f"{_describe_share(part)}, for real values from {recorded.low:.6g} to"
+        f" {recorded.high:.6g}",
         expected=f"at least {100 * MAX_WASTED_SHARE:.0f} %",
         hint="Use a smaller scale; check that the calibration used similar inputs.",
         facts={"part": part, "low": recorded.low, "high": recorded.high},
@@ -108,7 +109,7 @@ def _wasted_severity(part: float) -> Severity:
 
 
 def _describe_share(part: float) -> str:
-    return f"{100 * part:.3g} % of the range, {-math.log2(part):.1f} bits idle"
+    return f"{100 * part:.3g} % of the range, with {-math.log2(part):.1f} unused bits"
 
 
 MAX_UNKNOWN_RATIO = 3
@@ -253,10 +254,10 @@ def check_foreign_profile(subject: LintSubject) -> Iterator[LintFinding]:
         return
     yield LintFinding(
         "error",
-        f"the profile belongs to another network: {found.mismatches} of {found.known}"
-        f" {found.compared} that it names do not match",
+        f"the profile belongs to another network: its ranges of {found.mismatches} of {found.known}"
+        f" {found.compared} do not match",
         found=found.example,
-        expected=f"{found.recorded.low:.6g} to {found.recorded.high:.6g}, as recorded",
+        expected=f"{found.recorded.low:.6g} to {found.recorded.high:.6g}, the range in the profile",
         hint="Pass a profile of this network and these weights.",
         facts={"by": found.compared, "known": found.known, "others": found.mismatches},
     )
@@ -277,8 +278,8 @@ def check_profile_coverage(subject: LintSubject) -> Iterator[LintFinding]:
     yield LintFinding(
         "warning",
         f"the profile has ranges for {known} of {len(stems)} quantized results",
-        found=f"ranges of {', '.join(list(subject.ranges)[:3])}",
-        expected=f"ranges of {', '.join(list(stems)[:3])}",
+        found=f"a profile with {', '.join(list(subject.ranges)[:3])}",
+        expected=f"a profile with {', '.join(list(stems)[:3])}",
         hint="Pass a profile of this network.",
         facts={"known": known, "results": len(stems)},
     )
@@ -312,8 +313,8 @@ def _check_narrow_result(
         severity,
         f"the type of the result of %{op.instruction.name} is too narrow for its values",
         op,
-        found=f"{low:.6g} to {high:.6g}",
-        expected=f"{recorded.low:.6g} to {recorded.high:.6g}, as recorded",
+        found=f"a type from {low:.6g} to {high:.6g}",
+        expected=f"a type from {recorded.low:.6g} to {recorded.high:.6g}, the range in the profile",
         hint="Choose the scale and the zero point from this profile.",
         facts={"part": part, "low": recorded.low, "high": recorded.high},
     )

@@ -106,13 +106,13 @@ def _describe_scale(
     op = writers[-1] if writers else bias.op
     return LintFinding(
         "error",
-        f"the scale of %{source.name} is {factor:.4g} times what the constants of"
-        f" %{bias.op.instruction.name} were quantized for",
+        f"the scale of %{source.name} is {factor:.4g} times the scale for which the constants of"
+        f" %{bias.op.instruction.name} were quantized",
         op,
         found=f"{source.scale:.9g}",
         expected=f"{source.scale / factor:.9g}, the scale of bias %{bias.view.name} divided by the"
         " scale of the weights, which both match the float model",
-        hint="Set this scale, or quantize the constants again.",
+        hint=f"Change the scale of %{source.name}, or quantize the constants again.",
         facts={"by": "bias", "factor": factor},
     )
 
@@ -130,9 +130,9 @@ def _check_scales(found: list[RangeEstimate]) -> Iterator[LintFinding]:
         yield LintFinding(
             "warning",
             f"the type of the result of %{one.op.instruction.name} covers a range about"
-            f" {2.0**bits:.2g} times as large as the float model makes likely",
+            f" {2.0**bits:.2g} times as large as the float model suggests",
             one.op,
-            found=f"{low:.6g} to {high:.6g}",
+            found=f"a range from {low:.6g} to {high:.6g}",
             expected=f"about {low / 2.0**bits:.2g} to {high / 2.0**bits:.2g}, estimated from the"
             " previous results and a run on generated inputs",
             hint="Check the scale; pass a profile with --ranges to be certain.",
@@ -171,8 +171,8 @@ def _check_zero_points(found: list[RangeEstimate]) -> Iterator[LintFinding]:
             f"the zero point of the result of %{one.op.instruction.name} does not fit the"
             " values of the float model",
             one.op,
-            found=f"{one.view.offset}: {low:.6g} to {high:.6g}",
-            expected="0, as in the other results" if is_symmetric else f"about {part}",
+            found=f"zero point {one.view.offset}, for values from {low:.6g} to {high:.6g}",
+            expected="zero point 0, as in the other results" if is_symmetric else f"about {part}",
             hint="Check the zero point; pass a profile with --ranges to be certain.",
             facts={"by": "zero point", "offset": one.view.offset},
         )

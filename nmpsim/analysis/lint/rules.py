@@ -80,7 +80,7 @@ def _unknown_constants(subject: LintSubject) -> str:
     return (
         ""
         if subject.has_constant_values
-        else "the values of the constants are not known (--weights)"
+        else "the values of the constants are unknown; pass --weights FILE.npz"
     )
 
 
@@ -92,13 +92,13 @@ RULES: tuple[LintRule, ...] = (
     ),
     LintRule(
         "not-compiled",
-        "a layer that the compiler refuses",
+        "an operation that the compiler rejects",
         islands.check_compilation,
         _unknown_constants,
     ),
     LintRule(
         "weights-differ",
-        "weights that are not those of the float model",
+        "weights that differ from the float model",
         fixed_values.check_weights,
         _unknown_constants,
     ),
@@ -122,7 +122,7 @@ RULES: tuple[LintRule, ...] = (
     ),
     LintRule(
         "bias-loses-bits",
-        "a bias that its scale, or the scale of the result, leaves few bits",
+        "a bias that loses most of its bits on its scale, or on the scale of the result",
         bias_range.check_bias_precision,
         _unknown_constants,
     ),
@@ -133,7 +133,7 @@ RULES: tuple[LintRule, ...] = (
     ),
     LintRule(
         "scales-lost-in-print",
-        "a scale of which only the printed decimals are known",
+        "a scale of which only the printed digits are known",
         scales.check_printed_scales,
         scales.find_missing_text_reason,
     ),
@@ -145,13 +145,13 @@ RULES: tuple[LintRule, ...] = (
     ),
     LintRule(
         "range-wasted",
-        "weights or results that use few of their integers",
+        "weights or results that use a small part of the integer range",
         ranges.check_wasted_ranges,
         _unknown_constants,
     ),
     LintRule(
         "range-too-narrow",
-        "results whose type does not hold their recorded range",
+        "results whose type is narrower than their recorded range",
         ranges.check_narrow_ranges,
         ranges.find_unusable_reason,
     ),
@@ -168,7 +168,7 @@ RULES: tuple[LintRule, ...] = (
     ),
     LintRule(
         "splat-saturates",
-        "a fill with a value that its type does not hold",
+        "a fill with a value outside the range of its type",
         fixed_values.check_splat_values,
     ),
     LintRule(
@@ -178,7 +178,7 @@ RULES: tuple[LintRule, ...] = (
     ),
     LintRule(
         "float-islands",
-        "operations that stay float between quantized ones",
+        "operations that are float between quantized operations",
         islands.check_islands,
     ),
 )

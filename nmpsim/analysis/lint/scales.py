@@ -82,12 +82,13 @@ def _describe_scale(name: str, scale: float, span: SourcePosition, count: int = 
     nearest = math.ldexp(1.0, math.ceil(math.log2(scale))) if 0 < scale < math.inf else 1.0
     return LintFinding(
         "error",
-        f"the scale{channels} of %{name} is not a power of two, which numerics nmp needs",
+        f"the scale{channels} of %{name} is not a power of two, as numerics nmp requires",
         span,
         tensor=name,
-        found=f"{scale!r}",
-        expected=f"for example {nearest!r}",
-        hint="Quantize with the schema symmetric-with-power2-scale.",
+        found=f"scale {scale!r}",
+        expected=f"a power of two, such as {nearest!r}",
+        hint="Pass --schema symmetric-with-power2-scale to `nmpsim quantize`, or use other"
+        " numerics.",
         facts={"scale": scale, "count": count},
     )
 
@@ -118,12 +119,12 @@ def _describe_lost_digits(tensor: ScaledTensor) -> LintFinding:
     plural = "" if digits == 1 else "s"
     return LintFinding(
         severity,
-        f"the scale of %{tensor.name} is known from its printed decimals only",
+        f"only printed digits of the scale of %{tensor.name} are known",
         tensor.span,
         tensor=tensor.name,
-        found=f"{format_scale(tensor.scale)}, {digits} significant digit{plural}: "
-        + (f"off by up to {100 * error:.2g} %" if digits else "all digits are zero"),
-        expected="the exact float32",
+        found=f"scale {format_scale(tensor.scale)} with {digits} significant digit{plural}"
+        + (f" and a relative error of up to {100 * error:.2g} %" if digits else ""),
+        expected="the exact float32 scale",
         hint="Pass the exact scales with --tensors T.json.",
         facts={"digits": digits, **({"relative_error": error} if digits else {})},
     )
@@ -141,9 +142,9 @@ def _list_snapped_scales(subject: LintSubject) -> Iterator[LintFinding]:
         f"{len(tensors)} scales are printed with few digits and read as the nearest power of two",
         fewest.span,
         tensor=fewest.name,
-        found=f"down to {digits} significant digits: {format_scale(fewest.scale)} as"
-        f" {fewest.scale!r}",
-        expected="a sidecar with exact scales",
-        hint="Pass exact scales unless the program was quantized with symmetric-with-power2-scale.",
+        found=f"scales with only {digits} significant digits, such as {format_scale(fewest.scale)},"
+        f" which is read as {fewest.scale!r}",
+        expected="a file with exact scales",
+        hint="Pass --tensors T.json, unless all scales of the program are powers of two.",
         facts={"count": len(tensors), "digits": digits},
     )

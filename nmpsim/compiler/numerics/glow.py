@@ -48,10 +48,10 @@ class NmpEncoder(GlowIntEncoder):
         if np.any(layer.bias.scales != np.float32(layer.target.scale)):
             raise fail(
                 "COMP001",
-                "numerics nmp needs the bias on the scale of the result",
+                "numerics nmp requires a bias with the scale of the result",
                 place=layer.place,
                 found=f"scale {float(layer.bias.scales[0])!r} of the bias",
                 expected=f"scale {layer.target.scale!r}, that of %{layer.target.name}",
-                hint="Use --rescale-bias to requantize the bias.",
+                hint="Pass --rescale-bias to requantize the bias.",
             )
         return attrs.evolve(super().requantize(layer), bias_in_sum=False)

@@ -173,10 +173,10 @@ class WeightedScales:
         if self.bias.is_float:
             raise fail(
                 "COMP001",
-                f"numerics {profile.name} needs an integer bias",
+                f"numerics {profile.name} requires an integer bias",
                 place=self.place,
                 found=f"a bias of {self.bias.values.dtype}",
-                expected="int32 or int64",
+                expected="a bias of int32 or int64",
                 hint="Quantize the bias, or use --numerics float.",
             )
         return self.bias.integers
@@ -279,7 +279,9 @@ class ProfileEncoder(ABC):
     ) -> None:
         """Raise UserError (COMP001) if the profile does not support a softmax's beta or scales."""
         if beta != 1:
-            raise self.make_unsupported_error(f"softmax with Beta {beta:g}", place, "Beta 1")
+            raise self.make_unsupported_error(
+                f"softmax with Beta {beta:g}", place, "softmax with Beta 1"
+            )
 
     def get_leaky_words(self, alpha: float, target: BufferView, place: Place) -> Words:
         """Return the descriptor words of a leaky activation after a sum."""
@@ -295,7 +297,7 @@ class ProfileEncoder(ABC):
         """Return a UserError (COMP001) for an operation that the profile does not support."""
         return fail(
             "COMP001",
-            f"numerics {self.name} has no {what}",
+            f"numerics {self.name} does not support {what}",
             place=place,
             expected=expected,
             hint="Select another profile for the layer: --numerics LAYER=PROFILE.",

@@ -70,10 +70,10 @@ class Q31Encoder(ProfileEncoder):
         if (source.scale, source.offset) != (target.scale, target.offset):
             what = f"avgpool from scale {source.scale:g} and offset {source.offset}"
             what += f" to scale {target.scale:g} and offset {target.offset}"
-            raise self.make_unsupported_error(what, place, "an equal scale and offset")
+            raise self.make_unsupported_error(what, place, "avgpool with equal scales and offsets")
         if counts_padding:
             what = "avgpool with CountIncludePads 1 and padding"
-            raise self.make_unsupported_error(what, place, "CountIncludePads 0")
+            raise self.make_unsupported_error(what, place, "avgpool with CountIncludePads 0")
         return super().get_words(op, place)
 
     def check_softmax(
@@ -82,7 +82,9 @@ class Q31Encoder(ProfileEncoder):
         """Raise UserError (COMP001) if the scales or the offset of a softmax are not supported."""
         if not 1 / 2**26 < source.scale * beta < math.inf:
             what = f"softmax from scale {source.scale:g} with Beta {beta:g}"
-            raise self.make_unsupported_error(what, place, "a finite product above 2**-26")
+            raise self.make_unsupported_error(
+                what, place, "a finite product of scale and Beta above 2**-26"
+            )
         scale, offset = RESULTS[target.type.dtype.name]
         if (target.scale, target.offset) != (scale, offset):
             what = f"softmax to scale {target.scale:g} and offset {target.offset}"
@@ -129,7 +131,7 @@ def _check_bias(layer: WeightedScales) -> None:
         channel = int(differs.argmax())
         raise fail(
             "COMP001",
-            "numerics q31 needs the bias on the scale of the sum",
+            "numerics q31 requires a bias with the scale of the sum",
             place=layer.place,
             found=f"scale {float(bias.scales[channel])!r} in channel {channel}",
             expected=f"scale {float(expected[channel])!r}, the input scale times the weight scale",

@@ -53,7 +53,7 @@ def divide_float32(a: float, b: float) -> float:
 def encode_float32(value: float, place: Place) -> int:
     """Return the bits of a float32 as an integer; raise UserError if it is not finite."""
     if not math.isfinite(value):
-        raise _impossible("is not finite in float32", value, place, "a finite number")
+        raise _impossible("is not finite in float32", value, place, "a finite factor")
     return int(np.float32(value).view(np.uint32))
 
 
@@ -79,7 +79,7 @@ def make_float_scale(factor: float, place: Place) -> IntegerScale:
     """Return a scale whose multiplier holds a factor as the bits of a float32."""
     if not (math.isfinite(factor) and factor >= 0):
         raise _impossible(
-            "is not a valid factor of the rescale unit", factor, place, "a finite float32"
+            "is negative or not finite", factor, place, "a finite factor of 0 or more"
         )
     return IntegerScale(0, 0, encode_float32(factor, place))
 
@@ -91,17 +91,19 @@ def make_fixed_point_scale(factor: float, place: Place) -> IntegerScale:
     """
     if not (math.isfinite(factor) and factor >= 0):
         raise _impossible(
-            "is not a valid factor of the rescale unit", factor, place, "0 or more, finite"
+            "is negative or not finite", factor, place, "a finite factor of 0 or more"
         )
     mul, exponent = quantize_multiplier(factor)
     pre = max(exponent, 0)
     if pre > LONGEST_SHIFT:
-        raise _impossible("is too large for the rescale unit", factor, place, "less than 2^31")
+        raise _impossible(
+            "is too large for the rescale unit", factor, place, "a factor less than 2^31"
+        )
     return IntegerScale(pre, max(-exponent, 0), mul)
 
 
 def _impossible(why: str, ratio: float, place: Place, expected: str) -> UserError:
-    message, hint = f"a ratio of scales {why}", "Quantize the tensors with other scales."
+    message, hint = f"a rescale factor {why}", "Quantize the tensors with other scales."
     return fail("COMP001", message, place=place, found=ratio, expected=expected, hint=hint)
 
 

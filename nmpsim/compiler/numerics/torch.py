@@ -35,8 +35,8 @@ class TorchEncoder(FloatEncoder):
                 "COMP001",
                 f"numerics {self.name} has no matmul of Int8",
                 place=place,
-                found="Int8 operands, whose sum PyTorch computes in an unspecified order",
-                expected="a profile with a matmul of Int8, such as float",
+                found="a matmul of Int8, which PyTorch sums in an unspecified order",
+                expected="numerics with a matmul of Int8, such as float",
                 hint="Use --numerics LAYER=float, which multiplies integers as ONNX Runtime does.",
             )
         return super().get_words(op, place)

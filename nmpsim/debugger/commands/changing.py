@@ -55,12 +55,17 @@ def _change_scale(
         )
     found = context.changes.set_scale(layer, scale)
     shown = context.get_display_name
-    notes = [f"  {shown(name)} writes the tensor with the new scale" for name in found.producers if name != layer.name]
+    notes = [
+        f"  {shown(name)} writes the tensor with the new scale"
+        for name in found.producers
+        if name != layer.name
+    ]
     notes += [f"  {shown(name)} reads the tensor with the new scale" for name in found.readers]
     compiled = context.debugger.bundle.metadata.layers[layer.index].output.scale or scale
     notes += [
         f"  {shown(name)} on the host still uses the scale {compiled:g}, so its real inputs are"
-        f" {compiled / scale:.6g} times the correct ones; change the scale in the LIR and compile it"
+        f" {compiled / scale:.6g} times the correct ones; change the scale in the LIR and"
+        " compile it"
         for name in found.host_readers
     ]
     count = len(found.pieces)
