@@ -161,7 +161,7 @@ def save_core_file(
     trap = report.trap
     assert trap is not None
     if trap.kind == "timeout":
-        print_message(f"warning: a timeout cannot be reproduced; {path} is not written")
+        print_message(f"warning: {path} is not written, because a timeout cannot be reproduced")
         return
     from nmpsim.core.inputs import prepare_inputs
     from nmpsim.debugger.core_dump import CoreDump, write_core_file
@@ -174,4 +174,4 @@ def save_core_file(
         position = found[0].position if found else None
     inputs = prepare_inputs(bundle.metadata, arrays)
     write_core_file(path, CoreDump(bytes(bundle.file), inputs, config, report.engine, position))
-    print_message(f"wrote {path}; `nmpsim debug {path}` opens it where the run stopped")
+    print_message(f"wrote {path}; `nmpsim debug {path}` shows the run where it stopped")

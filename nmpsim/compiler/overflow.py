@@ -43,7 +43,7 @@ def find_overflow_warning(op: Operation, place: Place) -> str | None:
     if sums is None:
         return None
     return (
-        f"%{op.last_fused.instruction.name}: an average can be wrong, as sums of {taps:,} values"
-        f" reach {sums[0]:,} and saturate from {sums[1]:,} on, before they are divided; use a"
-        " smaller window, or --numerics glow-float for this layer"
+        f"%{op.last_fused.instruction.name}: averages can be wrong, because sums of {taps:,} values"
+        f" can reach {sums[0]:,} and saturate at {sums[1]:,} before the division; use a smaller"
+        " window, or pass --numerics LAYER=glow-float"
     )

@@ -239,6 +239,7 @@ def _notes(metadata: Metadata) -> tuple[str, ...]:
     names = ", ".join(layer.display_name for layer in layers[:_NAMED])
     more = f" and {len(layers) - _NAMED} more" if len(layers) > _NAMED else ""
     return (
-        f"float32 results are quantized in {names}{more}: a reference that adds in another order,"
-        " or computes a function otherwise, may differ there by one step",
+        f"float32 results are quantized in {names}{more}; these layers can differ by one step"
+        " from a"
+        " reference with another order of additions or other functions",
     )

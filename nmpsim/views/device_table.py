@@ -80,7 +80,11 @@ def print_device(device: DeviceConfig, console: Console) -> None:
     print_table(console, rows, *SETTING_COLUMNS)
     console.print()
     assumed = sum(source == "assumed" for source in device.sources.values())
-    print_line(console, f"{format_count(assumed, 'setting')} assumed; cycle counts depend on them")
+    print_line(
+        console,
+        f"{format_count(assumed, 'setting')} assumed, not measured; cycles depend on these"
+        " settings",
+    )
     if any(changed):
         print_line(
             console, f"* differs from the default device: {format_count(sum(changed), 'setting')}"

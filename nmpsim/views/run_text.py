@@ -26,13 +26,15 @@ MAX_SATURATED = 10
 MAX_SLOW = 5
 """Layers that are listed by distance from their bound and by critical path."""
 _TRAP_HINTS = {
-    "deadlock": "Look for a barrier or semaphore that some core never reaches (`nmpsim disasm`).",
-    "cycle_limit": "Raise --max-cycles, or `cycles` under [limits] in a device file, unless the"
-    " program loops.",
-    "timeout": "Raise --timeout, or use --max-cycles to stop at the same place on every computer.",
-    "contract": "Pass --no-strict to continue with an output that depends on uninitialized memory"
-    " or on the time of a transfer.",
-    "trap": "Look at the code around this pc with `nmpsim disasm`.",
+    "deadlock": "Find the barrier or semaphore that a core does not reach with `nmpsim disasm`.",
+    "cycle_limit": "Raise --max-cycles, or `cycles` in [limits] of the device file, unless the"
+    " program is"
+    " in an endless loop.",
+    "timeout": "Raise --timeout, or use --max-cycles, which stops at the same cycle on every"
+    " computer.",
+    "contract": "Correct the program, or pass --no-strict; the output then depends on uninitialized"
+    " memory or on the time of a transfer.",
+    "trap": "Inspect the code at this pc with `nmpsim disasm`, or the run with `nmpsim debug`.",
 }
 _TRAP_WORDS = {
     "trap": "trap",
@@ -259,5 +261,8 @@ def _other(report: RunReport, violation: ViolationReport) -> str | None:
 def _footnote(report: RunReport) -> str:
     assumed = sum(source == "assumed" for source in report.sources.values())
     if not assumed:
-        return "no setting of the device is assumed (see `nmpsim device`)"
-    return f"cycles depend on {format_count(assumed, 'assumed setting')} (see `nmpsim device`)"
+        return "note: no setting of the device is assumed; `nmpsim device` lists the sources"
+    return (
+        f"note: {format_count(assumed, 'setting')} of the device {'is' if assumed == 1 else 'are'}"
+        " assumed, not measured; `nmpsim device` lists the sources"
+    )

@@ -102,7 +102,7 @@ def test_scales_build_on_one_another(shell: Shell, seven: dict[str, Any], tmp_pa
 
 def test_alone_changes_only_the_rescale_of_the_layer(shell: Shell) -> None:
     told = shell.execute("change conv1 scale 0.02 alone").text
-    assert "on the old scale, 0.0132133" in told
+    assert "use the old scale, 0.0132133" in told
     assert shell.execute("integers conv1").data["wrong"] == 1
     assert shell.execute("integers conv2").data["wrong"] == 0
 

@@ -105,7 +105,7 @@ def test_the_error_factor_of_the_host_is_shown(
     shell.execute("until end")
     read, real = (shell.execute(f"tensor {name} 0 3").data for name in ("fc__1_dequantize", "fc"))
     assert compiled.scale is not None
-    assert f"{compiled.scale / np.float32(0.24):.6g} times what they stand for" in told
+    assert f"{compiled.scale / np.float32(0.24):.6g} times the correct ones" in told
     assert read["value"] == pytest.approx(real["real"] * compiled.scale / np.float32(0.24))
     again = shell.execute("change fc scale 0.3").text
     assert f"{compiled.scale / 0.3:.6g} times" in again, "against the compiled one"

@@ -368,8 +368,8 @@ def _save(options: RunCommandOptions, bundle: Bundle, report: RunReport) -> None
             from nmpsim.views.text import format_count
 
             print_message(
-                f"note: {format_count(fused, 'fused instruction')} without an output of its own;"
-                " compile with --no-fuse to save every output"
+                f"note: the outputs of {format_count(fused, 'fused instruction')} are not saved;"
+                " compile with --no-fuse to save all outputs"
             )
     if options.save_outputs is None:
         return

@@ -40,7 +40,11 @@ def lower_quantize(op: GraphLowering, *, axis: int = 1) -> LoweringResult:
     result = read_quantization(op.node, op.constants, op.name, default="uint8")
     value = op.read_operand()
     dtypes = ("int8", "uint8", "int16", "uint16")
-    require(result.dtype in dtypes, f"a result of {result.dtype}", list_alternatives(dtypes))
+    require(
+        result.dtype in dtypes,
+        f"a result of {result.dtype}",
+        f"a result of {list_alternatives(dtypes)}",
+    )
     if result.scales.size == 1:
         return op.emit("quantize", value, kind=result)
     value = op.read_operand(0, PLAIN)
@@ -195,5 +199,9 @@ def _cast(op: GraphLowering, dtype: str, to: int | None = None) -> LoweringResul
         if dtype == FLOAT:
             return value
     dtypes = ("float32", "float16", "int32", "int64", "bool")
-    require(dtype in dtypes, f"a cast to {dtype or f'type number {to}'}", list_alternatives(dtypes))
+    require(
+        dtype in dtypes,
+        f"a cast to {dtype or f'type number {to}'}",
+        f"a cast to {list_alternatives(dtypes)}",
+    )
     return op.emit("convertto", value, kind=dtype)

@@ -100,7 +100,7 @@ def get_float_weights(op: GraphLowering, index: int) -> Array:
     require(
         values.dtype == np.float32,
         f"constant {op.node.get_input(index)} of type {values.dtype}",
-        "float32",
+        "a constant of type float32",
     )
     return values
 
@@ -157,8 +157,8 @@ def _transposed_window(op: GraphLowering, kernel: Shape) -> Window:
     window = read_window((1 << 19,) * len(spatial), kernel, **given)
     extra = attributes.get("output_padding", (0,) * len(spatial))
     found = f"output_padding {list(extra)}"
-    require(len(extra) == len(spatial), found, f"{len(spatial)} numbers, one per dimension")
-    require(min(extra) >= 0, found, "numbers of 0 or more")
+    require(len(extra) == len(spatial), found, f"output_padding with {len(spatial)} numbers")
+    require(min(extra) >= 0, found, "output_padding of 0 or more")
     sizes, more = (1, *spatial)[-2:], (0, *extra)[-2:]
     steps = (window.strides, window.kernel, window.dilation)
     dims = (sizes, *steps, more, window.pads[:2], window.pads[2:])
@@ -234,7 +234,11 @@ def add_bias(op: GraphLowering, outs: int, scale: float) -> BuilderTensor:
         require(is_row, f"a bias of shape {list(values.shape)}", f"a bias of shape [{outs}]")
         dtypes = (op.bias_dtype, *wide)
         is_known = str(values.dtype) in dtypes
-        require(is_known, f"a bias of type {values.dtype}", list_alternatives(dtypes))
+        require(
+            is_known,
+            f"a bias of type {values.dtype}",
+            f"a bias of type {list_alternatives(dtypes)}",
+        )
         values = np.broadcast_to(values.reshape(-1), (outs,))
     type = TensorType("float", (outs,))
     if values.dtype != np.float32:
@@ -260,7 +264,7 @@ def emit_transposed_convolution(
     require(
         min(pads) >= 0,
         f"pads {list(window.pads)}",
-        f"at most {extents[0]} rows and {extents[1]} columns, one less than the window",
+        f"pads of at most {extents[0]} rows and {extents[1]} columns, one less than the window",
     )
     around = (pads[0], pads[1], pads[2], pads[3])
     dense = attrs.evolve(window, strides=(1, 1), pads=around, out=(out[0], out[1]))

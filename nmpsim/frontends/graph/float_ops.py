@@ -82,7 +82,7 @@ def lower_expand(op: GraphLowering, shape: Integers) -> LoweringResult:
 
 def lower_leaky_relu(op: GraphLowering, *, alpha: float = 0.01) -> LoweringResult:
     """Lower LeakyRelu: ``x`` if positive, otherwise ``alpha * x``."""
-    require(math.isfinite(alpha), f"alpha {alpha}", "a finite number")
+    require(math.isfinite(alpha), f"alpha {alpha}", "a finite alpha")
     return op.emit_result("leakyrelu", op.read_operand(), Alpha=alpha)
 
 
@@ -103,8 +103,12 @@ def lower_exponential_unit(op: GraphLowering) -> LoweringResult:
     numbers = {key: float(given.get(key, d)) for key, d in EXPONENTIAL_UNITS[op.kind].items()}
     alpha, gamma = numbers["alpha"], numbers.get("gamma", 1.0)
     require(alpha != 0, "alpha 0", "alpha other than 0")
-    require(math.isfinite(alpha), f"alpha {alpha}", "a finite number")
-    require(math.isfinite(alpha * gamma), f"gamma {gamma} with alpha {alpha}", "a finite product")
+    require(math.isfinite(alpha), f"alpha {alpha}", "a finite alpha")
+    require(
+        math.isfinite(alpha * gamma),
+        f"gamma {gamma} and alpha {alpha}",
+        "gamma and alpha with a finite product",
+    )
     above = op.emit_result("elementmulconst", op.emit_result("relu", value), LHS=gamma)
     below = op.emit_result("clip", value, Min=-_MAX_FLOAT, Max=0.0)
     if op.kind == "Celu":
@@ -158,7 +162,7 @@ def lower_batch_normalization(
     """Lower BatchNormalization: ``(x - mean) / sqrt(variance + epsilon) * scale + bias``."""
     parts = {"scale": scale, "bias": bias, "mean": mean, "variance": variance}
     for name, part in parts.items():
-        require(part.dtype == np.float32, f"{name} of type {part.dtype}", "float32")
+        require(part.dtype == np.float32, f"{name} of type {part.dtype}", f"{name} of type float32")
     value = op.read_operand(0, CHANNELS_LAST)
     if AS_CONVOLUTION in op.node.attributes and 3 <= len(value.shape) <= 4:
         wide_scale, wide_bias, wide_mean, wide_variance = (
@@ -192,7 +196,7 @@ def lower_response_normalization(
 ) -> LoweringResult:
     """Lower LRN, local response normalization, over an odd number of channels."""
     shape = op.get_shape()
-    require(len(shape) == 4, f"an input of shape {list(shape)}", "4 dimensions")
+    require(len(shape) == 4, f"an input of shape {list(shape)}", "an input with 4 dimensions")
     require(size > 0 and size % 2, f"size {size}", "a positive odd size")
     value = op.read_operand(0, CHANNELS_LAST)
     return op.emit_result(

@@ -139,12 +139,14 @@ def lower_integer_division(op: GraphLowering) -> LoweringResult:
         divisor = (divisor - np.float32(other.zero_point)) * np.float32(other.scale)
     else:
         divisor = op.get_constant(1)
-    require(divisor.size == 1, f"a divisor of shape {list(divisor.shape)}", "one number")
+    require(
+        divisor.size == 1, f"a divisor of shape {list(divisor.shape)}", "a divisor with one element"
+    )
     rank = len(op.get_shape())
     require(
         divisor.ndim <= rank,
         f"a divisor with {divisor.ndim} dimensions for an input with {rank}",
-        f"at most {rank} dimensions",
+        f"a divisor with at most {rank} dimensions",
     )
     require(divisor.any(), "a divisor of 0", "a divisor other than 0")
     return emit_lookup_table(op, lambda x: x / divisor.astype(np.float32).reshape(()))
@@ -170,7 +172,9 @@ def _look_up(
     """
     result = op.quantized_result
     require(
-        source.dtype in ("int8", "uint8"), f"input {source.name} of {source.dtype}", "int8 or uint8"
+        source.dtype in ("int8", "uint8"),
+        f"input {source.name} of {source.dtype}",
+        "an input of int8 or uint8",
     )
     require(
         result.dtype == source.dtype,
@@ -183,8 +187,8 @@ def _look_up(
     undefined = np.isnan(steps)
     require(
         not undefined.any(),
-        f"result NaN for the input {floats[undefined.argmax()]:g}",
-        "a number for each input value",
+        f"the result NaN for the input value {floats[undefined.argmax()]:g}",
+        "a result other than NaN for each input value",
     )
     steps = np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31)
     return op.emit_table(value, steps + result.zero_point)

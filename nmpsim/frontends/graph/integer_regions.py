@@ -368,17 +368,26 @@ class _RegionFinder:
         """Return the name of a constant bias; int32 is nearly on the scale of the sum."""
         if self._bias_dtype == "float32":
             bias = self._constants.get(name)
-            require(bias is not None and bias.dtype == np.float32, "a bias that is not a constant")
+            require(
+                bias is not None, f"the computed bias {name}", "a constant bias of type float32"
+            )
+            assert bias is not None
+            found = f"a bias of type {bias.dtype}"
+            require(bias.dtype == np.float32, found, "a constant bias of type float32")
             return name
         source = self._read_source(name)
-        require(source.dtype == "int32", f"a bias of type {source.dtype}", "int32")
-        require(source.name in self._constants, f"the activation {name} as bias", "a constant")
+        require(source.dtype == "int32", f"a bias of type {source.dtype}", "a bias of type int32")
+        require(
+            source.name in self._constants, f"the activation {name} as bias", "a constant as bias"
+        )
         products = sources[0].scales * sources[1].scales
         allowed = _BIAS_TOLERANCE * products + _BIAS_DIFFERENCE
         require(
             (np.abs(source.scales - products) <= allowed).all(),
             f"a bias with scales from {source.scales.min():g} to {source.scales.max():g}",
-            f"{products.min():g} to {products.max():g}, the input scale times the weight scales",
+            f"scales from {products.min():g} to {products.max():g}, the input scale times the"
+            " weight"
+            " scales",
         )
         require(
             not source.zero_points.any(),

@@ -196,7 +196,7 @@ class TensorStore:
         require(
             dtype in INTEGER_RANGES,
             f"{kind.name} of type {dtype} with a scale",
-            list_alternatives(INTEGER_RANGES),
+            f"a tensor of type {list_alternatives(INTEGER_RANGES)}",
         )
         elem = f"i{8 * np.dtype(dtype).itemsize}"
         zero_point = kind.zero_point - UNSIGNED_OFFSETS.get(dtype, 0)

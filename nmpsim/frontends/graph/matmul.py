@@ -153,7 +153,7 @@ def lower_integer_matmul(
     """
     left, right = op.sources
     factor = np.float32(alpha)
-    require(0 < factor < np.inf, f"alpha {factor}", "a positive finite number")
+    require(0 < factor < np.inf, f"alpha {factor}", "a positive finite alpha")
     if factor != 1:
         op.sources = (attrs.evolve(left, scales=factor * left.scales), right)
     if _is_matrix(op) or op.kind == "Gemm":
@@ -242,7 +242,7 @@ def lower_matmul_integer(op: GraphLowering) -> LoweringResult:
     require(
         value.shape[-1] <= _MAX_EXACT_PRODUCTS,
         f"{value.shape[-1]} products per sum of a product of two activations",
-        f"at most {_MAX_EXACT_PRODUCTS}",
+        f"at most {_MAX_EXACT_PRODUCTS} products per sum",
     )
     return _to_int32(op, _multiply_batches(op, value, other))
 
@@ -302,7 +302,9 @@ def _centered(op: GraphLowering, index: int, zero_index: int, layout: Layout) ->
     kind = op.get_quantization(name)
     if kind is None or kind.dtype not in _EIGHT_BIT_TYPES:
         found = kind.dtype if kind else FLOAT
-        raise UnsupportedError(f"{name} of type {found}", list_alternatives(_EIGHT_BIT_TYPES))
+        raise UnsupportedError(
+            f"{name} of type {found}", f"{name} of type {list_alternatives(_EIGHT_BIT_TYPES)}"
+        )
     is_known = not zero or op.is_constant(zero)
     zeros = _zero_points(op, zero_index if is_known else -1)
     require(zeros.size == 1, f"{zeros.size} zero points of {name}", "one zero point")
@@ -332,7 +334,7 @@ def _centered_constant(op: GraphLowering, index: int, zero_index: int, axis: int
     require(
         str(values.dtype) in _EIGHT_BIT_TYPES,
         f"{op.names[index]} of type {values.dtype}",
-        list_alternatives(_EIGHT_BIT_TYPES),
+        f"a constant of type {list_alternatives(_EIGHT_BIT_TYPES)}",
     )
     require(
         zeros.size in (1, values.shape[axis]),

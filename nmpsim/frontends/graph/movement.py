@@ -207,8 +207,16 @@ def lower_gather(op: GraphLowering, indices: Array, *, axis: int = 0) -> Lowerin
     """Lower Gather of constant indices, a vector or a scalar, along an axis."""
     own = op.get_shape()
     axis = normalize_axis(axis, own)
-    require(indices.dtype.kind == "i", f"indices of type {indices.dtype}", "int32 or int64")
-    require(indices.ndim <= 1, f"indices of shape {list(indices.shape)}", "at most 1 dimension")
+    require(
+        indices.dtype.kind == "i",
+        f"indices of type {indices.dtype}",
+        "indices of type int32 or int64",
+    )
+    require(
+        indices.ndim <= 1,
+        f"indices of shape {list(indices.shape)}",
+        "indices with at most 1 dimension",
+    )
     places = np.arange(own[axis])[indices.astype(np.int64)]
     if indices.ndim == 1:
         return emit_gather(op, {axis: places})
@@ -222,8 +230,8 @@ def lower_tile(op: GraphLowering, repeats: Integers) -> LoweringResult:
     """Lower Tile, which repeats a tensor along its axes."""
     own = op.get_shape()
     found = f"repeats {list(repeats)} for shape {list(own)}"
-    require(len(repeats) == len(own), found, "one number per dimension")
-    require(all(1 <= count <= 1 << 16 for count in repeats), found, "numbers from 1 to 2**16")
+    require(len(repeats) == len(own), found, "repeats with one number per dimension")
+    require(all(1 <= count <= 1 << 16 for count in repeats), found, "repeats from 1 to 2**16")
     pairs = enumerate(zip(own, repeats, strict=True))
     return emit_gather(op, {a: np.tile(np.arange(d), n) for a, (d, n) in pairs if n > 1})
 
@@ -237,12 +245,12 @@ def lower_concatenation(op: GraphLowering, *, axis: int = 0) -> LoweringResult:
         require(
             part.type.elem == parts[0].type.elem,
             f"input {part.name} of type {part.type.elem}",
-            f"{parts[0].type.elem}, as of {parts[0].name}",
+            f"type {parts[0].type.elem}, as input {parts[0].name}",
         )
         require(
             part.type.quant == parts[0].type.quant,
             f"input {part.name} of type {format_type(part.type)}",
-            f"the scale and offset of {parts[0].name}, {format_type(parts[0].type)}",
+            f"type {format_type(parts[0].type)}, as input {parts[0].name}",
         )
     axis = normalize_axis(axis, op.get_shape(indices[0]))
     return op.concatenate(parts[0].type, parts, op.find_stored_axis(axis, len(parts[0].shape)))

@@ -235,9 +235,13 @@ def read_quantization(
     require(
         not dtype or dtype in INTEGER_RANGES,
         f"{name} of type {dtype}",
-        list_alternatives(INTEGER_RANGES),
+        f"{name} of type {list_alternatives(INTEGER_RANGES)}",
     )
-    require(scales.dtype == np.float32, f"scale {scale} of type {scales.dtype}", "float32")
+    require(
+        scales.dtype == np.float32,
+        f"scale {scale} of type {scales.dtype}",
+        "a scale of type float32",
+    )
     require(scales.size, f"scale {scale} without elements", "at least one scale")
     require(
         zeros.size in (1, scales.size),
@@ -247,7 +251,7 @@ def read_quantization(
     require(
         np.isfinite(scales).all() and (scales > 0).all(),
         f"scales of {name} from {scales.min():g} to {scales.max():g}",
-        "positive finite numbers",
+        "positive finite scales",
     )
     wide = np.broadcast_to(zeros.astype(np.int64), scales.shape)
     return QuantizedTensor(name, dtype or default, scales.astype(np.float32), wide)
@@ -281,6 +285,6 @@ def get_constant_values(constants: Constants, name: str, description: str = "an 
         raise NotConstantError(name, description)
     values = constants[name]
     if values.dtype == object:
-        expected = "an element type that NumPy has"
+        expected = "a constant of an element type that NumPy supports"
         raise UnsupportedError(f"constant {name} of type {values.item()}", expected)
     return values

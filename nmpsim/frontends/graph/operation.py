@@ -171,7 +171,11 @@ class GraphLowering(TensorStore):
         """Return a constant input of at most 1024 integers as a flat list."""
         values = self.get_constant(index)
         name = self.node.get_input(index)
-        require(values.dtype.kind in "iu", f"{name} of type {values.dtype}", "integers")
+        require(
+            values.dtype.kind in "iu",
+            f"{name} of type {values.dtype}",
+            f"{name} of an integer type",
+        )
         require(
             values.size <= _MAX_INTEGERS,
             f"{name} with {values.size} elements",

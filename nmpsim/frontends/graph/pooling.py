@@ -47,7 +47,11 @@ def lower_pool(
         require(not more, f"output Indices {', '.join(more)}", "only the output Y")
         # ONNX Runtime pads as for a window without gaps, other than ONNX says.
         is_defined = not (has_gaps and auto_pad.startswith("SAME"))
-        require(is_defined, f"dilations {list(window.dilation)} with auto_pad {auto_pad}", "pads")
+        require(
+            is_defined,
+            f"dilations {list(window.dilation)} with auto_pad {auto_pad}",
+            "auto_pad NOTSET",
+        )
         if has_gaps:
             image = _gather_taps(op, image, window)
             window = attrs.evolve(window, strides=window.kernel, pads=(0, 0, 0, 0))
@@ -98,7 +102,7 @@ def _gather_taps(op: GraphLowering, image: BuilderTensor, window: Window) -> Bui
         require(
             not is_empty.any(),
             f"window {is_empty.argmax()} of axis {d}, which contains only padding",
-            "windows that contain an element",
+            "windows that contain an input element",
         )
         first = taps[np.arange(len(taps)), is_inside.argmax(axis=1)]
         indices[1 + d] = np.where(is_inside, taps, first[:, None]).reshape(-1)

@@ -45,7 +45,7 @@ class UnsupportedOperators:
         found, expected = str(error), getattr(error, "expected", None)
         if not isinstance(error, UnsupportedError):
             found = f"{type(error).__name__}: {error}"
-            expected = f"inputs and attributes that fit the {self._noun}"
+            expected = f"valid inputs and attributes of the {self._noun}"
         message, hint = f"{self._noun} {label} cannot be compiled", self._hint(found)
         problem = Diagnostic(
             "MODEL002", message, self._place, found=found[:240], expected=expected, hint=hint

@@ -61,10 +61,12 @@ def lower_resize(
     }
     if mode == "nearest":
         is_known = nearest_mode in _ROUNDING
-        require(is_known, f"nearest_mode {nearest_mode}", list_alternatives(_ROUNDING))
+        require(
+            is_known, f"nearest_mode {nearest_mode}", f"nearest_mode {list_alternatives(_ROUNDING)}"
+        )
         rounded = {a: _ROUNDING[nearest_mode](x).astype(np.int64) for a, x in coordinates.items()}
         return emit_gather(op, {axis: np.clip(x, 0, own[axis] - 1) for axis, x in rounded.items()})
-    require(mode in ("linear", "cubic"), f"mode {mode}", "nearest, linear or cubic")
+    require(mode in ("linear", "cubic"), f"mode {mode}", "mode nearest, linear or cubic")
     value, excludes_outside = op.read_operand(0, PLAIN), exclude_outside and mode == "cubic"
     for axis, x in coordinates.items():
         weights = _tap_weights(x, own[axis], mode, cubic_coeff_a, excludes_outside)
@@ -77,7 +79,11 @@ def lower_resize(
 
 def _check_options(antialias: int, policy: str) -> None:
     require(not antialias, f"antialias {antialias}", "antialias 0")
-    require(policy == "stretch", f"keep_aspect_ratio_policy {policy}", "stretch")
+    require(
+        policy == "stretch",
+        f"keep_aspect_ratio_policy {policy}",
+        "keep_aspect_ratio_policy stretch",
+    )
 
 
 def _is_old(op: GraphLowering) -> bool:
@@ -94,9 +100,10 @@ def _sizes_and_scales(
     if given is None:
         given = op.get_constant(1 if _is_old(op) else 2).reshape(-1)
     sizes, factors = list(own), [1.0] * len(own)
+    noun = "size" if has_sizes else "scale"
     for axis, number in zip(axes, map(float, given), strict=True):
-        found = f"{'size' if has_sizes else 'scale'} {number:g}"
-        require(0 < number < 1 << 20, found, "a positive number below 2**20")
+        found = f"{noun} {number:g}"
+        require(0 < number < 1 << 20, found, f"a positive {noun} below 2**20")
         sizes[axis], factors[axis] = int(np.floor(own[axis] * number)), number
         if has_sizes:
             sizes[axis] = int(number)
@@ -129,7 +136,7 @@ def _coordinates(transformation: str, own: int, size: int, scale: float) -> Arra
         require(
             np.float32(own) * factor == size,
             f"align_corners with a result size of {own} * {scale:g} = {own * scale:g}",
-            "a whole number",
+            "a whole result size",
         )
         return x * np.float32(own - 1) / np.float32(size - 1) if size > 1 else x * 0
     if transformation == "pytorch_half_pixel" and size == 1:
@@ -142,7 +149,8 @@ def _coordinates(transformation: str, own: int, size: int, scale: float) -> Arra
         return offset + (x + half) / factor - half
     raise UnsupportedError(
         f"coordinate_transformation_mode {transformation}",
-        "asymmetric, align_corners, half_pixel, half_pixel_symmetric or pytorch_half_pixel",
+        "coordinate_transformation_mode asymmetric, align_corners, half_pixel, half_pixel_symmetric"
+        " or pytorch_half_pixel",
     )
 
 
@@ -210,13 +218,15 @@ def lower_integer_resize(
     is_exact = all(size == scale * dim for size, scale, dim in zip(sizes, given, own, strict=True))
     is_exact = is_exact and all(scale.is_integer() for scale in given)
     _check_options(antialias, keep_aspect_ratio_policy)
-    require(is_exact, f"a resize from shape {list(own)} to {list(sizes)}", "whole factors")
+    require(
+        is_exact, f"a resize from shape {list(own)} to {list(sizes)}", "a resize by whole factors"
+    )
     require(
         transformation in _IS_CENTERED,
         f"coordinate_transformation_mode {transformation}",
-        list_alternatives(_IS_CENTERED),
+        f"coordinate_transformation_mode {list_alternatives(_IS_CENTERED)}",
     )
-    require(len(own) == 4, f"an input of shape {list(own)}", "4 dimensions")
+    require(len(own) == 4, f"an input of shape {list(own)}", "an input with 4 dimensions")
     expected = "scales [1, 1, height, width]"
     require(sizes[:2] == own[:2], f"scales {list(given)}", expected)
     factors, is_centered = (int(given[2]), int(given[3])), _IS_CENTERED[transformation]

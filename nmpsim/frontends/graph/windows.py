@@ -62,19 +62,23 @@ def read_window(
         For attributes that do not fit the input, or are out of range.
     """
     dims = len(spatial)
-    require(dims in (1, 2), f"windows with {dims} dimensions", "1 or 2 dimensions")
+    require(dims in (1, 2), f"windows with {dims} dimensions", "windows with 1 or 2 dimensions")
 
     def read(name: str, value: Any, least: int = 1) -> tuple[int, int]:
         """Return the numbers of an attribute for rows and columns; a sequence has one row."""
         found = f"{name} {list(value) if isinstance(value, tuple) else value}"
-        require(isinstance(value, tuple) and len(value) == dims, found, f"{dims} numbers")
+        require(
+            isinstance(value, tuple) and len(value) == dims, found, f"{name} with {dims} numbers"
+        )
         is_valid = all(least <= number < _MAX_SIZE for number in value)
-        require(is_valid, found, f"numbers from {least} to 2**20 - 1")
+        require(is_valid, found, f"{name} from {least} to 2**20 - 1")
         rows, columns = (least, *map(int, value))[-2:]
         return rows, columns
 
     sizes = kernel if kernel_shape is None else kernel_shape
-    require(kernel in (None, sizes), f"kernel_shape {sizes}", f"{kernel}, the shape of the weights")
+    require(
+        kernel in (None, sizes), f"kernel_shape {sizes}", f"kernel_shape {kernel}, as the weights"
+    )
     given = (0,) * (2 * dims) if pads is None or auto_pad != "NOTSET" else pads
     befores, afters = read("pads", given[:dims], 0), read("pads", given[dims:], 0)
     ones = (1,) * dims
@@ -84,7 +88,7 @@ def read_window(
     )
     gaps = read("dilations", ones if dilations is None else dilations)
     names = ("NOTSET", "VALID", "SAME", "SAME_UPPER", "SAME_LOWER")
-    require(auto_pad in names, f"auto_pad {auto_pad}", list_alternatives(names))
+    require(auto_pad in names, f"auto_pad {auto_pad}", f"auto_pad {list_alternatives(names)}")
     out, begins, ends, is_extended = [], [], [], False
     for d, length in enumerate((1, *spatial)[-2:]):
         step, extent = steps[d], (kernel[d] - 1) * gaps[d] + 1

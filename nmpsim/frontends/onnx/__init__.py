@@ -93,8 +93,8 @@ def lower_onnx_graph(
     mappings: dict[int, OperatorMapping] = {}
     if problems is None:
         shapes = "".join(f" --input-shape {one}" for one in graph.open_inputs)
-        hint = f"open dimensions were taken as 1; `nmpsim compile` takes{shapes}"
-        problems = UnsupportedOperators(place, lambda found: hint if shapes else None)
+        hint = f"Pass the input shapes to `nmpsim compile`:{shapes}." if shapes else _OPERATOR_HINT
+        problems = UnsupportedOperators(place, lambda found: hint)
     graph = extract_constants(graph, mappings, problems)
     try:
         if options.for_quantization:
@@ -113,6 +113,11 @@ def lower_onnx_graph(
     return attrs.evolve(imported, warnings=warnings)
 
 
+_OPERATOR_HINT = (
+    "Change or remove the operator in the model. docs/onnx.md lists the supported operators."
+)
+
+
 def _has_islands(graph: Graph, options: ImportOptions) -> bool:
     """Return the option, by default whether activations have 16 bits, without integer reference."""
     if options.integer_islands is not None:
@@ -129,8 +134,8 @@ def _island_warning(labels: Sequence[str]) -> str:
     short = map(" ".join, zip(numbers, operators, make_display_names(names), strict=True))
     listed = ", ".join([*short][:MAX_LISTED]) + (", ..." if len(labels) > MAX_LISTED else "")
     return (
-        f"{len(labels)} operations that ONNX Runtime computes in float32 are computed on integers,"
-        f" at most one step a layer off: {listed}"
+        f"{len(labels)} operations that ONNX Runtime computes in float32 are computed in integers,"
+        f" with errors of at most one step per layer: {listed}"
     )
 
 

@@ -175,8 +175,8 @@ class _Reader:
         warnings = [
             *self._untested_versions(),
             *(
-                f"input {example.rpartition('=')[0]} has open dimensions, which are taken as 1;"
-                f" `nmpsim compile` takes --input-shape {example}"
+                f"input {example.rpartition('=')[0]} has open dimensions, which are set to 1;"
+                f" to change them, pass --input-shape {example} to `nmpsim compile`"
                 for example in open_inputs
             ),
         ]
@@ -242,8 +242,8 @@ class _Reader:
         for name, version, tested in versions:
             if version not in tested:
                 yield (
-                    f"{name} {version} of the file is not tested;"
-                    f" {tested.start} to {tested.stop - 1} are"
+                    f"{name} {version} of the file is not tested; the tested versions are"
+                    f" {tested.start} to {tested.stop - 1}"
                 )
 
     def _opset(self) -> int:

@@ -28,6 +28,10 @@ _FLOAT_HINT = (
     "Convert the model with full integer quantization, or to ONNX (tf2onnx) for nmpsim quantize."
 )
 
+_OPERATOR_HINT = (
+    "Change or remove the operator in the model. docs/tflite.md lists the supported operators."
+)
+
 
 def import_tflite(path: Path, options: ImportOptions) -> ImportedModel:
     """Import a TFLite file as LIR, with the input shapes of the file.
@@ -59,8 +63,8 @@ def import_tflite(path: Path, options: ImportOptions) -> ImportedModel:
     )
 
 
-def _hint(found: str) -> str | None:
-    return _FLOAT_HINT if found.endswith(" float32") else None
+def _hint(found: str) -> str:
+    return _FLOAT_HINT if found.endswith(" float32") else _OPERATOR_HINT
 
 
 def _open_shape_warning(tensor: TFLiteTensor) -> str:

@@ -22,8 +22,8 @@ def lower_pad(op: GraphLowering, *, mode: int = 0) -> LoweringResult:
     if op.kind == "MIRROR_PAD":
         limits = [size - 1 + mode for size in op.get_shape() for _ in range(2)]
         is_small = all(pad <= limit for pad, limit in zip(given, limits, strict=True))
-        require(mode in (0, 1), f"mode {mode}", "0 (REFLECT) or 1 (SYMMETRIC)")
-        require(is_small, f"paddings {given}", f"at most {limits}")
+        require(mode in (0, 1), f"mode {mode}", "mode 0 (REFLECT) or 1 (SYMMETRIC)")
+        require(is_small, f"paddings {given}", f"paddings of at most {limits}")
         return emit_pad(op, before, after, ("reflect", "symmetric")[mode])
     value = 0 if isinstance(kind, str) else kind.zero_point
     if op.node.get_input(2) and not isinstance(kind, str):
@@ -47,7 +47,7 @@ def _read_part(op: GraphLowering, index: int) -> BuilderTensor:
         type = op.make_tensor_type(op.result, value.shape)
         raise UnsupportedError(
             f"input {op.names[index]} of type {format_type(value.type)}",
-            f"{format_type(type)}, the scale and zero point of the result",
+            f"an input of type {format_type(type)}, as the result",
         )
     numbers = [(kind.scales[0], kind.zero_point) for kind in (source, op.quantized_result)]
     values = rescale_concat_input(np.arange(256), *numbers[0], *numbers[1])
@@ -129,7 +129,9 @@ def lower_gather(op: GraphLowering, *, axis: int, batch_dims: int = 0) -> Loweri
     axis = normalize_axis(axis, value.shape)
     size = value.shape[axis]
     require(not batch_dims, f"batch_dims {batch_dims}", "batch_dims 0")
-    require(indices.dtype.kind in "iu", f"indices of type {indices.dtype}", "integers")
+    require(
+        indices.dtype.kind in "iu", f"indices of type {indices.dtype}", "indices of an integer type"
+    )
     if indices.size:
         found = f"indices from {indices.min()} to {indices.max()}"
         require(indices.min() >= 0 and indices.max() < size, found, f"0 to {size - 1}")

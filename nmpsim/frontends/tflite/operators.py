@@ -59,16 +59,16 @@ def lower_operator(op: GraphLowering) -> LoweringResult:
     if row.has_equal_types:
         dtypes = [kind if isinstance(kind, str) else kind.dtype for kind in kinds]
         found = f"inputs and results of {', '.join(dtypes)}"
-        require(len(set(dtypes)) == 1, found, "equal types")
+        require(len(set(dtypes)) == 1, found, "inputs and results of one type")
     if row.has_equal_scales:
         types = [format_type(op.make_tensor_type(kind, ())) for kind in kinds]
         found = f"inputs and results of {', '.join(types)}"
-        require(len(set(types)) == 1, found, "equal scales and zero points")
+        require(len(set(types)) == 1, found, "inputs and results with equal scales and zero points")
     number = op.node.attributes.get("fused_activation_function", row.activation)
     require(
         0 <= number < len(_FUSED_ACTIVATIONS),
         f"fused activation number {number}",
-        "0 (NONE), 1 (RELU), 2 (RELU_N1_TO_1) or 3 (RELU6)",
+        "number 0 (NONE), 1 (RELU), 2 (RELU_N1_TO_1) or 3 (RELU6)",
     )
     op.limits = _FUSED_ACTIVATIONS[number]
     return row.lower(op, **bind_attributes(row.lower, op.node.attributes))

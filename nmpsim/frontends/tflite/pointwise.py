@@ -49,7 +49,7 @@ def _shift_finer_operand(op: GraphLowering) -> None:
     require(
         min(shifts) == 0,
         f"int16 operands with the scales {scales[0]} and {scales[1]}",
-        f"{scales[2]}, the result's scale, for one operand and a finer scale for the other",
+        f"one operand with {scales[2]}, the result's scale, and one with a smaller scale",
     )
     require(
         not is_broadcast,
@@ -79,7 +79,7 @@ def lower_clip(op: GraphLowering) -> LoweringResult:
 
 def lower_leaky_relu(op: GraphLowering, *, alpha: float) -> LoweringResult:
     """Lower LEAKY_RELU; use a table if the device does not support the slope."""
-    require(math.isfinite(alpha), f"alpha {alpha:g}", "a finite number")
+    require(math.isfinite(alpha), f"alpha {alpha:g}", "a finite alpha")
     if alpha > 0:
         return _rescale(op, op.read_operand(), alpha)
     return _look_up(op, lambda x, own, out: rescale_leaky_relu(x, own, out, alpha))
@@ -97,12 +97,18 @@ def lower_table(op: GraphLowering) -> LoweringResult:
     source, result = op.sources[0], op.quantized_result
     if source.dtype != "int16":
         return _look_up(op, TABLES[op.kind])
-    require(result.scale == 1 / 32768, f"a result scale of {result.scale:g}", "1/32768")
+    require(
+        result.scale == 1 / 32768,
+        f"a result scale of {result.scale:g}",
+        "a result scale of 1/32768",
+    )
     for kind in (source, result):
-        require(not kind.zero_point, f"zero point {kind.zero_point} of {kind.name}", "0")
+        require(not kind.zero_point, f"zero point {kind.zero_point} of {kind.name}", "zero point 0")
     found = f"an input scale of {source.scale:g}"
-    require(source.scale * 3 * 4096 <= 32767, found, "at most 2.66")
-    require(op.kind in INT16_FUNCTIONS, f"input {source.name} of int16", "int8 or uint8")
+    require(source.scale * 3 * 4096 <= 32767, found, "an input scale of at most 2.66")
+    require(
+        op.kind in INT16_FUNCTIONS, f"input {source.name} of int16", "an input of int8 or uint8"
+    )
     return op.emit_table(op.read_operand(), INT16_FUNCTIONS[op.kind](_INT16_VALUES, source.scale))
 
 
@@ -149,7 +155,7 @@ def lower_conversion(op: GraphLowering) -> LoweringResult:
     require(
         not is_float or elem == "float",
         f"{op.names[0]} of type {elem} without a scale",
-        "float32, or a quantized type with a scale",
+        "an input of float32, or of a quantized type with a scale",
     )
     if op.kind == "DEQUANTIZE":
         return op.emit_result("dequantize", value)
@@ -175,7 +181,7 @@ def lower_resize(
 
 def lower_softmax(op: GraphLowering, *, beta: float) -> LoweringResult:
     """Lower SOFTMAX along the last dimension."""
-    require(0 < beta < math.inf, f"beta {beta:g}", "a positive finite number")
+    require(0 < beta < math.inf, f"beta {beta:g}", "a positive finite beta")
     value = op.read_operand()
     rows = op.view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
     words: dict[str, Any] = {} if beta == 1 else {"Beta": beta}

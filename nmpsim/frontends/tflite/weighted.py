@@ -58,7 +58,7 @@ def lower_transposed_convolution(
 def lower_fully_connected(op: GraphLowering, *, weights_format: int) -> LoweringResult:
     """Lower FULLY_CONNECTED with constant weights."""
     weights = _read_weights(op, 0)
-    require(weights_format == 0, f"weights_format {weights_format}", "0 (DEFAULT)")
+    require(weights_format == 0, f"weights_format {weights_format}", "weights_format 0 (DEFAULT)")
     ins = weights.shape[1]
     rows = op.view(op.read_operand(), (math.prod(op.get_shape()) // ins, ins))
     return op.view(emit_integer_fully_connected(op, rows, weights.T), op.declared_shape)
@@ -70,7 +70,7 @@ def lower_batch_matmul(
     """Lower BATCH_MATMUL, with transpositions of the operands for adj_x and adj_y."""
     left, right = op.sources
     found = f"operands of {left.dtype} and {right.dtype}"
-    require(left.dtype == right.dtype, found, "equal types")
+    require(left.dtype == right.dtype, found, "operands of one type")
     operands = [
         op.swap_with_last(op.read_operand(index), len(op.get_shape(index)) - 2)
         if flag
@@ -98,7 +98,7 @@ def _read_weights(op: GraphLowering, axis: int) -> Array:
     require(
         (source.dtype, weights.dtype) in _TYPES,
         f"{source.dtype} inputs with {weights.dtype} weights",
-        "int8 with int8 or int4, uint8 with uint8, int16 with int8",
+        "int8 inputs with int8 or int4 weights, uint8 with uint8, or int16 with int8",
     )
     require(
         has_one_scale or weights.axis == axis,
@@ -116,7 +116,7 @@ def _read_weights(op: GraphLowering, axis: int) -> Array:
     require(
         weights.dtype != "uint8" or has_one_scale,
         f"uint8 weights with {weights.scales.size} scales",
-        "one scale",
+        "uint8 weights with one scale",
     )
     sums = _absolute_sums(values, weights.zero_points, axis) * (32768 if is_wide else 255)
     op.sources = (source, attrs.evolve(weights, dtype=weights.dtype.replace("int4", "int8")))
@@ -132,7 +132,7 @@ def _read_weights(op: GraphLowering, axis: int) -> Array:
             require(
                 is_declared,
                 f"a bias of {bias.dtype}",
-                f"{'int32' if declared else 'int64'}, as quantized_bias_type declares",
+                f"a bias of {'int32' if declared else 'int64'}, as quantized_bias_type declares",
             )
             require(
                 is_connected or not declared,

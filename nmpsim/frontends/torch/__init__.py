@@ -65,7 +65,7 @@ def lower_recording(recording: ModelRecording) -> ImportedModel:
     is_float = is_float_model(recording)
     place = Place(PLACE if is_float else recording.name)
     problems = UnsupportedOperators(
-        place, lambda found: None, "operator" if is_float else "operation"
+        place, lambda found: _OPERATION_HINT, "operator" if is_float else "operation"
     )
     is_pt2e = any(call.operation.startswith(PT2E_PREFIX) for call in recording.calls)
     builder = TorchGraphBuilder(recording, is_float or is_pt2e)
@@ -97,6 +97,9 @@ def lower_recording(recording: ModelRecording) -> ImportedModel:
     return lower_graph(steps, lowering, mappings, problems, numerics, operators=operators)
 
 
+_OPERATION_HINT = (
+    "Change or remove the operation in the model. docs/torch.md lists the supported operations."
+)
 PT2E_PREFIX = "quantized_decomposed."
 PT2E_ENGINE = "fbgemm"
 """Engine in whose arithmetic the integer regions of PT2E are computed."""
@@ -107,8 +110,9 @@ PT2E_OPERATORS = ("Add", "AveragePool", "Conv", "Gemm", "MatMul", "Mul", "Reduce
 def _refuse(op: GraphLowering) -> LoweringResult:
     """Raise UnsupportedError for an operator of PT2E that is not in an integer region."""
     raise UnsupportedError(
-        "an operation in float32 that has no integer form or is not quantized on both sides",
-        "an operation with an integer form between dequantize_* and quantize_per_tensor",
+        f"{op.node.op} in float32, which has no integer form or is not between dequantize_* and"
+        " quantize_per_tensor",
+        f"one of {', '.join(PT2E_OPERATORS)} between dequantize_* and quantize_per_tensor",
     )
 
 

@@ -17,12 +17,12 @@ def make_pair(value: Any) -> tuple[int, int]:
 
 def find_adaptive_window(shape: Shape, result: Shape) -> Shape:
     """Return the window of an adaptive pool whose windows have one size and do not overlap."""
-    require(len(shape) == 4, f"an input of shape {list(shape)}", "4 dimensions")
+    require(len(shape) == 4, f"an input of shape {list(shape)}", "an input with 4 dimensions")
     pairs = list(zip(shape[2:], result[2:], strict=True))
     require(
         all(size and own % size == 0 for own, size in pairs),
-        f"{list(shape[2:])} pooled to {list(result[2:])}",
-        "windows of one size",
+        f"pooling from {list(shape[2:])} to {list(result[2:])}",
+        "an input size that is a multiple of the result size",
     )
     return tuple(own // size for own, size in pairs)
 

@@ -33,7 +33,7 @@ def _name_tensors(builder: TorchGraphBuilder, *arguments: str) -> list[str]:
     """Return the names of arguments that are tensors."""
     given: list[Any] = [builder.arguments.get(argument) for argument in arguments]
     for argument, one in zip(arguments, given, strict=True):
-        require(isinstance(one, RecordedTensor), f"{argument} {one}", "a tensor")
+        require(isinstance(one, RecordedTensor), f"{argument} {one}", f"a tensor as {argument}")
     return [builder.get_name(one) for one in given]
 
 
@@ -45,7 +45,7 @@ def _name_temporary(builder: TorchGraphBuilder, suffix: str) -> str:
 def _read_argument(builder: TorchGraphBuilder, name: str, kind: str) -> Any:
     """Return a number of the current operation as int or float, None if it has none."""
     value = builder.arguments.get(name)
-    require(not isinstance(value, RecordedTensor), f"a tensor as {name}", "a number")
+    require(not isinstance(value, RecordedTensor), f"a tensor as {name}", f"a number as {name}")
     return None if value is None else int(value) if kind == "int" else float(value)
 
 
@@ -180,7 +180,9 @@ def translate_pool(
     op: str,
 ) -> None:
     """Translate a pool to a pool of ONNX."""
-    require(divisor_override is None, f"divisor_override {divisor_override}", "None")
+    require(
+        divisor_override is None, f"divisor_override {divisor_override}", "divisor_override None"
+    )
     builder.add_node(
         op,
         _name_tensors(builder, "self"),
@@ -213,14 +215,14 @@ def translate_binary(
 
     The second operand, or the first one if the operands are reversed, is multiplied by ``alpha``.
     """
-    require(rounding_mode is None, f"rounding_mode {rounding_mode}", "None")
+    require(rounding_mode is None, f"rounding_mode {rounding_mode}", "rounding_mode None")
     names, factors = [], (alpha, 1.0) if is_reversed else (1.0, alpha)
     for side, factor in zip((self, other), factors, strict=True):
         if not isinstance(side, RecordedTensor):
             name = f"{builder.call.name}.number".strip(".")
             names.append(add_number(builder, name, float(side) * factor))
             continue
-        require(side.dtype == "float32", f"an operand of {side.dtype}", "float32")
+        require(side.dtype == "float32", f"an operand of {side.dtype}", "an operand of float32")
         names.append(builder.get_name(side))
         if factor != 1:
             multiplier = add_number(builder, f"{builder.call.name}.alpha".strip("."), factor)
@@ -255,7 +257,11 @@ def translate_view(builder: TorchGraphBuilder) -> None:
 def translate_identity(builder: TorchGraphBuilder) -> None:
     """Translate an operation that only changes the memory layout in PyTorch."""
     source, result = builder.get_first_tensor(), builder.result
-    require(source.dtype == result.dtype, f"{source.dtype} to {result.dtype}", "equal types")
+    require(
+        source.dtype == result.dtype,
+        f"a conversion from {source.dtype} to {result.dtype}",
+        "equal types",
+    )
     builder.add_node("Identity", [source])
 
 
@@ -301,7 +307,7 @@ def translate_quantize(
     dtype: str,
 ) -> None:
     """Translate PT2E's quantization, whose range may be narrower than that of its type."""
-    require(dtype in ("int8", "uint8"), f"quantization to {dtype}", "int8 or uint8")
+    require(dtype in ("int8", "uint8"), f"quantization to {dtype}", "quantization to int8 or uint8")
     result, zeros = builder.get_first_output(), np.array(zero_point, dtype)
     if (quant_min, quant_max) == INTEGER_RANGES[dtype]:
         _add_conversion(builder, "QuantizeLinear", input, scale, zeros)
@@ -336,8 +342,8 @@ def translate_dequantize_channels(
     """Translate PT2E's dequantization with a scale for each channel."""
     require(
         scales.values is not None and zero_points.values is not None,
-        "scales that are not constants",
-        "constants",
+        "computed scales or zero points",
+        "constant scales and zero points",
     )
     zeros = np.asarray(zero_points.values, input.dtype)
     _add_conversion(builder, "DequantizeLinear", input, scales.values, zeros, axis=axis)
@@ -400,7 +406,11 @@ def translate_stack(
 def translate_expand(builder: TorchGraphBuilder) -> None:
     """Translate an expansion that does not change the shape."""
     own, shape = builder.get_first_tensor().shape, builder.result.shape
-    require(own == shape, f"an expansion from {list(own)} to {list(shape)}", "equal shapes")
+    require(
+        own == shape,
+        f"an expansion from {list(own)} to {list(shape)}",
+        "an expansion to the same shape",
+    )
     translate_identity(builder)
 
 
@@ -418,7 +428,9 @@ def translate_channel_shuffle(builder: TorchGraphBuilder, groups: int) -> None:
 
 def translate_power(builder: TorchGraphBuilder, exponent: Any) -> None:
     """Translate a power with a constant exponent."""
-    require(not isinstance(exponent, RecordedTensor), "a tensor as exponent", "a number")
+    require(
+        not isinstance(exponent, RecordedTensor), "a tensor as exponent", "a number as exponent"
+    )
     number = add_number(builder, "exponent", float(exponent))
     builder.add_node("Pow", [*_name_tensors(builder, "self"), number])
 

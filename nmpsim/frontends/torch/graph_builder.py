@@ -97,7 +97,7 @@ class TorchGraphBuilder(UniqueNames):
             is_known = call.operation in operations
             require(
                 is_known or call.results,
-                f"{call.operation}, for Python code that depends on the values of a tensor",
+                f"{call.operation}, which reads the values of a tensor in Python",
                 "a model whose operations do not depend on the values",
             )
             require(
@@ -241,11 +241,11 @@ arguments in its signature."""
 def get_tensor_kind(tensor: RecordedTensor) -> Kind:
     """Return the quantization of a tensor, or the name of its element type if it has none."""
     name = tensor.name or f"tensor {tensor.number}"
-    expected = "float32, or quint8 with a scale"
+    expected = "a tensor of float32, or of quint8 with a scale"
     dtype = "float32" if tensor.scale is None else "quint8"
     require(tensor.dtype == dtype, f"{name} of type {tensor.dtype}", expected)
     if tensor.scale is None:
         return tensor.dtype
     scale = np.float32(tensor.scale)
-    require(0 < scale < math.inf, f"scale {tensor.scale:g} of {name}", "a positive finite number")
+    require(0 < scale < math.inf, f"scale {tensor.scale:g} of {name}", "a positive finite scale")
     return QuantizedTensor("", "uint8", np.array([scale]), np.array([tensor.zero_point]))

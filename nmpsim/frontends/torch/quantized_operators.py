@@ -50,7 +50,7 @@ def lower_operation(op: GraphLowering) -> LoweringResult:
     for name in op.names:
         kind = declarations[name].kind
         dtype = kind if isinstance(kind, str) else "quint8"
-        require(row.dtype in (dtype, ""), f"{name} of type {dtype}", row.dtype)
+        require(row.dtype in (dtype, ""), f"{name} of type {dtype}", f"{name} of type {row.dtype}")
         if not isinstance(kind, str):
             sources.append(kind)
     op.sources = tuple(sources) if len(sources) == len(op.names) else ()
@@ -135,8 +135,8 @@ def lower_elementwise(op: GraphLowering, *, tables: Sequence[Array]) -> Lowering
     require(op.sources, f"{op.names[0]} of type float32", "quint8")
     require(
         len(tables) == 1,
-        f"{op.kind} with different results for equal inputs (qnnpack, channels last)",
-        "a contiguous tensor",
+        f"{op.kind} on a channels-last tensor, where qnnpack has several results for one input",
+        f"{op.kind} on a contiguous tensor",
     )
     (source,), (table,), value = op.sources, tables, op.read_operand()
     clipped = np.clip(np.arange(256), int(table[0]), int(table[-1]))
@@ -160,7 +160,9 @@ def lower_softmax(op: GraphLowering, *, dim: int) -> LoweringResult:
     """Lower a softmax along the last dimension."""
     rank = len(op.get_shape())
     require(
-        rank and dim % rank == rank - 1, f"softmax along dimension {dim}", f"dimension {rank - 1}"
+        rank and dim % rank == rank - 1,
+        f"softmax along dimension {dim}",
+        f"softmax along dimension {rank - 1}",
     )
     return pooling.lower_softmax(op, axis=dim)
 
@@ -209,7 +211,7 @@ def lower_pad(op: GraphLowering, *, pad: Sequence[int], value: float = 0.0) -> L
         require(
             source.has_equal_parameters(result),
             f"a result with scale {result.scale} and zero point {result.zero_point}",
-            f"scale {source.scale} and zero point {zero}, those of the input",
+            f"a result with scale {source.scale} and zero point {zero}, as the input",
         )
     return movement.emit_pad(op, *find_paddings(len(op.get_shape()), pad), value=zero)
 
@@ -252,7 +254,7 @@ def _rescale(
         result = op.quantized_result
         raise UnsupportedError(
             f"input {source.name} with scale {source.scale} and zero point {source.zero_point}",
-            f"scale {result.scale} and zero point {result.zero_point}",
+            f"scale {result.scale} and zero point {result.zero_point}, as the result",
         )
     return op.emit_table(value, table.astype(np.int16))
 
@@ -273,7 +275,7 @@ def _read_window(
 ) -> Window:
     """Return the window of an operation; padding at the end reaches to the last window."""
     shape = op.get_shape()
-    require(len(shape) == 4, f"an input of shape {list(shape)}", "4 dimensions")
+    require(len(shape) == 4, f"an input of shape {list(shape)}", "an input with 4 dimensions")
     kernel, strides, pads, gaps = map(
         make_pair, (kernel_size, stride or kernel_size, padding or 0, dilation)
     )
@@ -313,7 +315,9 @@ def lower_average_pool(
     divisor_override: Any = None,
 ) -> LoweringResult:
     """Lower an average pool; its kernel adds the zero point before or after rounding."""
-    require(divisor_override is None, f"divisor_override {divisor_override}", "None")
+    require(
+        divisor_override is None, f"divisor_override {divisor_override}", "divisor_override None"
+    )
     window = _read_window(op, kernel_size, stride, padding)
     is_qnnpack, counts = engine == "qnnpack" and not ceil_mode, count_include_pad
     if counts or is_qnnpack:
