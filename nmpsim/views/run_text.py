@@ -261,8 +261,6 @@ def _other(report: RunReport, violation: ViolationReport) -> str | None:
 def _footnote(report: RunReport) -> str:
     assumed = sum(source == "assumed" for source in report.sources.values())
     if not assumed:
-        return "note: no setting of the device is assumed; `nmpsim device` lists the sources"
-    return (
-        f"note: {format_count(assumed, 'setting')} of the device {'is' if assumed == 1 else 'are'}"
-        " assumed, not measured; `nmpsim device` lists the sources"
-    )
+        return "note: no device setting is assumed; `nmpsim device` lists the settings and their sources"
+    count = format_count(assumed, "assumed device setting")
+    return f"note: cycles depend on {count}; `nmpsim device` lists the settings and their sources"
