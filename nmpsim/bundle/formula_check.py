@@ -90,10 +90,14 @@ def _parse(text: object) -> tuple[list[tuple[str, ast.expr]], ast.expr]:
             case ast.Assign([ast.Name(name)], value):
                 steps.append((name, value))
             case _:
-                raise FormulaError("has an unknown step", ast.unparse(one), "NAME = EXPRESSION")
+                raise FormulaError(
+                    "has an invalid statement", ast.unparse(one), "NAME = EXPRESSION"
+                )
     if not body or not isinstance(body[-1], ast.Expr):
         found = ast.unparse(body[-1]) if body else "nothing"
-        raise FormulaError("has no result", found, "an expression at the end")
+        raise FormulaError(
+            "has no result", f"the last line {found}", "an expression as the last line"
+        )
     return steps, body[-1].value
 
 
@@ -121,7 +125,7 @@ class SyntaxChecker:
         for name, expression in steps:
             self._count_step()
             is_free = name not in self._reserved
-            require(is_free, "assigns a name that has a meaning", name, "another name")
+            require(is_free, "assigns a reserved name", name, "a name that is not used elsewhere")
             self._visit(expression, known)
             known.add(name)
         self._visit(result, known)
@@ -140,7 +144,7 @@ class SyntaxChecker:
         match node:
             case ast.Constant(value):
                 is_integer = type(value) is int and abs(value) < 1 << 63
-                require(is_integer, "has an unknown constant", text, "an integer below 2^63")
+                require(is_integer, "has an invalid constant", text, "an integer below 2^63")
                 return []
             case ast.Name(name):
                 hint = did_you_mean(name, known) or ""
@@ -153,21 +157,33 @@ class SyntaxChecker:
                 return [left, right]
             case ast.IfExp(ast.Compare(left, [comparison], [right]), one, other):
                 is_known = isinstance(comparison, _COMPARISONS)
-                require(is_known, "has an unknown comparison", text, "<, <=, >, >=, == or !=")
+                require(
+                    is_known,
+                    "has an unsupported comparison",
+                    text,
+                    "one of <, <=, >, >=, == and !=",
+                )
                 return [left, right, one, other]
             case ast.IfExp():
-                raise FormulaError("has an unknown condition", text, "one comparison")
+                raise FormulaError("has an unsupported condition", text, "a single comparison")
             case ast.Call():
                 return self._check_call(node, text)
-        raise FormulaError("has an unknown expression", text, "see docs/howto/add-a-profile.md")
+        raise FormulaError(
+            "has an unsupported expression", text, "an expression of docs/howto/add-a-profile.md"
+        )
 
     def _check_call(self, node: ast.Call, text: str) -> list[ast.expr]:
         name, functions = getattr(node.func, "id", ""), self._table["functions"]
-        require(not node.keywords, "has an argument with a name", text, "arguments in order")
+        require(not node.keywords, "has a keyword argument", text, "positional arguments")
         if name in functions:
             self._count_step()
             is_valid = len(node.args) == 2
-            require(is_valid, "has too few or many arguments", text, "a value and a scale")
+            require(
+                is_valid,
+                "has a call with the wrong number of arguments",
+                text,
+                "a value and a scale",
+            )
             expected = " or ".join(self._scales) or "no call of a function"
             is_known = getattr(node.args[1], "id", "") in self._scales
             require(is_known, "names an unknown scale", text, expected)
@@ -178,7 +194,12 @@ class SyntaxChecker:
         require(is_known, f"calls an unknown function. {hint}".rstrip(". "), text, expected)
         require(name != "within", "states a range without proof", text, "hold or saturate")
         arity = len(PRIMITIVES[name].types)
-        require(len(node.args) == arity, "has too few or many arguments", text, arity)
+        require(
+            len(node.args) == arity,
+            "has a call with the wrong number of arguments",
+            text,
+            f"{arity} arguments",
+        )
         return node.args
 
 

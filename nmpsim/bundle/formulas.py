@@ -159,10 +159,14 @@ class _FormulaReader:
         """Return the checked formulas."""
         name, base = (self._document.pop(key, None) for key in ("name", "base"))
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            self._fail("has no valid name", name, "name = TEXT of at most 40 letters and digits")
+            self._fail(
+                "has no valid name",
+                f"name = {name!r}",
+                'name = "TEXT" of at most 40 letters and digits',
+            )
         known = {row.name: row.profiles for row in NUMERICS}
         if not isinstance(base, str) or base not in known:
-            self._fail("has no valid base", base, " or ".join(known))
+            self._fail("has no valid base", f"base = {base!r}", f"base = {' or '.join(known)}")
         self._read_tables(known[base])
         self._check_texts()
         for element in ELEMENTS:
@@ -170,7 +174,11 @@ class _FormulaReader:
                 self._check_profile(profile, element)
         found = CustomFormulas(name, base, self._text, self._table)
         if not found.profiles:
-            self._fail("changes nothing", expected=f"a formula other than that of {base}")
+            self._fail(
+                f"does not change a formula of {base}",
+                "formulas of the base",
+                f"at least one formula that differs from {base}",
+            )
         return found
 
     def _fail(
@@ -190,7 +198,7 @@ class _FormulaReader:
                 hint = did_you_mean(place, places)
                 self._fail("has an unknown table or key", place, ", ".join(places), hint)
             if not isinstance(part, dict):
-                self._fail(f"has no table [{place}]", part, f"[{place}] and formulas below it")
+                self._fail(f"has no table [{place}]", f"{place} = {part!r}", f"a table [{place}]")
             for keys, text in part.items():
                 for key in keys.split() if place in profiles else [keys]:
                     self._replace(place, key, text)
@@ -202,19 +210,27 @@ class _FormulaReader:
             hint = did_you_mean(key, known)
             self._fail(f"has an unknown formula in [{place}]", key, ", ".join(known), hint)
         if (place, key) == ("onnx", "average"):
-            self._fail("changes a formula that is fixed", "[onnx] average", "other formulas")
+            self._fail(
+                "changes a formula that cannot be changed",
+                "[onnx] average",
+                hint="Remove the formula from the file.",
+            )
         if place not in PROFILES and (not key.isidentifier() or key in PRIMITIVES):
-            self._fail(f"has an invalid name in [{place}]", key, "letters, no primitive's name")
+            self._fail(
+                f"has an invalid name in [{place}]", key, "an identifier that is no primitive"
+            )
         if place == "constants" and key in RESERVED:
-            self._fail("has a constant whose name has a meaning", key, "another name")
+            self._fail("has a constant with a reserved name", key, hint="Rename the constant.")
         if place == "constants" and (not isinstance(text, str) or "\n" in text.strip()):
-            self._fail(f"has an invalid constant in {where}", text, "one expression")
+            self._fail(f"has an invalid constant in {where}", text, "a text with one expression")
         if isinstance(text, dict):
             whole = {} if standard is None else standard
             text = (whole if isinstance(whole, dict) else dict.fromkeys(ELEMENTS, whole)) | text
             if set(text) != set(ELEMENTS):
                 found = ", ".join(map(str, text))
-                self._fail(f"has wrong element types in {where}", found, " and ".join(ELEMENTS))
+                self._fail(
+                    f"has wrong element types in {where}", found, f"only {' and '.join(ELEMENTS)}"
+                )
         self._table[place][key] = _dedent(text)
         self._given[place, key] = None
 

@@ -18,14 +18,17 @@ def check_cycles(compared: ComparedRun, budget: Budget) -> CheckResult:
     report, baseline = compared.run.report, _get_cycle_baseline(compared, budget)
     moved = () if baseline is None else _list_moved_to_host(compared)
     if moved:
-        message = f"{report.cycles:,} do not include layers that moved to the host: {_named(moved)}"
+        message = (
+            f"the {report.cycles:,} cycles do not include layers that moved to the host:"
+            f" {_named(moved)}"
+        )
         return CheckResult("cycles", "over", message, moved)
     over = _over(report.cycles, budget, baseline)
     if not over:
         before = "" if baseline is None else f", baseline {baseline.cycles:,}"
         return CheckResult("cycles", "passed", f"{report.cycles:,}{before}")
     culprits = _rank_slower(compared.layers)
-    message = f"{report.cycles:,} are {' and '.join(over)}: {_named(culprits)}"
+    message = f"{report.cycles:,} cycles are {' and '.join(over)}: {_named(culprits)}"
     changes = () if baseline is None else list_changed_settings(baseline.device, report.device)
     if changes:
         message += f"; the device has changed: {', '.join(changes)}"
@@ -42,7 +45,9 @@ def find_device_mismatch(
         return ()
     found = f"{', '.join(changes)}{_describe_most_changed(compared.layers)}"
     what, cure = "the run uses another device", "Pass the device of the baseline."
-    return make_baseline_error(place, what, found, "the same settings", cure).diagnostics
+    return make_baseline_error(
+        place, what, found, "the device settings of the baseline", cure
+    ).diagnostics
 
 
 def _get_cycle_baseline(compared: ComparedRun, budget: Budget) -> Baseline | None:

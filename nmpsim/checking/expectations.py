@@ -38,7 +38,7 @@ def _make_failure(name: str, message: str, culprits: Sequence[FailedLayer]) -> C
 def check_trap(trap: TrapReport, layers: Sequence[LayerReport]) -> CheckResult:
     """Return the failed check of a run that stopped before its end."""
     layers = [layer for layer in layers if layer.name == trap.layer]
-    culprits = [make_failed_layer(layer, "here the run stopped") for layer in layers]
+    culprits = [make_failed_layer(layer, "the run stopped in this layer") for layer in layers]
     return _make_failure("trap", f"the run stopped: {trap.kind}: {trap.message}", culprits)
 
 
@@ -87,13 +87,13 @@ def _list_not_compared(compared: ComparedRun, given: Arrays, expect: Expectation
         return
     for output, before in compared.outputs:
         if output.name in given and _needs_values(output, before, expect):
-            yield f"output {output.name} with the baseline, which has only its digest"
+            yield f"output {output.name} with the baseline, which contains only a digest"
     if not _is_strict(expect):
         reason = "only" if expect.only else "ulp" if expect.ulp else "sqnr_db"
         layers = "other layers" if expect.only else "layers"
         yield f"{layers}, constants and rescale values with the baseline (expect.{reason})"
     elif not any(compared.run.constants):
-        yield "constants (none are known without the LIR)"
+        yield "constants (unknown without the LIR)"
 
 
 def check_outputs(compared: ComparedRun, expected: Arrays, expect: Expectations) -> CheckResult:
@@ -155,15 +155,15 @@ def check_outputs_against_baseline(
     found = _check_differences(compared, changed, expect)
     if found.failed or not _is_strict(expect):
         return found
-    culprits = _find_first_changed(compared, "the program's answer is the same")
+    culprits = _find_first_changed(compared, "the outputs of the program are the same")
     message = "the output of a layer differs from the baseline"
     if not culprits:
         culprits = [
-            make_failed_layer(layer, f"{numbers} not the baseline's")
+            make_failed_layer(layer, f"{numbers} not equal to the baseline")
             for layer in compared.layers
             if (numbers := _describe_other_numbers(layer))
         ]
-        message = "a layer computes other values than in the baseline, although no output differs"
+        message = "the constants or rescale values of a layer differ from the baseline"
     return _make_failure("outputs", message, culprits) if culprits else found
 
 
@@ -188,7 +188,7 @@ def check_layers_against_baseline(compared: ComparedRun, expect: Expectations) -
     """Check that the outputs of selected layers equal the baseline's."""
     chosen = _select_layers(compared.run.layers, expect)
     culprits = [
-        make_failed_layer(layer, "its output is not the baseline's")
+        make_failed_layer(layer, "the output of the layer differs from the baseline")
         for layer in chosen
         if compared.layers[layer.index].output_changed
     ]
@@ -333,7 +333,7 @@ def _check_differences(
 
 def _format_error(found: OutputDifference | None) -> str:
     if found is None:
-        return "not the baseline's"
+        return "different from the baseline"
     return f"off by up to {found.worst_ulp:,} ulp, SQNR {found.sqnr_db:.1f} dB"
 
 
@@ -360,7 +360,7 @@ def _find_first_changed(compared: ComparedRun, then: str) -> list[FailedLayer]:
     if changed is None:
         return []
     own = _describe_other_numbers(changed)
-    why = f"; {own} not the baseline's either" if own else ""
+    why = f"; {own} also different" if own else ""
     message = f"the first layer whose output differs from the baseline{why}"
     return [make_failed_layer(changed, f"{message}; {then}")]
 

@@ -172,9 +172,9 @@ class CaseResult:
         """Note about a baseline of another nmpsim version; None if the version is the same."""
         if self.baseline_version is None:
             return None
-        text = f"the baseline was made by nmpsim {self.baseline_version}, this is another one"
+        text = f"nmpsim {self.baseline_version}, another version, made the baseline"
         if self.failed_checks or self.errors:
-            text += "; the version tells whose change it is: check the same bundle with that nmpsim"
+            text += "; to find the cause of the change, check the same bundle with that version"
         return text
 
     @property

@@ -52,8 +52,11 @@ def describe_bias_scale(facts: LayerFacts | None) -> str:
     ratio = bias / (source * weights)
     if abs(ratio - 1) < SCALE_TOLERANCE:
         return ""
-    which = ", that of the result" if dest and abs(bias / dest - 1) < SCALE_TOLERANCE else ""
-    return f"the bias has {ratio:.6g} times the scale of Src times weights{which}"
+    which = ", the scale of the result" if dest and abs(bias / dest - 1) < SCALE_TOLERANCE else ""
+    return (
+        f"the scale of the bias is {ratio:.6g} times the product of the Src and weight"
+        f" scales{which}"
+    )
 
 
 def audit_constants(
@@ -70,7 +73,7 @@ def audit_constants(
         if theirs.shape == ours.shape:
             apart = np.flatnonzero(ours.reshape(-1) != theirs.reshape(-1))
         else:
-            problem = f"the file's has the shape {'x'.join(map(str, theirs.shape))}"
+            problem = f"the array in the file has shape {'x'.join(map(str, theirs.shape))}"
         found = ConstantAudit(
             weight.name, weight.type.elem, weight.type.shape, int(apart.size), problem=problem
         )

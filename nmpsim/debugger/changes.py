@@ -185,7 +185,8 @@ class ProgramChanges:
             if "out_mul" not in d or not is_integer or d.get("scales"):
                 raise fail(
                     "DEBUG002",
-                    f"the output scale of {layer.display_name} cannot be changed alone",
+                    f"the output scale of {layer.display_name} cannot be changed without other"
+                    " layers",
                     found=PROFILES[d["profile"]] if "profile" in d else done.instruction.mnemonic,
                     expected="a descriptor with an integer profile and one output scale",
                     hint="Leave out `alone`, or change the words of the descriptors.",
@@ -305,7 +306,7 @@ class ProgramChanges:
             )
         return fail(
             "DEBUG002",
-            f"{layer.display_name} has no word {quote(word)} to change",
+            f"{layer.display_name} has no word {quote(word)}",
             found=quote(word) if known else "a layer on the host",
             expected=", ".join(["bias C", *known]) if known else "a layer on the device",
         )
@@ -320,7 +321,7 @@ def _check_scale(layer: Layer, scale: float) -> None:
             expected="a layer with a quantized output",
         )
     if not 0 < scale < float("inf"):
-        message = f"invalid scale for {layer.display_name}"
+        message = f"the scale for {layer.display_name} is invalid"
         expected = "a positive finite number"
         raise fail("DEBUG002", message, found=scale, expected=expected)
 

@@ -140,7 +140,7 @@ def _get_bytes(path: Path, data: Array, most: int | None = None) -> bytes:
         found = f"an array of {data.dtype} with {data.ndim} dimensions"
         raise _no_core(path, found, "arrays of uint8 with 1 dimension")
     if most is not None and data.size > most:
-        raise _no_core(path, f"an array of {data.size} bytes", f"at most {most} bytes")
+        raise _no_core(path, f"an array of {data.size} bytes", f"an array of at most {most} bytes")
     return data.tobytes()
 
 

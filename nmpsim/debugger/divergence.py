@@ -94,11 +94,12 @@ def find_range_faults(debugger: Debugger, reference: ReferenceOutputs, index: in
     ends = [output.scale * (limit - (output.offset or 0)) for limit in (limits.min, limits.max)]
     beyond = np.count_nonzero((expected < ends[0]) | (expected > ends[1]))
     held = f"{float(expected.min()):.4g} to {float(expected.max()):.4g}"
-    type_holds = f"its type holds {ends[0]:.4g} to {ends[1]:.4g}"
+    type_holds = f"the type represents {ends[0]:.4g} to {ends[1]:.4g}"
     if beyond:
-        yield f"{beyond} of {expected.size} values lie beyond its range: {held}, {type_holds}"
+        yield f"{beyond} of {expected.size} values exceed the range of the type: values are"
+        f" {held}, {type_holds}"
     elif MAX_RANGE_RATIO * float(np.ptp(expected)) < ends[1] - ends[0]:
-        yield f"its range is too wide: values are {held}, {type_holds}"
+        yield f"the range of the type is too wide: values are {held}, {type_holds}"
 
 
 MAX_OUTLIERS = 3
@@ -194,7 +195,7 @@ def find_word_outliers(
                 one = odd[0]
                 text = (
                     f"{word} of {one.instruction.mnemonic} at {one.pc:#x} of core {one.core} is"
-                    f" {one.words[word]}, that of the other cores {usual.pop()}"
+                    f" {one.words[word]}, but {usual.pop()} on the other cores"
                 )
                 yield ErrorPattern(text, (one.code_command,))
 

@@ -52,7 +52,7 @@ def check_edit(bundle: Bundle, edit: Edit) -> None:
         if not in_program and find_ram_slice(bundle, address, len(now)) is None:
             raise fail(
                 "DEBUG002",
-                "there is no writable memory at this address",
+                "the address is not in memory that can be changed",
                 found=f"{len(now)} bytes at {address:#x}",
                 expected="an address in the code, the descriptors, the constants or the tensors",
             )

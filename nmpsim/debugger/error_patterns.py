@@ -23,7 +23,7 @@ MIN_OFF_BY_ONE = 64
 FREQUENT_SHARE = 0.05
 """Share of all elements from which an error is frequent."""
 
-_OF_CHANNELS = ": a weight, a bias, a factor?"
+_OF_CHANNELS = " (possible causes: weights, bias, factor)"
 
 
 @attrs.frozen
@@ -110,7 +110,7 @@ def _describe_regions(found: Sequence[ErrorRegion], traits: LayerTraits) -> Iter
 
 def _describe_region(one: ErrorRegion, traits: LayerTraits) -> ErrorPattern:
     if one.kind == "border":
-        cause = ": pads, what padding is filled with?" if traits.has_window else ""
+        cause = " (possible causes: pads, padding value)" if traits.has_window else ""
         return ErrorPattern(f"only at the border{cause}", ("source L",))
     if one.kind == "channel":
         cause = _OF_CHANNELS if traits.has_weights else ""
@@ -118,7 +118,7 @@ def _describe_region(one: ErrorRegion, traits: LayerTraits) -> ErrorPattern:
     if one.places:
         region = describe_extent(one.mask)
         return ErrorPattern(
-            f"only in what {one.text} stored{f' ({region})' if region else ''}", one.places
+            f"only in elements that {one.text} stored{f' ({region})' if region else ''}", one.places
         )
     return ErrorPattern(f"only in {one.text}", ("layer L",))
 
@@ -141,16 +141,20 @@ class _Sides:
 
 def _moved(moved: Displacement, shape: Shape, traits: LayerTraits) -> ErrorPattern:
     """Describe right values in wrong places."""
-    causes = "pads, strides, an address?" if traits.has_window else "an address, a stride?"
+    causes = "pads, strides, address" if traits.has_window else "address, stride"
     if moved.by_row or moved.by_column:
         _, _, width, channels = shape
         steps = (
             _step("row", moved.by_row, width * channels, channels),
             _step("column", moved.by_column, channels, channels),
         )
-        return ErrorPattern(f"right values, {' and '.join(filter(None, steps))}: a stride?",
+        return ErrorPattern(f"correct values, but {' and '.join(filter(None, steps))} (possible"
+        " cause: stride)",
                        ("source L", "layer L"))  # fmt: skip
-    return ErrorPattern(f"right values moved by {_distance(moved, shape)}: {causes}", ("source L",))
+    return ErrorPattern(
+        f"correct values moved by {_distance(moved, shape)} (possible causes: {causes})",
+        ("source L",),
+    )
 
 
 def _step(name: str, step: float, apart: int, pixel: int) -> str:
@@ -158,7 +162,7 @@ def _step(name: str, step: float, apart: int, pixel: int) -> str:
     if not step:
         return ""
     if 2 * step % apart == 0:
-        return f"{name}s {1 + step / apart:g} times as far apart as they should be"
+        return f"the distance of {name}s is {1 + step / apart:g} times the expected one"
     more = f"{step / pixel:g} columns" if step % pixel == 0 else f"{step:g} elements"
     return f"each {name} moved by {more} more than the one before"
 
@@ -188,7 +192,9 @@ def _factor(side: _Sides) -> ErrorPattern | None:
         return None
     if np.abs(a - factor * e).max() > 1 + abs(factor) / 2:
         return None
-    return ErrorPattern(f"{factor:.3g} times what it should be: a factor?", ("integers L",))
+    return ErrorPattern(
+        f"{factor:.3g} times the expected values (possible cause: factor)", ("integers L",)
+    )
 
 
 def _offset(side: _Sides) -> ErrorPattern | None:
@@ -202,8 +208,12 @@ def _offset(side: _Sides) -> ErrorPattern | None:
         return None
     much = f"{abs(amount)} too {'large' if amount > 0 else 'small'}"
     if abs(amount) == 1:
-        return ErrorPattern(f"off by one, all {much}: a zero point, a rounding?", ("integers L",))
-    return ErrorPattern(f"all are {much}: a zero point, an offset?", ("layer L", "integers L"))
+        return ErrorPattern(
+            f"all values are {much} (possible causes: zero point, rounding)", ("integers L",)
+        )
+    return ErrorPattern(
+        f"all values are {much} (possible causes: zero point, offset)", ("layer L", "integers L")
+    )
 
 
 def _amounts(side: _Sides) -> ErrorPattern | None:
@@ -212,10 +222,12 @@ def _amounts(side: _Sides) -> ErrorPattern | None:
         return None
     apart = np.where(side.inner, side.apart, np.nan).reshape(-1, side.own.shape[-1])
     if _has_constant_lines(apart):
-        text = "each channel is off by an amount of its own: a bias, a zero point?"
+        text = "each channel has a constant error (possible causes: bias, zero point)"
         return ErrorPattern(text, ("layer L", "constants FILE.npz"))
     if _has_constant_lines(apart.T):
-        text = "each pixel is off by an amount that its channels share: a zero point of weights?"
+        text = (
+            "each pixel has the same error in all channels (possible cause: zero point of weights)"
+        )
         return ErrorPattern(text, ("layer L", "integers L"))
     return None
 
@@ -241,9 +253,12 @@ def _limit(actual: Array, expected: Array, wrong: Mask) -> tuple[ErrorPattern, M
     low, high = (sign * side.astype(np.int64) for side in (actual, expected))
     own, other = low[wrong], high[wrong]
     if (own == own[0]).all() and (other > own[0]).all() and own[0] > low.min():
-        text, visible = f"are {sign * own[0]} and should be beyond: a clip?", high > own[0]
+        text, visible = (
+            f"are {sign * own[0]}, but should exceed it (possible cause: clip)",
+            high > own[0],
+        )
     elif (other == other[0]).all() and (own < other[0]).all() and other[0] == high.min():
-        text = f"should be {sign * other[0]} and are beyond: a clip, an activation?"
+        text = f"exceed the expected {sign * other[0]} (possible causes: clip, activation)"
         visible = high == other[0]
     else:
         return None
@@ -259,7 +274,7 @@ def _rounding(side: _Sides) -> ErrorPattern | None:
     )
     if not is_frequent or np.abs(apart).max() > 1:
         return None
-    return ErrorPattern("off by one, none by more", ("integers L",))
+    return ErrorPattern("all differences are 1", ("integers L",))
 
 
 # --- right values in wrong places -------------------------------------------------------------

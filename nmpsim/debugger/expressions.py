@@ -70,7 +70,7 @@ def evaluate(text: str, functions: Mapping[str, Function]) -> Number:
         return name
 
     if len(text) > MAX_CHARACTERS:
-        raise error(f"it has {len(text)} characters, more than {MAX_CHARACTERS}")
+        raise error(f"it has {len(text)} characters, but at most {MAX_CHARACTERS} are allowed")
     called = _CALL.sub(call, text).strip()
     try:
         return _compute(ast.parse(called, mode="eval").body, values)

@@ -84,7 +84,7 @@ def read_layer_output(debugger: Debugger, layer: Layer) -> OperandValues:
         return _of(tensor, kept, layer=layer.index)
     is_current = layer.index == debugger.find_current_layer() and debugger.position > 0
     state = "being computed" if is_current else "not computed yet"
-    return _of(tensor, read_values(debugger, tensor), f"{state}: this is what memory holds now")
+    return _of(tensor, read_values(debugger, tensor), f"{state}: current contents of memory")
 
 
 def find_operand(
@@ -107,7 +107,7 @@ def find_operand(
         found = _of(tensor, debugger.inputs[buffer])
     elif buffer in (tensor_at := get_tensors(debugger)):
         tensor = tensor_at[buffer]
-        found = _of(tensor, read_values(debugger, tensor), "this is what memory holds now")
+        found = _of(tensor, read_values(debugger, tensor), "current contents of memory")
     else:
         return None
     return found if view is None or name == buffer else _part_of(view, found.values, found.note)
@@ -200,7 +200,7 @@ def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> Op
     data = read_byte_runs(debugger.machine, core, region)
     if data is None:
         return OperandValues(
-            name, elem, np.zeros((0, 1), dtype), note="it does not lie in one memory"
+            name, elem, np.zeros((0, 1), dtype), note="the operand spans several memories"
         )
     counts = [count for count, _ in region.repeats if count > 1]
     values = data.view(dtype if region.run % dtype.itemsize == 0 else np.int8).reshape(*counts, -1)
@@ -210,7 +210,7 @@ def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> Op
         and not region.repeats
     ):
         values = values.reshape(-1, WEIGHT_BLOCK // dtype.itemsize)
-    return OperandValues(name, elem, values, note="as it lies in memory now")
+    return OperandValues(name, elem, values, note="current contents of memory")
 
 
 def read_byte_runs(machine: Machine, core: int, region: ByteRuns) -> npt.NDArray[np.uint8] | None:

@@ -97,7 +97,8 @@ def find_misplaced_writes(
         culprit = writers.stores[last[count.argmax()]]
         place = describe_extent(spoiled)
         text = (
-            f"{np.count_nonzero(spoiled)} of them{f' ({place})' if place else ''} were written"
+            f"{np.count_nonzero(spoiled)} wrong elements{f' ({place})' if place else ''} were"
+            " written"
             f" twice, last by {describe_store(culprit)}"
         )
         yield ErrorPattern(text, (culprit.code_command,))
@@ -118,9 +119,12 @@ def _describe_missing(
     working = {done.core for done in trace if done.layer == layer.index and done.unit is not None}
     idle = working - {done.core for done in known.stores}
     cores, place = sorted(makers or idle), describe_extent(missing)
-    text = f"{np.count_nonzero(missing)} of them{f' ({place})' if place else ''} were not written"
+    text = (
+        f"{np.count_nonzero(missing)} wrong elements{f' ({place})' if place else ''} were"
+        " not written"
+    )
     if cores:
-        does = "computes them" if makers else "has stored nothing"
+        does = "computes these elements" if makers else "has not stored any result"
         text += f"; core {', '.join(map(str, cores))} {does}"
     away = next(
         (one for one in _find_outside_stores(layer, trace) if one.core in cores or not cores), None
@@ -190,7 +194,7 @@ def _find_own_overwrite(
                 if done.next_position > store.next_position and any(
                     region.overlaps(one) for one in reads
                 ):
-                    text = f"{describe_store(store)} writes over what the layer reads after that"
+                    text = f"{describe_store(store)} overwrites data that the layer reads later"
                     yield ErrorPattern(text, (store.code_command,))
                     return
 
@@ -227,8 +231,9 @@ def _find_spoiled(
     place = list(unravel_index((address - tensor.address) // values.itemsize, tensor.shape))
     later = done[done.index(index) + 1 :] if index >= 0 else done
     text = (
-        f"{count} bytes of {tensor.name}, from {place} on, were written over before {reader} read"
-        f" them{_describe_writer(debugger, later, address)}"
+        f"{count} bytes of {tensor.name}, starting at element {place}, were overwritten before"
+        f" {reader}"
+        f" read them{_describe_writer(debugger, later, address)}"
     )
     yield ErrorPattern(text, (f"watch {tensor.name}",))
 

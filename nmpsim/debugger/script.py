@@ -32,11 +32,11 @@ class DebugDocument(TypedDict):
     schema: Literal["nmpsim-debug-1"]
     worse: Annotated[
         bool,
-        "whether a run trapped, or did not fulfil what was expected",
+        "whether a run trapped or an expectation failed",
         Source("is_worse"),
     ]
     commands: Annotated[list[CommandResultDocument], Source("answers")]
-    never_hit: Annotated[list[str], "breakpoints and watchpoints that were never met"]
+    never_hit: Annotated[list[str], "breakpoints and watchpoints that were never hit"]
 
 
 @attrs.frozen

@@ -23,7 +23,7 @@ def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
     name = debugger.layers[index].name
     if index not in debugger.layer_outputs or index not in debugger.layer_ends:
         message = f"layer {name} has not run yet"
-        raise fail("DEBUG002", message, hint=f"Run the layer with `until layer {name}`.")
+        raise fail("DEBUG002", message, hint=f"Run `until layer {name}` first.")
     found: list[ExecutedInstruction] = []
 
     def look(pause: Pause) -> None:

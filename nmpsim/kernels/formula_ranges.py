@@ -91,13 +91,18 @@ def join(one: ValueRange, other: ValueRange) -> ValueRange:
 
 def limit(x: Interval, most: Interval) -> Interval:
     """Return the range of ``limit``, ``hold`` and ``within``."""
-    require(most.low >= 0, "limits to a negative magnitude", most, "0 or more")
+    require(most.low >= 0, "saturates to a negative magnitude", most, "a magnitude of 0 or more")
     return find_range(lambda value: min(max(value, -most.high), most.high), x)
 
 
 def saturate(x: Interval, bits: Interval) -> Interval:
     """Return the range of ``saturate``."""
-    require(bits.low > 0 and bits.high < 64, "saturates to an invalid width", bits, "1 to 63")
+    require(
+        bits.low > 0 and bits.high < 64,
+        "saturates to an invalid width",
+        f"{bits} bits",
+        "1 to 63 bits",
+    )
     low, high = make_signed_interval(bits.high)
     return find_range(lambda value: min(max(value, low), high), x)
 
@@ -111,7 +116,7 @@ def divide_away(x: Interval, divisor: Interval) -> Interval:
     """Return the range of ``divide_away``."""
     _require_divisor(divisor)
     is_small = max(-x.low, x.high) + divisor.high // 2 < 1 << 63
-    require(is_small, "computes an integer that may exceed 64 bits", x, "64 bits")
+    require(is_small, "computes an integer that may exceed 64 bits", x, "an integer of 64 bits")
     return find_range(_divide_away, x, divisor)
 
 
@@ -253,7 +258,9 @@ class FormulaRanges:
         value = self.get_range(node)
         if isinstance(value, Interval) and not contains(_INT64, value):
             found = f"{ast.unparse(node)}: {value}"
-            raise FormulaError("computes an integer that may exceed 64 bits", found, "64 bits")
+            raise FormulaError(
+                "computes an integer that may exceed 64 bits", found, "an integer of 64 bits"
+            )
         return value
 
     def get_range(self, node: ast.expr) -> ValueRange:
@@ -270,7 +277,12 @@ class FormulaRanges:
             case ast.IfExp(ast.Compare(left, _, [right]), body, orelse):
                 sides = self._visit(left), self._visit(right)
                 is_valid = type(sides[0]) is type(sides[1])
-                require(is_valid, "compares two types", ast.unparse(node))
+                require(
+                    is_valid,
+                    "compares values of different types",
+                    ast.unparse(node),
+                    "two values of one type",
+                )
                 return join(self._visit(body), self._visit(orelse))
             case ast.Call(ast.Name(name), arguments):
                 return self._call(name, arguments, ast.unparse(node))
@@ -285,18 +297,24 @@ class FormulaRanges:
     def _require_integer(self, node: ast.expr) -> Interval:
         value = self._visit(node)
         if not isinstance(value, Interval):
-            raise FormulaError("has a float in the place of an integer", ast.unparse(node))
+            raise FormulaError(
+                "uses a float where an integer is required", ast.unparse(node), "an integer"
+            )
         return value
 
     def _operate(self, node: ast.BinOp) -> ValueRange:
         left, right, text = self._visit(node.left), self._visit(node.right), ast.unparse(node)
         if not isinstance(left, Interval) or not isinstance(right, Interval):
             is_known = isinstance(node.op, _FLOAT_OPERATORS)
-            require(is_known, "has an operator that floats lack", text, "+, -, * or /")
+            require(
+                is_known, "has an operator that floats do not support", text, "one of +, -, * and /"
+            )
             return join(left, right)
         function = _OPERATORS.get(type(node.op))
         if function is None:
-            raise FormulaError("has an operator that integers lack", text, "+ - * << >> //")
+            raise FormulaError(
+                "has an operator that integers do not support", text, "one of + - * << >> //"
+            )
         if isinstance(node.op, ast.LShift | ast.RShift):
             _require_count(right)
         if isinstance(node.op, ast.FloorDiv):

@@ -261,6 +261,6 @@ def _other(report: RunReport, violation: ViolationReport) -> str | None:
 def _footnote(report: RunReport) -> str:
     assumed = sum(source == "assumed" for source in report.sources.values())
     if not assumed:
-        return "note: no device setting is assumed; `nmpsim device` lists the settings and their sources"
+        return "note: no device setting is assumed; `nmpsim device` lists the settings"
     count = format_count(assumed, "assumed device setting")
     return f"note: cycles depend on {count}; `nmpsim device` lists the settings and their sources"

@@ -160,4 +160,4 @@ def test_impossible_edits_are_refused(run: Any, program: str, tmp_path: Path, ed
     np.savez(core, **arrays)
     code, _, err = run("debug", str(core), "-c", "where")
     assert code == 2
-    assert "DEBUG003" in err or "no writable memory" in err
+    assert "DEBUG003" in err or "not in memory that can be changed" in err

@@ -134,18 +134,19 @@ FAULTS: dict[str, tuple[Fault, str, tuple[str, ...]]] = {
     ),
     "a pool's core stores nothing": (
         lambda p: without(p.done("pool1", "nmp.store", 3)), "pool1__2",
-        ("(row 3 of 4) were not written; core 3 has stored nothing",),
+        ("(row 3 of 4) were not written; core 3 has not stored any result",),
     ),
     "a zero point of one core": (
         lambda p: words(p.done("conv1", "nmp.conv", 1), "out_offset", lambda v: v + 4), "conv1__2",
-        ("out_offset of nmp.conv", "of core 1 is -124, that of the other cores -128",
-         "only in what core 1 stored", "all are 4 too large: a zero point, an offset?"),
+        ("out_offset of nmp.conv", "of core 1 is -124, but -128 on the other cores",
+         "only in elements that core 1 stored",
+         "all values are 4 too large (possible causes: zero point, offset)"),
     ),
     "a shift of one tile": (
         lambda p: words(p.done("conv1", "nmp.conv", 1)[1:], "out_post", lambda v: v - 1),
         "conv1__2",
         ("out_post of nmp.conv", "only in what nmp.store at", "stored (row 4 of 8)",
-         "2 times what it should be: a factor?"),
+         "2 times the expected values (possible cause: factor)"),
     ),
     "a core's input is off by one pixel": (
         lambda p: words(p.done("conv1", "nmp.conv", 2), "input", lambda v: v + 1), "conv1__2",
@@ -168,23 +169,23 @@ FAULTS: dict[str, tuple[Fault, str, tuple[str, ...]]] = {
     "rows that lie too far apart": (
         lambda p: words(p.done("conv2", "nmp.store", 1), "spm_stride_y", lambda v: v - 16),
         "conv2__2",
-        ("only in what core 1 stored", "only in rows 1 to 3 of 4"),
+        ("only in elements that core 1 stored", "only in rows 1 to 3 of 4"),
     ),
     "windows that lie too far apart": (
         lambda p: words(p.done("conv1", "nmp.conv"), "stride_w", lambda v: 2), "conv1__2",
-        ("columns 0.5 times as far apart as they should be: a stride?",),
+        ("the distance of columns is 0.5 times the expected one (possible cause: stride)",),
     ),
     "another zero point": (
         lambda p: words(p.done("conv2", "nmp.conv"), "out_offset", lambda v: v + 5), "conv2__2",
-        ("all are 5 too large: a zero point, an offset?",),
+        ("all values are 5 too large (possible causes: zero point, offset)",),
     ),
     "off by one": (
         lambda p: words(p.done("conv2", "nmp.conv"), "out_offset", lambda v: v + 1), "conv2__2",
-        ("off by one, all 1 too large: a zero point, a rounding?",),
+        ("all values are 1 too large (possible causes: zero point, rounding)",),
     ),
     "another padding": (
         lambda p: words(p.done("conv1", "nmp.load"), "fill", lambda v: v + 30), "conv1__2",
-        ("only at the border: pads, what padding is filled with?",),
+        ("only at the border (possible causes: pads, padding value)",),
     ),
     "a bias": (
         lambda p: [
@@ -192,7 +193,7 @@ FAULTS: dict[str, tuple[Fault, str, tuple[str, ...]]] = {
             for address, size in find_word_addresses(
                 p.done("conv2", "nmp.conv")[0], "bias", 3, p.traces[p.layer("conv2").index])],
         "conv2__2",
-        ("channel 3 of 32: a weight, a bias, a factor?",),
+        ("channel 3 of 32 (possible causes: weights, bias, factor)",),
     ),
     "columns are not stored": (
         lambda p: words(p.done("pool1", "nmp.store", 1), "count_x", lambda v: v - 1), "pool1__2",
@@ -240,7 +241,10 @@ def test_diverge_names_the_writer_of_an_overwritten_tensor(skip: FaultInjector) 
     assert data["first"] == "sum"
     assert data["verdict"].endswith("in isolation it is right")
     (cause,) = data["causes"]
-    assert "bytes of x, from [0, 0, 2, 8] on, were written over before sum read them" in cause
+    assert (
+        "bytes of x, starting at element [0, 0, 2, 8], were overwritten before sum read them"
+        in cause
+    )
     assert f"last by nmp.store at {store.pc:#x} of core {store.core}" in cause
     assert cause.endswith("in pool")
     assert "watch x" in data["next"]
@@ -296,7 +300,7 @@ def test_diverge_reports_an_unsuitable_range(injector: FaultInjector) -> None:
     key = make_layer_key(layer)
     told = injector.diverge([], {**known, key: 3 * known[key]})
     assert told["jump"] == layer.name
-    assert "values lie beyond its range" in told["causes"][0]
+    assert "values exceed the range of the type" in told["causes"][0]
     told = injector.diverge([], {**known, key: known[key] / 20})
     assert told["worst"] == layer.name
     assert told["causes"][0].startswith("its range is too wide: values are")

@@ -25,10 +25,10 @@ CAUSES = {
 
 HINTS = {
     "corrupted_weight": ("only in channel 21 of 32", "`constants FILE.npz`"),
-    "wrong_shift": ("2 times what it should be", "`change conv2__2 out_post 15`"),
+    "wrong_shift": ("2 times the expected values", "`change conv2__2 out_post 15`"),
     "retyped_bias": (
-        "each channel is off by an amount of its own",
-        "times the scale of Src times weights, that of the result",
+        "each channel has a constant error",
+        "times the product of the Src and weight scales, the scale of the result",
     ),
     "missing_wait": ("no nmp.wait load between them", "next: `code 0x"),
     "wrong_pad": ("moved by -1 rows and -1 columns", "`source conv2__2`"),

@@ -116,7 +116,7 @@ def test_operands_of_an_instruction_are_shown_and_placed(start: Start) -> None:
             role for role in roles if role.startswith("core")
         ]
         assert f"[core {core} weights]" in await user.press("P", "P", "P")
-        assert "as it lies in memory now" in user.text()
+        assert "current contents of memory" in user.text()
         text = await user.press("7", "m")
         assert "operands of nmp.conv at" in text and "reads  weights" in text
         assert "20000000 wwwcccci oooo " in text

@@ -200,7 +200,9 @@ def _init(options: CheckOptions) -> int:
         write_text(text, path)
     print_message(f"wrote {_SUITE}, {baseline} and {_WORKFLOW}; now: nmpsim check {_SUITE}")
     if '"../' in texts[_SUITE]:
-        print_message(f"{_SUITE} names files outside this folder: copy them into the repository")
+        print_message(
+            f"{_SUITE} names files outside this folder; copy these files into the repository"
+        )
     print_message(f"in {_WORKFLOW}, replace OWNER and REVISION by nmpsim's repository and commit")
     return code
 

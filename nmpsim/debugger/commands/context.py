@@ -145,7 +145,7 @@ class CommandContext:
         index = self.debugger.find_current_layer()
         order = self.debugger.get_layer_order()
         if index is None and not order:
-            message, expected = "the program has no layers", "a program with at least one layer"
+            message, expected = "the program has no layers", "at least one layer"
             raise fail("DEBUG002", message, found="0 layers", expected=expected)
         return self.debugger.layers[order[-1] if index is None else index]
 
