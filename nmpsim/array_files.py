@@ -193,7 +193,7 @@ class ArrayFile:
             file = contents
             if self.is_archive:
                 if contents.getinfo(f"{key}.npy").compress_type not in ZIP_METHODS:
-                    raise self.make_error(f"{_subject(key)} is compressed by an unknown method")
+                    raise self.make_error(f"{_subject(key)} has an unsupported compression method")
                 file = contents.open(f"{key}.npy")
             with file:
                 try:

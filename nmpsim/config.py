@@ -215,10 +215,10 @@ def _preset_entries(
     if rate is None or isinstance(rate.value, int) or "dram_bytes_per_cycle" in changed:
         return entries, []
     del entries["dram_bytes_per_cycle"]
-    found = f"{float(rate.value):.4g} at {clock} MHz"
+    found = f"{float(rate.value):.4g} bytes per cycle at {clock} MHz"
     hint = "Set [dram] bytes_per_cycle, or choose a clock that divides the bandwidth."
     message = f"the bandwidth of {name} is not a whole number of bytes per cycle"
-    return entries, [Diagnostic("DEV003", message, place, found, "a whole number", hint)]
+    return entries, [Diagnostic("DEV003", message, place, found, "a whole number of bytes per cycle", hint)]
 
 
 def _entries_of(device: DeviceConfig) -> dict[str, _Entry]:
@@ -350,8 +350,9 @@ def _contradictions(values: Mapping[str, Any], file: Place | None) -> list[Diagn
         low, high = values.get(small), values.get(limits.at_most)
         if isinstance(low, int) and isinstance(high, int) and low > high:
             unit = small.rpartition("_")[2]
-            hint = f"Lower {_toml_name(small)} or raise {_toml_name(limits.at_most)}."
-            found, expected = f"{low} {unit}", f"at most {high} {unit}"
+            hint = f"Decrease {_toml_name(small)} or increase {_toml_name(limits.at_most)}."
+            found = f"{_toml_name(small)} = {low} {unit}"
+            expected = f"at most {high} {unit}, the value of {_toml_name(limits.at_most)}"
             findings.append(Diagnostic("DEV003", limits.excess, file, found, expected, hint))
     return findings
 

@@ -75,9 +75,10 @@ def check_memory(
         "MEM001",
         f"{subject} needs more memory than allowed",
         place=place,
-        found=f"{format_size(total)}, {format_size(most.nbytes)} of them for {most.field}",
+        found=f"{format_size(total)}, including {format_size(most.nbytes)} for {most.field}",
         expected=f"at most {format_size(limit)}",
-        hint="Raise the limit with --max-memory SIZE (by default the free memory minus a margin).",
+        hint="Raise the limit with --max-memory SIZE; the default is the free memory minus a"
+        " margin.",
     )
 
 

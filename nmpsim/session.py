@@ -176,7 +176,7 @@ def compile(
     else:
         raise fail(
             "ARG001",
-            "weights, tensors, shapes and integer islands cannot be given for an imported model",
+            "weights, tensors, shapes and integer islands cannot be set for an imported model",
             hint="Leave out these arguments, or pass the path of the model file.",
         )
     if imported is None:
@@ -293,7 +293,7 @@ def calibrate(
     if calibration is None and profile is None:
         raise fail(
             "ARG001",
-            "neither calibration samples nor a profile is given",
+            "the ranges are unknown: neither calibration samples nor a profile is passed",
             hint="Pass `calibration=` or `profile=`.",
         )
     ranges = None if profile is None else read_profile(Path(profile))

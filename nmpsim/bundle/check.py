@@ -66,7 +66,7 @@ def _formula_problems(metadata: Metadata) -> Iterator[str]:
         yield str(error.diagnostics[0].message)
         return
     if custom is not None and custom.base != metadata.numerics:
-        yield f"its formulas are based on {custom.base}, its numerics is {metadata.numerics}"
+        yield f"the formulas are based on {custom.base}, but the numerics are {metadata.numerics}"
 
 
 def _name_problems(what: str, tensors: Sequence[Tensor]) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _name_problems(what: str, tensors: Sequence[Tensor]) -> Iterator[str]:
 
 def _layer_problems(position: int, layer: Layer, memory: MemoryRanges) -> Iterator[str]:
     if layer.index != position:
-        yield f"layer {position} says that its index is {layer.index}"
+        yield f"layer {position} has the index {layer.index}"
     yield from _tensor_problems(layer.output, [memory.read_write])
 
 
@@ -123,11 +123,11 @@ def _tensor_problems(tensor: Tensor, ranges: Sequence[Range]) -> Iterator[str]:
     if dtype is None:
         yield f"tensor {tensor.name!r} has the unknown element type {tensor.elem!r}"
     elif RANK.find_problem(len(tensor.shape)) or any(map(DIMENSION.find_problem, tensor.shape)):
-        yield f"tensor {tensor.name!r} has an impossible shape"
+        yield f"tensor {tensor.name!r} has the invalid shape {tensor.shape}"[:200]
     elif (tensor.scale is None) != (tensor.offset is None):
         yield f"tensor {tensor.name!r} has only one of scale and offset"
     elif tensor.scale is not None and not (math.isfinite(tensor.scale) and tensor.scale > 0):
-        yield f"tensor {tensor.name!r} has scale {tensor.scale}"
+        yield f"tensor {tensor.name!r} has the invalid scale {tensor.scale}"
     elif tensor.address % dtype.itemsize:
         yield f"tensor {tensor.name!r} is misaligned at {tensor.address:#x}"
     else:
@@ -135,4 +135,4 @@ def _tensor_problems(tensor: Tensor, ranges: Sequence[Range]) -> Iterator[str]:
         if not any(low <= tensor.address and end <= high for low, high in ranges):
             yield f"tensor {tensor.name!r} at {tensor.address:#x} lies outside its memory"
         elif problem := ELEMENTS.find_problem(math.prod(max(n, 1) for n in tensor.shape)):
-            yield f"tensor {tensor.name!r} has an impossible shape: {problem}"
+            yield f"tensor {tensor.name!r} has an invalid shape: {problem}"

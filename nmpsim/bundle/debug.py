@@ -152,7 +152,7 @@ def read_module(
             "BUN005",
             "the bundle contains no LIR module",
             place=place,
-            expected=f"the sections {', '.join(DEBUG_SECTIONS)}",
+            expected=f"a bundle with the sections {', '.join(DEBUG_SECTIONS)}",
             found=f"a bundle without {', '.join(missing)}",
             hint="Compile the network with `nmpsim compile`, which adds the module.",
         )
@@ -167,7 +167,7 @@ def read_module(
     def values(where: ConstantPlace | None, name: str, type: TensorType) -> npt.NDArray[Any]:
         data = _inside(*memories[where.space], where.at, type.nbytes) if where else None
         if data is None:
-            raise _unusable(place, f"the values of %{name} are not in the bundle")
+            raise _unusable(place, f"the bundle does not contain the values of %{name}")
         return _array(data, type)
 
     packed = {one.name: one for one in index.packed}
@@ -177,7 +177,7 @@ def read_module(
             pieces = _pieces(packed[weight.name], weight.type, image, image_base)
             left -= sum(piece.size for _, piece in pieces)
             if not pieces or left < 0:
-                raise _unusable(place, f"the values of %{weight.name} are not in the bundle")
+                raise _unusable(place, f"the bundle does not contain the values of %{weight.name}")
             constants[weight.name] = _unpacked(packed[weight.name], weight.type, pieces)
         else:
             constants[weight.name] = values(places.get(weight.name), weight.name, weight.type)

@@ -58,8 +58,8 @@ class ElfFile:
             return {}
         if not 0 < table.link < len(self._all_sections) or table.nbytes % elf.SYMBOL.size:
             raise self._damaged(
-                f"the symbol table has {table.nbytes} bytes and its names in section {table.link};"
-                f" expected are a multiple of {elf.SYMBOL.size} bytes and a section from 1 to"
+                f"the symbol table has {table.nbytes} bytes and its names in section {table.link},"
+                f" but needs a multiple of {elf.SYMBOL.size} bytes and a section from 1 to"
                 f" {len(self._all_sections) - 1}",
                 table.offset,
             )
@@ -77,10 +77,13 @@ class ElfFile:
     def _header(self) -> tuple[int, ...]:
         ident = bytes(self.data[: len(elf.IDENT)])
         if ident[:4] != elf.MAGIC:
-            raise self._not_a_bundle("it does not start as an ELF file", ident[:4].hex(" "))
+            raise self._not_a_bundle(
+                "it does not begin with the bytes of an ELF file", ident[:4].hex(" ")
+            )
         if len(self.data) < elf.HEADER.size:
             raise self._damaged(
-                f"the file has {len(self.data)} bytes, its header {elf.HEADER.size}", len(self.data)
+                f"the file has {len(self.data)} bytes, but its header has {elf.HEADER.size}",
+                len(self.data),
             )
         if ident[4:7] != elf.IDENT[4:7]:
             raise self._not_a_bundle(
@@ -170,7 +173,7 @@ class ElfFile:
         text = bytes(self.read_section(table)[offset : offset + limits.NAME_BYTES.high])
         name, end, _ = text.partition(b"\0")
         if not end:
-            raise self._damaged(f"a name has no end within {len(text)} bytes", start)
+            raise self._damaged(f"a name does not end within {len(text)} bytes", start)
         try:
             return name.decode("utf-8")
         except UnicodeDecodeError as error:

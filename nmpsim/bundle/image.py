@@ -42,7 +42,7 @@ def _check_segments(
     file: ElfFile, read_only: Sequence[elf.Segment], writable: Sequence[elf.Segment]
 ) -> None:
     if not read_only:
-        raise _unusable(file, "it has no read-only segment to load")
+        raise _unusable(file, "it has no read-only segment")
     for segment in writable:
         if segment.file_bytes:
             what = f"its writable segment at {segment.address:#x} has {segment.file_bytes} bytes"

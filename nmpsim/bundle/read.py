@@ -88,7 +88,7 @@ class Bundle:
         if missing:
             raise fail(
                 "BUN004",
-                "the bundle does not say which device it was compiled for",
+                "the bundle does not contain all settings of the device that it was compiled for",
                 place=Place(self.path),
                 found=f"device settings without {' and '.join(missing)}",
                 expected="the settings of a device, including cores_count and scratchpad_bytes",

@@ -75,7 +75,9 @@ def load_dataset(
     if dataset.is_dir():
         return _load_folder(dataset, labels, inputs)
     if labels is None:
-        hint = "Pass --labels with an .npy or .csv file, or an array name of the data set."
+        hint = (
+            "Pass --labels with an .npy or .csv file, or with the name of an array in the data set."
+        )
         raise _dataset_error(dataset, "the data set has no labels", hint=hint)
     file = ArrayFile(dataset)
     if labels in file.keys:
@@ -216,7 +218,7 @@ def _read_labels(path: Path, keys: Sequence[str], names: Sequence[str] = ()) -> 
         expected = ", ".join(map(repr, keys))
         raise _dataset_error(
             path,
-            "the labels do not exist",
+            "the file of labels does not exist",
             found=path.name,
             expected=f"a file, or an array of the data set: {expected}",
         )
@@ -243,7 +245,7 @@ def _parse_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[str])
     for row in rows:
         if len(row) not in (1, 2) or not _is_label(row[-1]):
             found, expected = ",".join(row)[:80], "CLASS or NAME,CLASS, where CLASS is a number"
-            raise _dataset_error(path, "invalid label", found=found, expected=expected)
+            raise _dataset_error(path, "a label is invalid", found=found, expected=expected)
     if not rows:
         raise _dataset_error(path, "the file has no labels", expected="a line for each sample")
     if len(rows[0]) == 1 or not names:
@@ -251,7 +253,7 @@ def _parse_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[str])
     by_name = {row[0]: int(row[-1]) for row in rows}
     missing = [name for name in names if name not in by_name]
     if missing:
-        hint = "Add a line NAME,CLASS; the class -1 leaves a sample out."
+        hint = f"Add a line {missing[0]},CLASS; the class -1 skips the sample."
         raise _dataset_error(path, "a sample has no label", found=missing[0], hint=hint)
     return [by_name[name] for name in names]
 

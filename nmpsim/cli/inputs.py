@@ -66,10 +66,10 @@ def get_single_sample(samples: Sequence[InputSample]) -> InputSample:
     if len(samples) > 1:
         raise fail(
             "INPUT001",
-            "the command accepts the input of one run only",
+            "the command accepts only one run",
             found=f"{len(samples)} inputs, from {samples[0].name} to {samples[-1].name}",
             expected="one input",
-            hint="Pass one file, or use `nmpsim run` for several.",
+            hint="Pass one file, or use `nmpsim run`, which accepts several.",
         )
     return samples[0]
 
@@ -124,7 +124,7 @@ def _make_sample(
                 hint = "For several runs, pass a folder or a pattern: --input 'images/*.png'."
                 raise fail(
                     "INPUT001",
-                    f"input {name!r} is given twice",
+                    f"input {name!r} is passed twice",
                     place=found[0].path,
                     expected="each input once",
                     hint=hint,

@@ -188,7 +188,7 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
         if source is not None:
             raise fail(
                 "INPUT001",
-                "some files contain a whole batch and others one item",
+                "some files contain a whole batch, but others contain one item",
                 place=source.path,
                 found=f"{format_count(source.batch, 'file')} per run for input"
                 f" {source.tensor.name!r}",
@@ -211,7 +211,7 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
             more = f"Pass {size} files with a folder or a pattern in quotes."
         raise fail(
             "INPUT001",
-            f"the last batch of input {first.tensor.name!r} is not full",
+            f"the last batch of input {first.tensor.name!r} is incomplete",
             place=next(iter(files[-1].values())).path,
             found=f"{format_count(len(files), 'file')} with one item each",
             expected=f"a multiple of {size}, the input's first dimension",

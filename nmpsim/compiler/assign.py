@@ -48,10 +48,10 @@ def check_custom_formulas(formulas: CustomFormulas, operations: Iterable[Operati
         if name not in ("", formulas.base) and set(uses[name]) & set(formulas.profiles):
             raise fail(
                 "ARG001",
-                "a layer of another profile would use the formulas of the file",
+                "the custom formulas also apply to a layer with another profile",
                 found=f"{quote(op.instruction.name)} with numerics {name}",
                 expected=f"numerics {formulas.base}, or a profile with other formulas",
-                hint="Omit --numerics LAYER=PROFILE.",
+                hint="Leave out --numerics LAYER=PROFILE.",
             )
 
 

@@ -108,7 +108,9 @@ def _explained(step: ProgramStep, error: Exception) -> UserError:
     """Convert an exception of a host operation to a UserError (HOST001 or BUN001)."""
     if isinstance(error, HostValueError):
         name = step.operands[0].tensor.name
-        return fail("HOST001", f"%{name} cannot be calculated", found=error, hint=_WHENCE)
+        return fail(
+            "HOST001", f"the values of %{name} cannot be computed", found=error, hint=_WHENCE
+        )
     return fail(
         "BUN001",
         f"the bundle requires an unsupported host operation: {step.opcode}",

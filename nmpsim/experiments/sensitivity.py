@@ -24,9 +24,9 @@ PERCENT = 20
 IN_THE_PROGRAM = ("cores_count", "scratchpad_bytes")
 """Settings for which a program is tiled: it is compiled again."""
 WITHOUT_CYCLES = {
-    "cores_clock_mhz": "it turns cycles into seconds and changes none",
-    "dram_bytes": "a capacity: it changes no cycles",
-    "limits_cycles": "a limit: it changes no cycles",
+    "cores_clock_mhz": "the clock changes seconds but not cycles",
+    "dram_bytes": "a capacity does not change cycles",
+    "limits_cycles": "a limit does not change cycles",
 }
 POWERS_OF_TWO = ("dram_burst_bytes", "dram_row_bytes")
 SCRATCHPAD_STEP = 64
@@ -122,7 +122,7 @@ def _list_assumed(config: DeviceConfig) -> list[str]:
 def _find_skip_reason(setting: str, bundle: Bundle) -> str:
     """Return why a setting is not varied; empty if it is."""
     if setting in IN_THE_PROGRAM and not bundle.debug:
-        return "the program is tiled for it, and the bundle has no LIR to compile again"
+        return "the tiling depends on the setting, and the bundle has no LIR to compile again"
     return WITHOUT_CYCLES.get(setting, "")
 
 

@@ -74,11 +74,11 @@ def _report_errors(instruction: Instruction, file: str | None) -> Iterator[None]
     try:
         yield
     except HostValueError as error:
-        message = f"%{instruction.name} cannot be calculated"
+        message = f"the values of %{instruction.name} cannot be computed"
         hint = "Change the values of the inputs or the constants."
         raise fail("HOST001", message, place=place, found=error, hint=hint) from None
     except UnsupportedHostOp as error:
-        message = f"%{instruction.name} cannot be evaluated"
+        message = f"%{instruction.name} cannot be executed on the host"
         expected = "an operation of docs/operations.md, with the types listed there"
         raise fail("COMP001", message, place=place, found=error.reason, expected=expected) from None
 

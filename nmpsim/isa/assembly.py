@@ -151,7 +151,7 @@ def _expand(
     if len(given) != len(pseudo.operands):
         raise SourceError(
             "ASM001",
-            f"wrong number of operands of {pseudo.mnemonic}",
+            f"{pseudo.mnemonic} has the wrong number of operands",
             mnemonic.column,
             found=f"{len(given)} operands",
             expected=", ".join(pseudo.operands) or "no operands",
@@ -248,7 +248,7 @@ def _upper(value: int, column: int) -> int:
     if not 0 <= value <= 0xF_FFFF:
         raise SourceError(
             "ASM003",
-            "the upper bits cannot hold this value",
+            "the value does not fit 20 bits",
             column,
             found=value,
             expected=f"0 to {0xF_FFFF:#x}",
@@ -262,7 +262,7 @@ def _check_field(mnemonic: str, field: BitField, value: int, column: int) -> Non
     except UserError as error:
         raise SourceError(
             "ASM003",
-            f"{mnemonic}: {field.name} cannot hold this value",
+            f"the value of {field.name} of {mnemonic} is out of range",
             column,
             found=value,
             expected=error.diagnostics[0].expected,

@@ -180,7 +180,7 @@ def _encode_word(record: str, word: Word, value: int | str) -> bytes:
     if not low <= value <= high:
         raise fail(
             "ISA001",
-            f"{record}.{word.name} cannot hold this value",
+            f"the value of {record}.{word.name} is out of range",
             found=value,
             expected=f"{low} to {high}",
         )

@@ -88,7 +88,7 @@ class BitField:
             step = f", a multiple of {1 << self.lowest_bit}" if self.lowest_bit else ""
             raise fail(
                 "ISA001",
-                f"{self.name} cannot hold this value",
+                f"the value of {self.name} is out of range",
                 found=value,
                 expected=f"{low} to {high}{step}",
             )

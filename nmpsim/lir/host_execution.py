@@ -47,7 +47,7 @@ def find_unsupported_reason(
     """Return the reason why the host cannot execute an operation on these dtypes, or None."""
     row = OPCODES.get(opcode)
     if row is None or not row.signatures:
-        return "the host has no such operation"
+        return "the host does not support the operation"
     return row.find_mismatch(dtypes) or _numerics_mismatch(row, dtypes, numerics)
 
 
@@ -61,7 +61,11 @@ def _numerics_mismatch(row: Opcode, dtypes: Sequence[np.dtype[Any]], numerics: s
         return None
     if row.name == "softmax":
         has_formula = names[0] in arithmetic.softmax
-        return None if has_formula else f"the host has no {numerics} softmax of {names[0]}"
+        return (
+            None
+            if has_formula
+            else f"the host does not support a softmax of {names[0]} with numerics {numerics}"
+        )
     is_nmp = row.kind is OpcodeKind.HOST or (row.kind not in WEIGHTED and names[0] == "int8")
     if (
         numerics in ("glow-int", "glow-float")
@@ -69,7 +73,7 @@ def _numerics_mismatch(row: Opcode, dtypes: Sequence[np.dtype[Any]], numerics: s
         or (numerics == "q31" and row.name in _OF_TFLITE)
     ):
         return None
-    return f"the host has no {numerics} arithmetic for {row.name}"
+    return f"the host does not support {row.name} with numerics {numerics}"
 
 
 def execute_operation(
@@ -132,7 +136,7 @@ def prepare_operation(
             with np.errstate(all="ignore"), record_overshoots() as overshoots:
                 result = run_operation(OPCODES[opcode], own, attributes)
         except KeyError as error:
-            raise UnsupportedHostOp(opcode, f"without attribute {error.args[0]}") from error
+            raise UnsupportedHostOp(opcode, f"the attribute {error.args[0]} is missing") from error
         except InvalidScaleError as error:
             raise UnsupportedHostOp(opcode, str(error)) from error
         return attrs.evolve(result, overshoots=overshoots) if overshoots else result

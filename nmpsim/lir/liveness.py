@@ -84,7 +84,7 @@ class Liveness:
     def record_write(self, value: LiveTensor, reads_too: bool) -> InstructionProblem | None:
         """Mark a tensor as written; return a problem if it may not be written, else None."""
         if value.constant:
-            found = f"%{value.storage} is const"
+            found = f"the constant WeightVar %{value.storage}"
             message = f"%{value.name} cannot be written"
             return InstructionProblem(
                 None, message, found, "an activation or a mutable WeightVar", "LIR007"

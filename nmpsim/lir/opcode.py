@@ -147,15 +147,15 @@ class Signature:
     def find_mismatch(self, dtypes: Sequence[np.dtype[Any]]) -> str | None:
         """Return why operands of these dtypes do not fit, or None if they do."""
         if len(dtypes) != len(self.operands):
-            return f"takes {len(self.operands)} operands, not {len(dtypes)}"
+            return f"the number of operands is {len(dtypes)} instead of {len(self.operands)}"
         for index, (dtype, names) in enumerate(zip(dtypes, self.operands, strict=True)):
             if dtype.name not in names:
                 supported = ", ".join(sorted(names))
-                return f"operand {index} is {dtype.name}, supported kinds are {supported}"
+                return f"operand {index} is {dtype.name}, but the supported types are {supported}"
         for group in self.list_shared():
             shared = sorted({dtypes[index].name for index in group})
             if len(shared) > 1:
-                return f"operands {group} must be of one kind, not {', '.join(shared)}"
+                return f"operands {group} must have one type, not {', '.join(shared)}"
         return None
 
 

@@ -23,8 +23,8 @@ def make_opcode_diagnostic(word: str, place: Place, may_hint: bool = True) -> Di
             "LIR012",
             f"{word} is not supported",
             place,
-            found=f"an instruction of Glow, but {refusal.reason}",
-            expected="an opcode that is executed (docs/operations.md)",
+            found=f"an instruction of Glow that cannot be executed: {refusal.reason}",
+            expected="an opcode that nmpsim executes (docs/operations.md)",
             hint=refusal.hint,
         )
     known = (*OPCODES, *REFUSED)

@@ -171,7 +171,7 @@ class _Verifier:
         """Return the value of each role, or None if the operands do not fit the opcode."""
         kinds = tuple(operand.kind for operand in instruction.operands)
         if kinds != tuple(role.kind for role in opcode.operands):
-            message = f"{opcode.name} does not take these operands"
+            message = f"the operands of {opcode.name} are wrong"
             shown = ", ".join(kinds) or "no operands"
             expected = ", ".join(f"{r.kind} {r.name}" for r in opcode.operands) or "no operands"
             self._report("LIR007", message, self._misfit(instruction, opcode), shown, expected)

@@ -123,7 +123,7 @@ def _split(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
     if samples is None or array.size == 0:
         raise fail(
             "INPUT002",
-            f"{subject} " + ("do not fit" if array.size else "are empty"),
+            f"{subject} " + ("have the wrong shape" if array.size else "are empty"),
             found=f"shape {format_shape(array.shape)}",
             expected=f"samples of shape {format_shape(type_.shape)}",
         )

@@ -212,9 +212,10 @@ def _require_float(module: Module) -> None:
         name, type_, span, _ = quantized[0]
         raise fail(
             "QUANT001",
-            "the program is quantized already",
+            "the program is already quantized",
             place=span.place(module.file),
-            found=f"{len(quantized)} quantized tensors, the first is %{name}, {type_.elem}",
+            found=f"{len(quantized)} quantized tensors, the first of which is %{name} of type"
+            f" {type_.elem}",
             expected="a program with float tensors only",
             hint="Compile it with `nmpsim compile`.",
         )

@@ -21,7 +21,7 @@ from nmpsim.quantization.parameters import Settings
 MOVES = find_opcodes(OpcodeKind.MOVE, OpcodeKind.FILL) | {"touch", "tensorview"}
 """Opcodes that move or fill values, float or quantized."""
 
-_MOVES_FLOAT = "it moves values that stay float"
+_MOVES_FLOAT = "it moves values that are float"
 _PROBE = Quantization(1.0, 0, 0.0, 0.0)
 
 

@@ -58,9 +58,7 @@ def decode_report(data: Any, place: Place | None = None) -> RunReport:
     except RecursionError as error:
         raise _unusable(place, "lists nested too deeply", f"schema {SCHEMA}") from error
     except ValueError as error:
-        raise _unusable(
-            place, _short(error), "values of the shape that the report names"
-        ) from error
+        raise _unusable(place, _short(error), "values with the shape in the report") from error
     _check_indices(report, place)
     return report
 
@@ -86,7 +84,7 @@ def _check(data: Any, place: Place | None) -> None:
             f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.absolute_path
         )
         found = f"{where.lstrip('.')}: {problem.message}" if where else problem.message
-        raise _unusable(place, _short(found), f"schema {SCHEMA}, as docs/report.md has it")
+        raise _unusable(place, _short(found), f"schema {SCHEMA} (docs/report.md)")
 
 
 @cache
@@ -139,7 +137,9 @@ def _check_indices(report: RunReport, place: Place | None) -> None:
     count = len(report.layers)
     named = [layer.index for layer in report.layers]
     if named != list(range(count)):
-        raise _unusable(place, "layers whose index is not their position", "0, 1, 2, ...")
+        raise _unusable(
+            place, "layers whose indices are not their positions", "the indices 0, 1, 2, ..."
+        )
     indices = [one.index for one in report.histograms]
     indices += [one.layer for one in report.scratchpads]
     if report.timeline is not None:
@@ -147,7 +147,7 @@ def _check_indices(report: RunReport, place: Place | None) -> None:
         indices += [span.layer for span in spans if span.layer is not None]
         if any(span.core >= MAX_CORES for span in spans):
             core = max(span.core for span in spans)
-            raise _unusable(place, f"core {core} in the timeline", f"a number below {MAX_CORES}")
+            raise _unusable(place, f"core {core} in the timeline", f"a core below {MAX_CORES}")
     indices += [reader for _, reader in report.edges]
     if any(index >= count for index in indices):
         raise _unusable(place, f"layer {max(indices)}", f"one of {count} layers")

@@ -371,7 +371,11 @@ class DebugApp(App[None]):
             return
         view, facts = self.view, self.view.facts
         found = (facts.sources if side == "sources" else facts.readers).get(view.layer, ())
-        words = "reads no other layer" if side == "sources" else "is read by no other layer"
+        words = (
+            "does not read any other layer"
+            if side == "sources"
+            else "is not read by any other layer"
+        )
         if not found:
             self.notify(f"layer {view.layer} {words}")
         elif len(found) == 1:

@@ -101,7 +101,7 @@ def _comparison(name: str, comparator: str, wanted: str) -> Callable[[LayerRow],
         if comparator in ("=", "==", "!="):
             return lambda row: _fits(measure.make_cell(row).text, wanted) == (comparator != "!=")
         raise fail(
-            "DEBUG001", f"the filter compares {fitting[0]}, a number, with text",
+            "DEBUG001", f"the filter compares column {fitting[0]}, which has numbers, with text",
             found=wanted or "no value", expected="a number",
         ) from None  # fmt: skip
 

@@ -149,7 +149,8 @@ def print_sensitivity(report: SensitivityReport, console: Console) -> None:
     """Print the effect of each assumed setting on the cycles, largest first."""
     share = round(report.share * 100)
     print_heading(
-        console, f"cycles when an assumed setting changes by {share}%: {report.cycles:,} as it is"
+        console,
+        f"cycles when an assumed setting changes by {share}%; {report.cycles:,} without changes",
     )
     if report.effects:
         *columns, _ = make_sensitivity_columns(report)

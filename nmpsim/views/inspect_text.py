@@ -35,7 +35,7 @@ _TENSOR = re.compile(r"^%\S+ is ")
 NOTHING_QUANTIZED = "NOTHING IS QUANTIZED: no layer uses Int8 or Int16"
 GLOW_INT16 = (
     "Int16 layers of glow-int follow glow-float:"
-    " of Glow's compiled kernels only rescalequantized knows Int16"
+    " only rescalequantized of Glow's compiled kernels supports Int16"
 )
 
 

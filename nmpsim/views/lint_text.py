@@ -64,4 +64,4 @@ def _counts(report: LintReport) -> str:
         for severity in SEVERITIES
         if report.count_findings(severity)
     ]
-    return ", ".join(counts) or "nothing found"
+    return ", ".join(counts) or "no problems found"

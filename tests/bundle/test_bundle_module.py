@@ -146,7 +146,7 @@ def test_the_assembler_keeps_the_module(module):
     ("text", "code", "message"),
     [
         (".section .debug", "ASM002", "unknown section"),
-        (".section .nmpsim.lir\nhere: .byte 1", "ASM001", "no addresses"),
+        (".section .nmpsim.lir\nhere: .byte 1", "ASM001", "labels are not allowed"),
         (".section .nmpsim.lir\nnop", "ASM001", "is not allowed here"),
     ],
 )

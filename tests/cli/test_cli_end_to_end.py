@@ -64,7 +64,7 @@ def test_histograms_of_host_layers_are_written(nmpsim_cli, tmp_path):
     refused = nmpsim_cli(*words, "--input", tmp_path / "image.npy")
     assert refused.exit_code == 2
     assert (
-        "error[ARG001]: cannot read the outputs of the layers, because no barrier ends them"
+        "error[ARG001]: the outputs of the layers cannot be read, because no barrier ends"
         in refused.stderr
     )
     assert "Name the barrier in the `.layer` line" in refused.stderr

@@ -85,7 +85,7 @@ def test_channels_are_listed(nmpsim_cli, shared):
 
 def test_channels_need_their_scales(nmpsim_cli, shared):
     text = shared / "lir_real/resnet8/i8_asym_b32_channelwise/interp.lir.txt"
-    assert "give --weights" in nmpsim_cli("explain", text, "index:1").stdout
+    assert "pass --weights" in nmpsim_cli("explain", text, "index:1").stdout
 
 
 def test_lossy_scales_give_a_warning(nmpsim_cli, tmp_path):

@@ -99,7 +99,7 @@ def test_fused_layers_are_listed(fake, nmpsim_cli, one_input, data, tmp_path, mo
     metadata = attrs.evolve(bundle.metadata, layers=(fused,))
     monkeypatch.setattr(fake, "load", lambda *_, **__: attrs.evolve(bundle, metadata=metadata))
     result = nmpsim_cli("run", one_input, "--input", data, "--save-layers", tmp_path / "l.npz")
-    assert "2 fused instructions without an output" in result.stderr
+    assert "the outputs of 2 fused instructions are not saved" in result.stderr
     assert "--no-fuse" in result.stderr
 
 

@@ -76,5 +76,5 @@ def test_a_bundle_without_device_is_an_error(compiled_digits):
             use(bundle)
         (error,) = caught.value.diagnostics
         assert error.code == "BUN004"
-        assert "does not say which device" in error.message
+        assert "does not contain all settings of the device" in error.message
         assert error.found == "device settings without cores_count and scratchpad_bytes"

@@ -45,7 +45,7 @@ def command(model: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
         ("run model.tflite --input x.npy --engine reference", "classes: Int8 1x3"),
         ("run model.tflite --input x.npy --engine reference --shadow", "rounding"),
         ("debug model.tflite --input x.npy --engine reference -c where", "layer 0 conv, cycle 0"),
-        ("lint model.tflite", "model: nothing found"),
+        ("lint model.tflite", "model: no problems found"),
         ("explain model.tflite conv", "conv"),
         ("disasm model.tflite", "nmp.conv"),
     ],
@@ -82,7 +82,7 @@ def test_the_input_determines_open_dimensions(command: Callable[..., Result]) ->
     for words in ("run", "inspect", "explain", "lint", "check --cycles 9 --input none.npy"):
         name, *options = words.split()
         told = command(name, "open.onnx", *options).stderr
-        assert told.count("x has open dimensions, which are taken as 1") == 1, (words, told)
+        assert told.count("x has open dimensions, which are set to 1") == 1, (words, told)
     with pytest.warns(UserWarning, match="x has open dimensions"):
         nmpsim.load("open.onnx")
 

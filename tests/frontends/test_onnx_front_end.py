@@ -323,7 +323,10 @@ def test_a_wrong_number_of_inputs_is_damaged(op: str, count: int, tmp_path: Path
 def test_untested_versions_give_a_warning(tmp_path: Path) -> None:
     kind: Kind = ("float32", (4,))
     relu: list[Node] = [("Relu", ["x"], ["y"], {})]
-    for opset, warnings in ((13, ()), (9, ("opset 9 of the file is not tested; 10 to 28 are",))):
+    for opset, warnings in (
+        (13, ()),
+        (9, ("opset 9 of the file is not tested; the tested versions are 10 to 28",)),
+    ):
         path = write_model(tmp_path / f"{opset}.onnx", relu, {"x": kind}, {"y": kind}, {}, opset)
         assert nmpsim.compile(path).warnings == warnings
 
@@ -356,7 +359,7 @@ def test_the_first_input_determines_open_dimensions(tmp_path: Path) -> None:
         except nmpsim.UserError as error:
             assert "has an invalid shape" in str(error)
         else:
-            assert "x has open dimensions, which are taken as 1" in warning
+            assert "x has open dimensions, which are set to 1" in warning
 
 
 def test_calibration_determines_open_dimensions(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def check_island(y: Array, compilation: Compiled, expected: Array) -> None:
     assert np.abs(y.astype(np.int64) - steps).max() <= 1
     assert {step.kind for step in compilation.bundle.metadata.steps} == {"device"}
     (warning,) = compilation.warnings
-    assert warning.startswith("1 operations") and "at most one step a layer off" in warning
+    assert warning.startswith("1 operations") and "at most one step per layer" in warning
 
 
 ALL = np.arange(256, dtype=np.uint8).reshape(2, 128)

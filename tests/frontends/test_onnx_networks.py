@@ -59,7 +59,7 @@ def test_networks_of_16_bits_are_integer_islands(network: str, shared: Path) -> 
     expected = np.load(path.with_name("expected.npz"))["qdq_a16w8_perchannel"]
     compiled = nmpsim.compile(path, slicing="simple")
     (warning,) = compiled.warnings
-    assert "at most one step a layer off" in warning
+    assert "at most one step per layer" in warning
     on_host = {step.opcode for step in compiled.bundle.metadata.steps if step.kind == "host"}
     assert on_host <= {"quantize", "dequantize", "softmax"}
     device = nmpsim.Device(threads=1)

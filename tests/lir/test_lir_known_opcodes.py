@@ -69,7 +69,7 @@ def test_unsupported_opcodes_are_refused_by_name(opcode: str) -> None:
     assert problem.code == "LIR012"
     assert problem.message == f"{opcode} is not supported"
     assert str(problem.place) == "net.lir:9:11"
-    assert problem.found.startswith("an instruction of Glow, but ")
+    assert problem.found.startswith("an instruction of Glow that cannot be executed: ")
     assert problem.hint
 
 

@@ -186,9 +186,9 @@ def _list_notes(module: Module, op: Operation) -> Iterator[str]:
         return
     is_weighted = op.kind in WEIGHTED
     if is_weighted and len(op.operands) > 4 and read_weighted_scales(module, op) is None:
-        yield "each channel has its own scales, and their values are not known: give --weights"
+        yield "the values of the scales per channel are unknown; pass --weights FILE.npz"
     if is_weighted and op.operands[3].type.quant is None:
-        yield "the bias is float: no integers of Glow's bring it to the sum"
+        yield "the bias is float, so Glow has no integers that rescale it"
     if biases := find_float_bias_forms(module, op):
         channel, value, kept = biases
         yield f"the bias is largest in channel {channel}, {value:.9g}; at run time it is"

@@ -162,8 +162,8 @@ def _add_instruction(
             "ASM001",
             "an instruction is not allowed here",
             name.column,
-            found=f"{draft.current} at byte {draft.section.nbytes}",
-            expected="the section .text, at a multiple of 4",
+            found=f"an instruction in section {draft.current} at byte {draft.section.nbytes}",
+            expected="an instruction in section .text, at a multiple of 4",
         )
     for pending in parse_instruction(name, operands, statement.end_column, draft.get_known_number):
         draft.section.append(4, partial(_instruction_bytes, pending), statement)
@@ -293,7 +293,7 @@ class _SecondPass:
                     "ASM002",
                     "the program has no entry point",
                     Place(file),
-                    expected=f"the label {ENTRY}, or `.entry LABEL`",
+                    expected=f"the label {ENTRY}, or a directive `.entry LABEL`",
                 )
             )
         return 0

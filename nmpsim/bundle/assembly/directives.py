@@ -193,7 +193,7 @@ def _descriptor_bytes(kind: Descriptor, values: dict[str, Expression], scope: Sc
     numbers = {word.name: 0 for word in kind}
     for word in kind:
         if word.name in values:
-            message = f"{word.name} cannot hold this value"
+            message = f"the value of {word.name} is out of range"
             numbers[word.name] = _limited(values[word.name], scope, *get_word_range(word), message)
     return encode_descriptor(kind.name, numbers)
 

@@ -141,8 +141,8 @@ class ProgramDraft:
     def place_label(self, name: ExpressionToken, section: str) -> None:
         """Define a label at the current end of a section."""
         if section in self.debug:
-            message = f"{section} has no addresses to label"
-            expected = "a label in a section that is loaded"
+            message = f"labels are not allowed in section {section}"
+            expected = "a label in a section that is loaded into memory"
             raise SourceError("ASM001", message, name.column, found=name.text, expected=expected)
         self.labels[self.define(name)] = (section, self.sections[section].nbytes)
 
@@ -172,9 +172,9 @@ class ProgramDraft:
             return self.numbers[name.text]
         raise SourceError(
             "ASM002",
-            f"{name.text!r} is not a number known at this point",
+            f"the value of {name.text!r} is not yet known here",
             name.column,
-            hint="Use `la` for an address, and `.set` before the use for a number.",
+            hint="Use `la` for an address, or define the number with `.set` before this line.",
         )
 
     def compute_section_addresses(self) -> dict[str, int]:

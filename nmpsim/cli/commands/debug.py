@@ -281,7 +281,7 @@ def _open_core(options: DebugOptions) -> CoreDump:
             "ARG001",
             "--input, --device and --patch cannot be used with a core file",
             place=options.bundle,
-            hint="Leave out these options: the core file has its inputs, device and changes.",
+            hint="Leave out these options: the core file contains inputs, device and changes.",
         )
     return read_core_file(options.bundle, ArrayFile(options.bundle))
 

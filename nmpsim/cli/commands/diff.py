@@ -116,8 +116,8 @@ def _compare_reports(
             "ARG001",
             "the files have different formats",
             found=f"{first.path}: {first.kind}; {second.path}: {second.kind}",
-            expected="two reports, or two files with the outputs of layers",
-            hint="Write layer outputs with `nmpsim run --save-layers L.npz`; compare those.",
+            expected="two reports, or two files with outputs of layers",
+            hint="Write the outputs of both runs with `nmpsim run --save-layers L.npz`.",
         )
     return compare_reports(read_report(first.path), read_report(second.path), tolerance=tolerance)
 
@@ -161,7 +161,7 @@ def _read_names(maps: Sequence[str]) -> Mapping[str, str]:
             repeated = name if name in names else other
             raise fail(
                 "ARG001",
-                "a result occurs in two pairs of --map",
+                "--map contains a name in two pairs",
                 found=repeated,
                 hint="Name each result in one pair only.",
             )

@@ -118,5 +118,5 @@ def command(options: EvalOptions) -> int:
 def _parse_top(text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
-        raise click.UsageError(f"--top takes comma-separated positive numbers, not {text}")
+        raise click.UsageError(f"--top requires comma-separated positive integers, not {text}")
     return tuple(dict.fromkeys(int(word) for word in words))

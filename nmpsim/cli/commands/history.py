@@ -59,7 +59,7 @@ def command(options: HistoryOptions) -> None:
     if not documents and (options.commit, label, options.date) != (None, "", None):
         raise fail(
             "ARG001",
-            "--commit, --label and --date require a report to add",
+            "--commit, --label and --date require a report",
             hint="Pass a RUN.json or an EVAL.json.",
         )
     if documents:

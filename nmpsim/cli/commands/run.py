@@ -310,7 +310,7 @@ def _find_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
     if layers and all(one.barrier is None and one.index not in on_host for one in layers):
         raise fail(
             "ARG001",
-            "cannot read the outputs of the layers, because no barrier ends them",
+            "the outputs of the layers cannot be read, because no barrier ends these layers",
             place=bundle.path,
             found=", ".join(layer.display_name for layer in layers[:5]),
             hint="Name the barrier in the `.layer` line of the assembly (docs/assembly.md).",

@@ -123,7 +123,7 @@ def _read_grid(options: SweepOptions) -> dict[str, tuple[int, ...]]:
         if name in given:
             hint = "Pass all values of the setting in one --set."
             found = f"--set {text}"
-            raise fail("GRID001", "--set gives a setting twice", found=found, hint=hint)
+            raise fail("GRID001", "--set contains a setting twice", found=found, hint=hint)
         given[name] = values
     return grid | given
 

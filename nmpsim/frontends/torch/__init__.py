@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from nmpsim.bundle.metadata import OperatorMapping
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import Place, fail, list_alternatives
 from nmpsim.frontends import onnx
 from nmpsim.frontends.graph.integer_regions import (
     DEQUANTIZE,
@@ -109,11 +109,12 @@ PT2E_OPERATORS = ("Add", "AveragePool", "Conv", "Gemm", "MatMul", "Mul", "Reduce
 
 def _refuse(op: GraphLowering) -> LoweringResult:
     """Raise UnsupportedError for an operator of PT2E that is not in an integer region."""
-    raise UnsupportedError(
-        f"{op.node.op} in float32, which has no integer form or is not between dequantize_* and"
-        " quantize_per_tensor",
-        f"one of {', '.join(PT2E_OPERATORS)} between dequantize_* and quantize_per_tensor",
-    )
+    kind, between = op.node.op, "between dequantize_* and quantize_per_tensor"
+    if kind in PT2E_OPERATORS:
+        found = f"{kind} in float32, which is not quantized on both sides"
+        raise UnsupportedError(found, f"{kind} {between}")
+    found = f"{kind} in float32, which has no integer form"
+    raise UnsupportedError(found, f"{list_alternatives(PT2E_OPERATORS)} {between}")
 
 
 _PT2E_OPERATORS = {

@@ -105,7 +105,7 @@ def _operation(opcode: str, by_integers: QuantizedForm, by_floats: QuantizedForm
             return by_integers(dest, lhs, rhs)
         if dest.dtype in (np.int8, np.int16):
             return by_floats(dest, lhs, rhs)
-        raise UnsupportedHostOp(opcode, f"quantized {dest.dtype} has no defined arithmetic")
+        raise UnsupportedHostOp(opcode, f"arithmetic on quantized {dest.dtype} is not supported")
 
     return run
 

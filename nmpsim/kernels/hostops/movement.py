@@ -80,7 +80,9 @@ def _region(
     for offset, size, limit in zip(offsets, shape, whole_shape, strict=True):
         if offset < 0 or offset + size > limit:
             raise UnsupportedHostOp(
-                opcode, f"{tuple(shape)} at {tuple(offsets)} leaves {tuple(whole_shape)}"
+                opcode,
+                f"the region {tuple(shape)} at {tuple(offsets)} exceeds the shape"
+                f" {tuple(whole_shape)}",
             )
     return tuple(slice(o, o + n) for o, n in zip(offsets, shape, strict=True))
 
@@ -107,6 +109,6 @@ def int_lookup_table(src: AnyArray, mapping: AnyArray) -> AnyArray:
     low, high = get_integer_limits(src.dtype)
     entries = high - low + 1
     if mapping.size != entries:
-        reason = f"{src.dtype} needs {entries} entries, not {mapping.size}"
+        reason = f"the table for {src.dtype} has {mapping.size} entries instead of {entries}"
         raise UnsupportedHostOp("intlookuptable", reason)
     return mapping.reshape(-1)[src.astype(np.int64) - low]

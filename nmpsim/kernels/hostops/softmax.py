@@ -42,7 +42,9 @@ _RESERVE = 5.0
 def softmax(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
     """Compute the softmax of each row, all elements after dimension 0."""
     if len(src.shape) < 2:
-        raise UnsupportedHostOp("softmax", f"needs at least two dimensions, not {src.shape}")
+        raise UnsupportedHostOp(
+            "softmax", f"the input has shape {src.shape}, but needs at least two dimensions"
+        )
     beta = float(attributes.get("Beta", 1.0))
     rows = src.values.reshape(src.shape[0], -1)
     if not src.is_float:

@@ -82,7 +82,7 @@ def _check(dest: HostTensor) -> None:
     """Raise UnsupportedHostOp unless the result has the scale and zero point that TFLite knows."""
     if (dest.scale, dest.offset) != RESULTS[get_dtype_name(dest.dtype)]:
         raise UnsupportedHostOp(
-            "softmax", f"TFLite's softmax has no result of scale {dest.scale:g}"
+            "softmax", f"TFLite's softmax does not support a result of scale {dest.scale:g}"
         )
 
 

@@ -17,7 +17,7 @@ def require_nhwc(opcode: str, attributes: Attributes) -> None:
     """Raise UnsupportedHostOp unless the attribute Layout is NHWC."""
     layout = attributes.get("Layout", 0)
     if layout not in (0, "NHWC"):
-        raise UnsupportedHostOp(opcode, f"layout {layout} is not NHWC (0)")
+        raise UnsupportedHostOp(opcode, f"Layout is {layout}, but only 0 (NHWC) is supported")
 
 
 @frozen

@@ -111,4 +111,4 @@ def test_channels_need_weights(shared: Path) -> None:
     layers = explain_layers(load_program(text).module)
     (layer, *_) = (one for one in layers if one.opcode == "channelwisequantizedconvolution")
     assert layer.stages == ()
-    assert "give --weights" in layer.notes[0]
+    assert "pass --weights" in layer.notes[0]

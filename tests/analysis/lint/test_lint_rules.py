@@ -102,7 +102,7 @@ def test_tables_of_scales_are_checked() -> None:
         if f.tensor.startswith("const")
     ]
     assert [f.facts["count"] for f in tables] == [1, 1]
-    assert [f.found[:4] for f in tables] == ["0.30", "0.15"]
+    assert [f.found[:10] for f in tables] == ["scale 0.30", "scale 0.15"]
 
 
 def channelwise(scales: np.ndarray, weights: np.ndarray | None = None) -> Module:
