@@ -218,7 +218,9 @@ def _preset_entries(
     found = f"{float(rate.value):.4g} bytes per cycle at {clock} MHz"
     hint = "Set [dram] bytes_per_cycle, or choose a clock that divides the bandwidth."
     message = f"the bandwidth of {name} is not a whole number of bytes per cycle"
-    return entries, [Diagnostic("DEV003", message, place, found, "a whole number of bytes per cycle", hint)]
+    return entries, [
+        Diagnostic("DEV003", message, place, found, "a whole number of bytes per cycle", hint)
+    ]
 
 
 def _entries_of(device: DeviceConfig) -> dict[str, _Entry]:

@@ -221,9 +221,9 @@ def _tensor(**changes) -> Tensor:
     [
         (_tensor(elem="i9"), "unknown element type"),
         (_tensor(elem="ui16"), "unknown element type"),
-        (_tensor(shape=(-1,)), "impossible shape"),
-        (_tensor(shape=(1,) * 17), "impossible shape"),
-        (_tensor(shape=(1 << 40,)), "impossible shape"),
+        (_tensor(shape=(-1,)), "invalid shape"),
+        (_tensor(shape=(1,) * 17), "invalid shape"),
+        (_tensor(shape=(1 << 40,)), "invalid shape"),
         (_tensor(shape=(1 << 32,) * 16), "outside"),
         (_tensor(address=RW_BASE + 166), "outside"),
         (_tensor(address=RW_BASE - 1), "outside"),

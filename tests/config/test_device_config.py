@@ -104,7 +104,7 @@ def test_unknown_settings_are_refused(tmp_path: Path, text: str, message: str, h
     [
         ("[dram]\nburst_bytes = 48", "Use 32 or 64."),
         ("[scratchpad]\nbytes = 5000", "Use 4992 or 5056."),
-        ("[dram]\nburst_bytes = 512\nrow_bytes = 256", "Lower [dram] burst_bytes"),
+        ("[dram]\nburst_bytes = 512\nrow_bytes = 256", "Decrease [dram] burst_bytes"),
     ],
 )
 def test_out_of_range_settings_have_a_hint(tmp_path: Path, text: str, hint: str) -> None:
