@@ -46,7 +46,7 @@ def choose_engine(requested: str, *, runs_often: bool = False) -> str:
         if is_started and sys.stderr is not None and sys.stderr.isatty():
             print_message(
                 "note: kernels are being compiled in the background, once;"
-                f" {BACKGROUND_SETTING}=0 prevents it"
+                f" set {BACKGROUND_SETTING}=0 to prevent this"
             )
     return requested
 

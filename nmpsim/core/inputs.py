@@ -114,7 +114,7 @@ def find_mismatch(tensor: Tensor, values: Array) -> Diagnostic | None:
             "INPUT002",
             f"input {tensor.name!r} contains NaN",
             found=f"{int(np.isnan(values).sum())} NaN, the first at {list(first)}",
-            expected="no NaN; infinities saturate to the range",
+            expected="values other than NaN",
         )
     takes_real = tensor.scale is not None or own.kind == "f"
     if values.dtype == own or (real and takes_real) or _image_bytes(values, own):

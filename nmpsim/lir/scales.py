@@ -207,8 +207,9 @@ class _Resolver:
         more = len(self.missing) - _NAMES_IN_WARNING
         names += f" and {more} more" if more > 0 else ""
         return (
-            f"no exact scale is known for {names}: the nine printed decimals are used, "
-            "results may differ in the last bit",
+            f"the exact scales of {names} are unknown: the nine printed decimals are used, so"
+            " results"
+            " can differ in the last bit; pass the exact scales with --tensors FILE",
         )
 
     def _scale(
@@ -257,9 +258,10 @@ class _Resolver:
         found = f"scale {format_scale(exact.scale)}, offset {exact.offset}"
         expected = f"scale {format_scale(quant.scale)}, offset {quant.offset}"
         if found != expected:
-            message = f"the exact scale of %{quote(name)} differs from the text"
+            message = f"the scales file and the LIR text differ in the scale of %{quote(name)}"
             place = span.place(self._file)
             hint = (
-                f"Use this program's scales file: {quote(exact.key)} may be from another program."
+                f"Pass the scales file of this program; {quote(exact.key)} may be from"
+                " another program."
             )
             self.problems.append(Diagnostic("CONST004", message, place, found, expected, hint))

@@ -88,7 +88,7 @@ def test_an_output_without_stored_values_is_compared_by_digest(project, expected
     project.write(SUITE + 'expect.outputs = "answers.npz"\nexpect.ulp = 1')
     (outputs, *_) = project.found()["checks"]
     assert outputs["status"] == "passed"
-    assert "output prob__1 with the baseline, which has only its digest" in outputs["message"]
+    assert "output prob__1 with the baseline, which contains only a digest" in outputs["message"]
 
 
 def test_a_changed_rescale_integer_fails(project):

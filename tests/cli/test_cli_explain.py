@@ -92,7 +92,7 @@ def test_lossy_scales_give_a_warning(nmpsim_cli, tmp_path):
     shutil.copy(LIR, tmp_path / "net.lir")
     result = nmpsim_cli("explain", tmp_path / "net.lir", "fc__1")
     assert result.exit_code == 0
-    assert result.stderr.startswith("warning: no exact scale is known")
+    assert result.stderr.startswith("warning: the exact scales of ")
 
 
 @pytest.mark.parametrize(

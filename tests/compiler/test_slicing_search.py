@@ -136,7 +136,7 @@ def test_the_fastest_candidate_is_selected() -> None:
         assert layer.reason
         assert not layer.like
     _, layers = compile_with_slicing(digits(), default_device(), "simple")
-    assert {layer.reason for layer in layers} == {"the rule's only tiling"}
+    assert {layer.reason for layer in layers} == {"the only tiling of the rule"}
 
 
 def test_the_search_is_deterministic() -> None:

@@ -287,8 +287,8 @@ def test_an_unknown_scale_gives_a_warning():
     module, warnings = attach_arrays(program(), ARRAYS, tensors)
     assert scale_of(module, "a_res") == EXACT
     assert warnings == (
-        "no exact scale is known for %x, %a_res: the nine printed decimals are used, "
-        "results may differ in the last bit",
+        "the exact scales of %x, %a_res are unknown: the nine printed decimals are used, so "
+        "results can differ in the last bit; pass the exact scales with --tensors FILE",
     )
 
 

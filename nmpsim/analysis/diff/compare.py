@@ -243,7 +243,7 @@ def _with_equal_shapes(
         return (mine, _transpose(theirs, axes)), name, ""
     if mine.is_complete:
         return (_transpose(mine, tuple(int(axis) for axis in np.argsort(axes))), theirs), name, ""
-    return (mine, theirs), "", "neither is there as a whole, and their layouts differ"
+    return (mine, theirs), "", "both tensors are incomplete, and their layouts differ"
 
 
 def _convert_printed(values: KnownValues, by: KnownValues) -> KnownValues:

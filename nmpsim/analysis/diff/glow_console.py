@@ -82,7 +82,7 @@ def _values(text: str, place: Place) -> KnownValues:
     if head is None:
         raise fail(
             "DUMP001",
-            "the tensor printed here has no shape",
+            "the printed tensor has no shape",
             place=place,
             found=text[:80],
             expected="shape: ( 1 4 4 8 )",
@@ -107,7 +107,7 @@ def _numbers(text: str, size: int, place: Place) -> list[str]:
     if len(numbers) < count:
         raise fail(
             "DUMP001",
-            "the tensor printed here has too few numbers",
+            "the printed tensor has too few numbers",
             place=place,
             found=f"{len(numbers):,} numbers",
             expected=f"{count:,} numbers",

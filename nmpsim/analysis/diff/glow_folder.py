@@ -193,7 +193,7 @@ def _read(path: Path, most: int) -> bytes:
     """Read at most slightly more than ``most`` bytes of a file."""
     try:
         if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
-            message, hint = "cannot read the dump: it is not a regular file", "Pass a file."
+            message, hint = "cannot read the dump: it is not a regular file", "Pass a regular file."
             raise fail("FILE001", message, place=path, hint=hint)
         with path.open("rb") as file:
             return file.read(most + 1)
@@ -248,7 +248,7 @@ def _numbers(data: bytes, type: TensorType, path: Path) -> KnownValues:
     tokens = tokens if tokens[-1] else tokens[:-1]
     wrong = next((token for token in tokens if not re.fullmatch(NUMBER, token)), None)
     if wrong is not None:
-        message, found = "the text is not a number", repr(wrong[:80])
+        message, found = "the dump contains text that is not a number", repr(wrong[:80])
         expected = "numbers separated by commas"
         raise fail("DUMP001", message, place=place, found=found, expected=expected)
     if len(tokens) < type.elements:

@@ -76,16 +76,16 @@ class TiledLayer:
         if self.like:
             return f"tiled like {self.like}, which has the same geometry"
         if not self.trials:
-            return "the rule's only tiling"
+            return "the only tiling of the rule"
         if len(self.trials) == 1:
-            return "no other tiling fits or differs"
+            return "no other tiling fits a scratchpad"
         return _reason(self.trials[0].estimate, self.trials[1].estimate, len(self.trials))
 
 
 def _reason(best: LayerCostEstimate, second: LayerCostEstimate, tried: int) -> str:
     """Return by which costs the best tiling beats the second best."""
     if second.cycles == best.cycles:
-        return f"none of {tried} that were simulated is faster"
+        return f"none of the {tried} simulated tilings is faster"
     causes = {
         "work of the busiest core": second.compute / max(best.compute, 1),
         "bytes": second.nbytes / max(best.nbytes, 1),
@@ -96,7 +96,7 @@ def _reason(best: LayerCostEstimate, second: LayerCostEstimate, tried: int) -> s
     why = ", ".join(f"{share:.0%} more {name}" for name, share in more.items())
     slower = second.cycles / best.cycles - 1
     return (
-        f"the fastest of {tried} that were simulated; the next takes {slower:.1%} more"
+        f"the fastest of {tried} simulated tilings; the second takes {slower:.1%} more"
         f" cycles: {why or 'its transfers and sums overlap less'}"
     )
 
