@@ -172,7 +172,7 @@ class CaseResult:
         """Note about a baseline of another nmpsim version; None if the version is the same."""
         if self.baseline_version is None:
             return None
-        text = f"nmpsim {self.baseline_version}, another version, made the baseline"
+        text = f"the baseline was made by nmpsim {self.baseline_version}, not by this version"
         if self.failed_checks or self.errors:
             text += "; to find the cause of the change, check the same bundle with that version"
         return text

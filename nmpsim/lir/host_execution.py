@@ -159,7 +159,7 @@ def run_operation(
         reals = row.formula(*(source.dequantize() for source in sources), *numbers)
         return make_saturated_result(quantize_reals(reals, operands[0]), operands[0])
     if any(source.quantized for source in sources):
-        reason = f"quantized {sources[0].dtype} has no defined arithmetic"
+        reason = f"arithmetic on quantized {sources[0].dtype} is not supported"
         raise UnsupportedHostOp(row.name, reason)
     return make_cast_result(
         row.formula(*(source.values for source in sources), *numbers), operands[0]

@@ -81,7 +81,7 @@ def test_a_baseline_of_another_version_is_compared(project, baseline):
     good = project.check("--github")
     assert good.exit_code == 0
     assert made_by in good.stdout
-    assert "check the same bundle with that nmpsim" not in good.stdout
+    assert "check the same bundle with that version" not in good.stdout
     assert "::" not in good.stderr
 
     cycles = json.loads((project.folder / "seven.json").read_text())["cycles"]
@@ -92,7 +92,7 @@ def test_a_baseline_of_another_version_is_compared(project, baseline):
     assert bad.exit_code == 4
     for text in (bad.stdout, junit.read_text(), markdown.read_text()):
         assert "the baseline was made by nmpsim 0.0.1" in text.replace("\\", "")
-        assert "check the same bundle with that nmpsim" in text
+        assert "check the same bundle with that version" in text
 
 
 def test_a_baseline_of_an_older_schema_is_compared(project):

@@ -49,7 +49,7 @@ def steps(count: int) -> str:
     ("name = 'a b'\nbase = 'q31'", "has no valid name"),
     ("name = 'a'\nbase = 'q32'", "has no valid base"),
     ("name = 'a'\nbase = ['q31']", "has no valid base"),
-    (HEAD, "changes nothing"),
+    (HEAD, "does not change a formula"),
     (HEAD + "bais = 3", "has an unknown table or key"),
     (HEAD + "glow_int = 3", "has no table [glow_int]"),
     (HEAD + "[q31]\nrescale = 'x'", "has an unknown table or key"),
@@ -111,7 +111,7 @@ def steps(count: int) -> str:
     (formula("acc+bias_pre+bias_mul+bias_post+out_pre+out_mul+out_post+out_offset", "sums"),
      "uses too many words"),
     (HEAD + "[functions]\ninteger = 'integer(x, out)'", "names an unknown scale"),
-    ("name = 'a'\nbase = 'float'\n[onnx]\naverage = '1'", "changes a formula that is fixed"),
+    ("name = 'a'\nbase = 'float'\n[onnx]\naverage = '1'", "changes a formula that cannot be changed"),
 ])  # fmt: skip
 def test_an_invalid_file_is_refused(text: str, problem: str) -> None:
     with pytest.raises(UserError) as error:
@@ -239,7 +239,7 @@ def test_a_layer_of_another_profile_must_not_use_the_formulas() -> None:
     text = DOWN.replace("glow-int", "float").replace("glow_int", "float")
     text = text.replace("out_pre", "3").replace("out_post", "3")
     custom = parse_custom_formulas(text, "own.toml")
-    with pytest.raises(UserError, match="would use the formulas of the file"):
+    with pytest.raises(UserError, match="also apply to a layer with another profile"):
         compile_module(
             draft.module(), SMALL, numerics="float", formulas=custom,
             layer_numerics={"0": "float-fbgemm"},

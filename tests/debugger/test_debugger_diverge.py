@@ -126,11 +126,11 @@ Fault = Callable[[FaultInjector], list[Piece]]
 FAULTS: dict[str, tuple[Fault, str, tuple[str, ...]]] = {
     "a core stores nothing": (
         lambda p: without(p.done("conv1", "nmp.store", 2)), "conv1__2",
-        ("were not written; core 2 computes them",),
+        ("were not written; core 2 computes these elements",),
     ),
     "a store is missing": (
         lambda p: without(p.done("conv1", "nmp.store", 1)[1:]), "conv1__2",
-        ("(row 4 of 8) were not written; core 1 computes them",),
+        ("(row 4 of 8) were not written; core 1 computes these elements",),
     ),
     "a pool's core stores nothing": (
         lambda p: without(p.done("pool1", "nmp.store", 3)), "pool1__2",
@@ -145,25 +145,25 @@ FAULTS: dict[str, tuple[Fault, str, tuple[str, ...]]] = {
     "a shift of one tile": (
         lambda p: words(p.done("conv1", "nmp.conv", 1)[1:], "out_post", lambda v: v - 1),
         "conv1__2",
-        ("out_post of nmp.conv", "only in what nmp.store at", "stored (row 4 of 8)",
+        ("out_post of nmp.conv", "only in elements that nmp.store at", "stored (row 4 of 8)",
          "2 times the expected values (possible cause: factor)"),
     ),
     "a core's input is off by one pixel": (
         lambda p: words(p.done("conv1", "nmp.conv", 2), "input", lambda v: v + 1), "conv1__2",
-        ("only in what core 2 stored", "moved by 0 rows and -1 columns"),
+        ("only in elements that core 2 stored", "moved by 0 rows and -1 columns"),
     ),
     "weights of one core": (
         lambda p: words(p.done("conv2", "nmp.conv", 0), "weights", lambda v: v + 64), "conv2__2",
-        ("only in what core 0 stored (channels 0 to 15 of 32)",),
+        ("only in elements that core 0 stored (channels 0 to 15 of 32)",),
     ),
     "a store goes one byte too far": (
         lambda p: words(p.done("conv1", "nmp.store", 0), "dram", lambda v: v + 1), "conv1__2",
         ("(row 0 of 8, column 0 of 8, channel 0 of 16) were not written",
-         "only in what core 0 stored", "moved by 1 channels"),
+         "only in elements that core 0 stored", "moved by 1 channels"),
     ),
     "a store goes one row too far": (
         lambda p: words(p.done("conv1", "nmp.store", 0), "dram", lambda v: v + 128), "conv1__2",
-        ("(row 0 of 8) were not written; core 0 computes them", "write the same elements",
+        ("(row 0 of 8) were not written; core 0 computes these elements", "write the same elements",
          "moved by 1 rows and 0 columns"),
     ),
     "rows that lie too far apart": (
@@ -303,4 +303,4 @@ def test_diverge_reports_an_unsuitable_range(injector: FaultInjector) -> None:
     assert "values exceed the range of the type" in told["causes"][0]
     told = injector.diverge([], {**known, key: known[key] / 20})
     assert told["worst"] == layer.name
-    assert told["causes"][0].startswith("its range is too wide: values are")
+    assert told["causes"][0].startswith("the range of the type is too wide: values are")

@@ -29,7 +29,7 @@ def test_wrong_channels_are_named() -> None:
 def test_a_moved_result_is_recognized(rows: int, columns: int) -> None:
     wrong = np.roll(RIGHT, (rows, columns), axis=(1, 2))
     (text,) = words(wrong)
-    assert text.startswith(f"right values moved by {rows} rows and {columns} columns")
+    assert text.startswith(f"correct values moved by {rows} rows and {columns} columns")
 
 
 @pytest.mark.parametrize("margin", [1, 2])

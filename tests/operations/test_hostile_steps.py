@@ -87,7 +87,7 @@ def test_changed_steps_run_or_are_refused(name: str) -> None:
     [
         ({"attributes": {}}, "the attribute BatchDims is missing"),
         ({"attributes": {"BatchDims": -1}}, "the attribute BatchDims is wrong: -1"),
-        ({"attributes": {"BatchDims": 2}}, "BatchDims is not a dimension of Data: 2"),
+        ({"attributes": {"BatchDims": 2}}, "BatchDims is not a dimension of Data: BatchDims 2"),
         ({"attributes": {"BatchDims": 1}}, "Dest has the wrong shape: <2 x 3>"),
         ({"opcode": "embedding"}, "unknown opcode: 'embedding'"),
         ({"opcode": "flip"}, "expected: @out Dest, @in Src"),

@@ -204,9 +204,9 @@ def test_moves_equal_numpy() -> None:
 
 
 def test_insert_and_extract_check_bounds() -> None:
-    with pytest.raises(UnsupportedHostOp, match="leaves"):
+    with pytest.raises(UnsupportedHostOp, match="exceeds the shape"):
         run_operation("extracttensor", [make_output((2, 2)), make_output((2, 3))], Offsets=(0, 2))
-    with pytest.raises(UnsupportedHostOp, match="leaves"):
+    with pytest.raises(UnsupportedHostOp, match="exceeds the shape"):
         run_operation(
             "inserttensor", [make_output((2,)), make_output((2,))], Offsets=(0,), Count=2, Axis=0
         )
@@ -242,7 +242,7 @@ def test_plain_integers_of_index_kinds() -> None:
     assert run_operation("elementdiv", [dest, lhs, rhs]).tolist() == [-3, -3, 0]
     assert run_operation("elementmul", [dest, lhs, rhs]).tolist() == [-14, -14, 0]
     quantized = HostTensor(lhs.values, 0.5, quantized=True)
-    with pytest.raises(UnsupportedHostOp, match="no defined arithmetic"):
+    with pytest.raises(UnsupportedHostOp, match="is not supported"):
         run_operation("elementadd", [dest, quantized, rhs])
 
 
