@@ -101,7 +101,7 @@ def test_any_bytes_are_refused(data):
 @pytest.mark.parametrize(
     ("at", "value", "text"),
     [
-        (0, b"PK", "does not start as an ELF file"),
+        (0, b"PK", "does not begin with the bytes of an ELF file"),
         (4, b"\x02", "not a 32-bit little-endian"),
         (18, b"\x28\x00", "not a RISC-V executable"),
         (16, b"\x01\x00", "not a RISC-V executable"),
@@ -263,7 +263,7 @@ def _layers(metadata: Metadata, **changes) -> dict[str, tuple[Layer, ...]]:
         (lambda m: _steps(m, 0, layers=()), "the steps compute the layers [1] instead of 0 to 1"),
         (lambda m: _steps(m, 1, entry=m.steps[0].entry), "a host step has the entry"),
         (lambda m: _steps(m, 1, opcode=None), "a host step has no opcode"),
-        (lambda m: _layers(m, index=1), "its index is 1"),
+        (lambda m: _layers(m, index=1), "layer 0 has the index 1"),
         (lambda m: _layers(m, macs=-1), "negative"),
         (lambda m: {"inputs": m.inputs * 2}, "2 inputs have the name"),
         (

@@ -97,7 +97,7 @@ def test_a_decompression_bomb_is_refused(digits: Path, tmp_path: Path, nmpsim_cl
     done = nmpsim_cli(*words)
     assert done.exit_code == 2
     assert "d.npz: error[MEM001]: reading the file needs more memory than allowed" in done.stderr
-    assert "154 MB of them for the array 'data'" in done.stderr
+    assert "including 154 MB for the array 'data'" in done.stderr
     done = nmpsim_cli(*words, "--limit", 2)
     assert done.exit_code == 0, done.stderr
 
@@ -134,7 +134,7 @@ def test_too_large_constants_are_refused(tmp_path: Path, nmpsim_cli: Any) -> Non
     done = nmpsim_cli("compile", lir, "--weights", weights, "-o", tmp_path / "o.bin")
     assert done.exit_code == 2, done.output
     assert "MEM001" in done.stderr
-    assert "found: 4 TB, 8 GB of them for %huge0" in done.stderr
+    assert "found: 4 TB, including 8 GB for %huge0" in done.stderr
 
 
 def test_exhausted_memory_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,7 +111,8 @@ def steps(count: int) -> str:
     (formula("acc+bias_pre+bias_mul+bias_post+out_pre+out_mul+out_post+out_offset", "sums"),
      "uses too many words"),
     (HEAD + "[functions]\ninteger = 'integer(x, out)'", "names an unknown scale"),
-    ("name = 'a'\nbase = 'float'\n[onnx]\naverage = '1'", "changes a formula that cannot be changed"),
+    ("name = 'a'\nbase = 'float'\n[onnx]\naverage = '1'",
+     "changes a formula that cannot be changed"),
 ])  # fmt: skip
 def test_an_invalid_file_is_refused(text: str, problem: str) -> None:
     with pytest.raises(UserError) as error:

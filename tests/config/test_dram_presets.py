@@ -67,7 +67,7 @@ def test_an_unknown_preset_is_an_error(tmp_path: Path) -> None:
 
 def test_a_fractional_bandwidth_is_an_error(tmp_path: Path) -> None:
     wrong = refused(tmp_path, '[cores]\nclock_mhz = 900\n[dram]\npreset = "lpddr4-3200"')
-    assert (wrong.code, wrong.found) == ("DEV003", "14.22 at 900 MHz")
+    assert (wrong.code, wrong.found) == ("DEV003", "14.22 bytes per cycle at 900 MHz")
     assert "bytes_per_cycle" in (wrong.hint or "")
 
 

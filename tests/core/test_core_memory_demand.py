@@ -159,7 +159,7 @@ def test_the_error_names_the_largest_field() -> None:
     with pytest.raises(UserError) as error:
         check_memory("it", parts, 2039)
     (diagnostic,) = error.value.diagnostics
-    assert diagnostic.found == "2.04 kB, 2 kB of them for b"
+    assert diagnostic.found == "2.04 kB, including 2 kB for b"
     assert diagnostic.expected == "at most 2.04 kB"
 
 

@@ -165,7 +165,11 @@ def test_a_predicate_must_exist():
         (q("i8", "4", 0.0), "LIR009", "%x: the scale is invalid"),
         (q("i8", "4", -0.5), "LIR009", "%x: the scale is invalid"),
         (q("i8", "4", float("inf")), "LIR009", "%x: the scale is invalid"),
-        (q("i8", "4", 0.5, 128), "LIR009", "%x: the offset is outside the element type"),
+        (
+            q("i8", "4", 0.5, 128),
+            "LIR009",
+            "%x: the offset is outside the range of the element type",
+        ),
         (q("float", "4"), "LIR009", "%x: the type cannot be quantized"),
         ("i16<4>", "LIR009", "%x: the type has no scale and offset"),
         ("float<4:0>", "LIR009", "%x: the alignments are invalid"),
