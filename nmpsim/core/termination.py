@@ -27,7 +27,7 @@ KINDS: dict[Outcome, Literal["trap", "deadlock", "cycle_limit", "timeout"]] = {
     Outcome.CYCLE_LIMIT: "cycle_limit",
     Outcome.TIMEOUT: "timeout",
 }
-_TRAP_VALUES = {
+_TRAP_VALUES: dict[int, str] = {
     TrapCause.FETCH_MISALIGNED: "jump or branch target",
     TrapCause.ILLEGAL_INSTRUCTION: "instruction word",
     TrapCause.DESCRIPTOR_FAULT: "descriptor at",
