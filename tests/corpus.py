@@ -31,34 +31,36 @@ SUFFIX = ".lir.txt"
 
 
 @cache
-def module_of(text: Path) -> Module:
+def load_module(text: Path) -> Module:
     """Return the verified module of a LIR text with its constants."""
-    module, warnings = attach_constants(parse_file(text), weights_of(text), find_tensors_file(text))
+    module, warnings = attach_constants(
+        parse_file(text), get_weights_path(text), find_tensors_file(text)
+    )
     assert warnings == ()
     verify(module)
     return module
 
 
-def weights_of(text: Path) -> Path:
+def get_weights_path(text: Path) -> Path:
     """Return the path of a LIR text's constants."""
     return text.with_name(text.name.removesuffix(SUFFIX) + ".npz")
 
 
 def compiled(text: Path, **options: Any) -> Bundle:
     """Return the bundle of a LIR text; ``options`` are those of ``nmpsim.compile``."""
-    return parse_bundle(image_of(text, **options))
+    return parse_bundle(compile_image(text, **options))
 
 
-def image_of(text: Path, **options: Any) -> bytes:
+def compile_image(text: Path, **options: Any) -> bytes:
     """Return a bundle's bytes, compiled by whichever worker asks for it first."""
-    return file_of(text, **options).read_bytes()
+    return compile_file(text, **options).read_bytes()
 
 
-def file_of(text: Path, **options: Any) -> Path:
+def compile_file(text: Path, **options: Any) -> Path:
     """Return the session's file of a bundle."""
 
     def compile_text() -> bytes:
-        program = nmpsim.compile(text, weights_of(text), **options)
+        program = nmpsim.compile(text, get_weights_path(text), **options)
         assert program.warnings == ()
         return program.image
 
@@ -66,7 +68,7 @@ def file_of(text: Path, **options: Any) -> Path:
     return _shared_file((str(text), sorted(given.items())), compile_text)
 
 
-def report_of(text: Path, cores: int, **options: Any) -> RunReport:
+def run_program(text: Path, cores: int, **options: Any) -> RunReport:
     """Return the report of a recorded program on its recorded inputs, with all layers' outputs.
 
     The program is compiled for the default device with another number of cores, loaded from a
@@ -75,8 +77,8 @@ def report_of(text: Path, cores: int, **options: Any) -> RunReport:
     config = attrs.evolve(nmpsim.default_device(), cores_count=cores)
 
     def run() -> bytes:
-        bundle = nmpsim.load(file_of(text, device=config, **options))
-        report = device_of(cores).run(bundle, inputs_of(text), save_layers=True)
+        bundle = nmpsim.load(compile_file(text, device=config, **options))
+        report = make_device(cores).run(bundle, make_inputs(text), save_layers=True)
         return pickle.dumps(report)
 
     path = _shared_file(("report", str(text), cores, sorted(options.items())), run)
@@ -85,14 +87,14 @@ def report_of(text: Path, cores: int, **options: Any) -> RunReport:
 
 
 @cache
-def device_of(cores: int) -> nmpsim.Device:
+def make_device(cores: int) -> nmpsim.Device:
     """Return the default device with another number of cores."""
     return nmpsim.Device(attrs.evolve(nmpsim.default_device(), cores_count=cores))
 
 
-def inputs_of(text: Path) -> dict[str, Any]:
+def make_inputs(text: Path) -> dict[str, Any]:
     """Return the recorded inputs of a program by name."""
-    with np.load(weights_of(text)) as archive:
+    with np.load(get_weights_path(text)) as archive:
         return {
             key.removeprefix("input/"): archive[key]
             for key in archive.files

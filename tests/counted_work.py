@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 
-def calls_of(function: Callable[..., Any], *arguments: Any) -> int:
+def count_calls(function: Callable[..., Any], *arguments: Any) -> int:
     """Return the number of function calls that a call makes, built-in functions included."""
     profile = cProfile.Profile()
     profile.runcall(function, *arguments)
     return sum(entry.callcount for entry in profile.getstats())
 
 
-def lines_of(function: Callable[..., Any], *arguments: Any) -> int:
+def count_lines(function: Callable[..., Any], *arguments: Any) -> int:
     """Return how many lines of Python a call executes; each turn of a comprehension is one."""
     count = 0
 

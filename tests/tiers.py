@@ -62,7 +62,7 @@ def program_and_networks_settings(case: tuple[Any, ...]) -> tuple[Hashable, ...]
     return name, (program_parts(name)[0], *settings)
 
 
-def share_of(parts: int) -> int:
+def get_share(parts: int) -> int:
     """Return 1 where slow tests run, or else ``parts``: of so many cases one is tried."""
     return 1 if run["slow"] else parts
 
@@ -70,7 +70,7 @@ def share_of(parts: int) -> int:
 def examples(count: int, **more: Any) -> settings:
     """Return Hypothesis's settings for so many examples; see ``SHARE``."""
     return settings(
-        max_examples=-(-count // share_of(SHARE)), suppress_health_check=list(HealthCheck), **more
+        max_examples=-(-count // get_share(SHARE)), suppress_health_check=list(HealthCheck), **more
     )
 
 

@@ -9,7 +9,7 @@ from nmpsim.analysis.histograms import histograms, make_histogram
 from nmpsim.diagnostics import UserError
 
 
-def layer_of(elem):
+def make_layer(elem):
     return attrs.evolve(sample_report().layers[0], elem=elem)
 
 
@@ -23,7 +23,7 @@ def test_bins_equal_numpy(elem):
     else:
         limits = np.iinfo(kind) if kind.itemsize < 4 else np.iinfo(np.int16)
         values = rng.integers(limits.min, limits.max + 1, (3, 4, 5), dtype=kind)
-    found = make_histogram(layer_of(elem), values)
+    found = make_histogram(make_layer(elem), values)
     edges = found.low + found.width * np.arange(len(found.counts) + 1)
     expected = np.histogram(values.astype(np.float64), edges)[0]
     assert sum(found.counts) == values.size == 60
@@ -31,7 +31,7 @@ def test_bins_equal_numpy(elem):
 
 
 def test_each_value_of_int8_has_its_bin():
-    found = make_histogram(layer_of("i8"), np.array([-128, -128, 0, 127], np.int8))
+    found = make_histogram(make_layer("i8"), np.array([-128, -128, 0, 127], np.int8))
     assert {n - 128: count for n, count in enumerate(found.counts) if count} == {
         -128: 2,
         0: 1,
@@ -48,7 +48,7 @@ def test_each_value_of_int8_has_its_bin():
     ],
 )
 def test_nan_and_infinities_are_counted(values, counts, lost):
-    found = make_histogram(layer_of("float"), np.array(values, np.float32))
+    found = make_histogram(make_layer("float"), np.array(values, np.float32))
     assert (found.counts, found.not_finite) == (counts, lost)
 
 

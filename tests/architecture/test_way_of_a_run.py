@@ -37,7 +37,7 @@ def get_heights() -> dict[str, int]:
 
 
 @cache
-def file_of(code: CodeType) -> str | None:
+def get_file(code: CodeType) -> str | None:
     """Return a path such as ``core/run``, or None for foreign and module-level code."""
     path = Path(code.co_filename)
     is_ours = path.is_relative_to(PACKAGE) and code.co_name != "<module>"
@@ -78,7 +78,7 @@ def test_a_run_calls_downwards(words: list[str], style: str) -> None:
     def called(frame: FrameType, event: str, _: object) -> None:
         if event != "call" or frame.f_back is None:
             return
-        callee, caller = file_of(frame.f_code), file_of(frame.f_back.f_code)
+        callee, caller = get_file(frame.f_code), get_file(frame.f_back.f_code)
         if callee and caller and callee != caller:
             files.setdefault(callee, len(files))
             if height[callee.split("/")[0]] > height[caller.split("/")[0]]:

@@ -76,7 +76,7 @@ def wrong(layer: int) -> dict:
     return {"outputs": "wrong", **passed, "layer": layer}
 
 
-def changes_of(net: Network, folder: Path, word: str, by: int):
+def change_network(net: Network, folder: Path, word: str, by: int):
     """Yield each layer and the check statuses after a change of one of its descriptor words."""
     bundle = nmpsim.load(net.path)
     for kind in DESCRIPTORS:
@@ -93,7 +93,7 @@ def test_a_changed_multiplier_of_any_profile_fails(numerics, tmp_path):
     net = digits(tmp_path, numerics)
     layers = []
     for by in (-1, 1):
-        for layer, found in changes_of(net, tmp_path, "out_mul", by):
+        for layer, found in change_network(net, tmp_path, "out_mul", by):
             layers.append(layer)
             assert found == wrong(layer)
     assert layers == [1, 3, 5] * 2
@@ -110,7 +110,7 @@ def test_a_changed_multiplier_of_any_profile_fails(numerics, tmp_path):
 def test_a_changed_multiplier_of_any_layer_fails(name, numerics, shared, tmp_path):
     net = load_recorded(shared, name, tmp_path, numerics=numerics)
     layers = []
-    for layer, found in changes_of(net, tmp_path, "out_mul", 1):
+    for layer, found in change_network(net, tmp_path, "out_mul", 1):
         layers.append(layer)
         assert (found["outputs"], found["layer"]) == ("wrong", layer)
     device = [one.index for one in nmpsim.load(net.path).metadata.layers if one.macs]
@@ -122,7 +122,7 @@ def test_a_changed_multiplier_of_any_layer_fails(name, numerics, shared, tmp_pat
 )
 def test_other_changed_rescale_numbers_fail(word, by, tmp_path):
     net = digits(tmp_path, "glow-int")
-    found = list(changes_of(net, tmp_path, word, by))
+    found = list(change_network(net, tmp_path, word, by))
     assert len(found) >= 2
     for layer, outcome in found:
         assert (outcome["outputs"], outcome["layer"]) == ("wrong", layer)

@@ -22,7 +22,7 @@ def digits(tmp_path_factory):
     return path
 
 
-def json_of(nmpsim_cli, *arguments):
+def run_as_json(nmpsim_cli, *arguments):
     result = nmpsim_cli("explain", *arguments, "--format", "json")
     assert result.exit_code == 0, result.stderr
     document = json.loads(result.stdout)
@@ -40,8 +40,8 @@ def test_a_layer_is_explained(nmpsim_cli, digits):
 
 
 def test_a_bundle_and_its_lir_give_the_same_text(nmpsim_cli, digits):
-    (bundle,) = json_of(nmpsim_cli, digits, "fc__1")["layers"]
-    (text,) = json_of(nmpsim_cli, LIR, "fc__1")["layers"]
+    (bundle,) = run_as_json(nmpsim_cli, digits, "fc__1")["layers"]
+    (text,) = run_as_json(nmpsim_cli, LIR, "fc__1")["layers"]
     for key in ("name", "op", "number", "stages", "operands"):
         assert bundle[key] == text[key]
     (bias, out) = bundle["stages"]
@@ -55,7 +55,7 @@ def test_a_bundle_and_its_lir_give_the_same_text(nmpsim_cli, digits):
 
 def test_all_layers_are_listed(nmpsim_cli, digits):
     text = nmpsim_cli("explain", digits).stdout
-    layers = json_of(nmpsim_cli, digits)["layers"]
+    layers = run_as_json(nmpsim_cli, digits)["layers"]
     lines = text.splitlines()
     assert len(layers) == len(lines) - 3
     for layer in layers:
@@ -118,16 +118,16 @@ def test_a_number_is_explained(nmpsim_cli):
     assert "pre, post, scale  0, 15, 403" in text
     assert "(x * 403 + 2^14) >> 15" in text
     assert "at -5328785 and below, at 5328703 and above" in text
-    document = json_of(nmpsim_cli, "--scale", "0.0123")
+    document = run_as_json(nmpsim_cli, "--scale", "0.0123")
     assert document["factor"]["integers"] == {"pre": 0, "post": 15, "scale": 403}
     assert document["errors"]["worst"] == pytest.approx(0.5141, abs=1e-4)
     assert document["errors"]["overflow"] == {"low": -5328785, "high": 5328703}
 
 
 def test_offset_and_precision_change_the_input_range(nmpsim_cli):
-    errors = json_of(nmpsim_cli, "--scale", "0.5", "--offset", "-128")["errors"]
+    errors = run_as_json(nmpsim_cli, "--scale", "0.5", "--offset", "-128")["errors"]
     assert (errors["input_low"], errors["input_high"]) == (-1, 510 - 1 + 1)
-    wide = json_of(nmpsim_cli, "--scale", "0.5", "--precision", "int16")["errors"]
+    wide = run_as_json(nmpsim_cli, "--scale", "0.5", "--precision", "int16")["errors"]
     assert wide["input_low"] == -65537
 
 
@@ -143,7 +143,7 @@ def test_a_vanishing_factor_is_reported(nmpsim_cli):
     result = nmpsim_cli("explain", "--scale", "1e-10")
     assert result.exit_code == 0
     assert "every 32-bit input becomes 0" in result.stdout
-    assert json_of(nmpsim_cli, "--scale", "1e-10")["errors"] is None
+    assert run_as_json(nmpsim_cli, "--scale", "1e-10")["errors"] is None
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])
@@ -185,7 +185,7 @@ def test_a_factor_that_vanishes_has_no_figure(nmpsim_cli, tmp_path):
 def test_a_range_is_explained(nmpsim_cli):
     text = nmpsim_cli("explain", "--range", "-1.5", "2.25").stdout
     assert "symmetric-with-power2-scale                0.03125" in text
-    document = json_of(nmpsim_cli, "--range", "-1.5", "2.25")
+    document = run_as_json(nmpsim_cli, "--range", "-1.5", "2.25")
     assert document["range"] == {"low": -1.5, "high": 2.25}
     assert len(document["schemas"]) == 8
     assert document["schemas"][0]["offset"] == -26

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import pytest
 from click.testing import Result
-from corpus import image_of
+from corpus import compile_image
 
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
@@ -39,7 +39,7 @@ def loop(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("limits") / "digits.bin"
-    path.write_bytes(image_of(DIGITS / "digits.lir.txt"))
+    path.write_bytes(compile_image(DIGITS / "digits.lir.txt"))
     return path
 
 

@@ -23,7 +23,7 @@ def wrong(tmp_path):
     return folder / "net.lir"
 
 
-def document_of(result):
+def parse_document(result):
     document = json.loads(result.stdout)
     assert document["schema"] == "nmpsim-lint-1"
     return document
@@ -51,7 +51,7 @@ def test_a_changed_type_is_found(nmpsim_cli, wrong, more):
 def test_json_holds_the_findings(nmpsim_cli, wrong):
     result = nmpsim_cli("lint", wrong, "--weights", WEIGHTS, "--format", "json")
     assert result.exit_code == 1
-    document = document_of(result)
+    document = parse_document(result)
     assert document["counts"]["error"] == 1
     assert (document["file"], document["numerics"]) == (str(wrong), "glow-int")
     finding = document["findings"][0]
@@ -72,7 +72,7 @@ def test_strict_counts_warnings(nmpsim_cli, tmp_path):
     assert nmpsim_cli(*arguments).exit_code == 0
     strict = nmpsim_cli(*arguments, "--strict", "--format", "json")
     assert strict.exit_code == 1
-    assert document_of(strict)["counts"]["error"] == 0
+    assert parse_document(strict)["counts"]["error"] == 0
 
 
 def test_all_findings_are_printed_on_request(nmpsim_cli):
@@ -88,7 +88,7 @@ def test_a_bundle_is_checked(nmpsim_cli, tmp_path):
     nmpsim.save(nmpsim.compile(LIR, WEIGHTS), tmp_path / "net.bin")
     result = nmpsim_cli("lint", tmp_path / "net.bin", "--format", "json")
     assert result.exit_code == 0
-    document = document_of(result)
+    document = parse_document(result)
     assert document["counts"] == {"error": 0, "warning": 0, "note": 3}
     assert [one["rule"] for one in document["skipped"]] == ["scales-lost-in-print"]
 

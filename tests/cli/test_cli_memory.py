@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import image_of
+from corpus import compile_image
 
 from nmpsim.cli.guard import run_guarded
 
@@ -22,7 +22,7 @@ SEVEN = DIGITS / "images" / "7.npy"
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("digits") / "digits.bin"
-    path.write_bytes(image_of(DIGITS / "digits.lir.txt"))
+    path.write_bytes(compile_image(DIGITS / "digits.lir.txt"))
     return path
 
 

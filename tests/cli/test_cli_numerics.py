@@ -58,25 +58,33 @@ def program(tmp_path):
     return [folder / "net.lir", "--weights", folder / "w.npz", "-o", folder / "net.bin"]
 
 
-def layers_of(program) -> dict[str, str]:
+def get_layer_profiles(program) -> dict[str, str]:
     return {layer.name: layer.numerics for layer in read_bundle(program[-1]).metadata.layers}
 
 
 def test_the_default_profile_is_glow_int(nmpsim_cli, program):
     assert nmpsim_cli("compile", *program).exit_code == 0
-    assert layers_of(program) == {"quantize": "glow-int", "relu1": "glow-int", "dequantize": ""}
+    assert get_layer_profiles(program) == {
+        "quantize": "glow-int",
+        "relu1": "glow-int",
+        "dequantize": "",
+    }
 
 
 @pytest.mark.parametrize("name", [n for n in PROFILES if n != "nmp"])
 def test_each_profile_compiles(nmpsim_cli, program, name):
     assert nmpsim_cli("compile", *program, "--numerics", name).exit_code == 0
-    assert layers_of(program)["relu1"] == name
+    assert get_layer_profiles(program)["relu1"] == name
 
 
 def test_one_layer_can_have_another_profile(nmpsim_cli, program):
     choices = ("--numerics", "fc1=float", "--numerics", "glow-float")
     assert nmpsim_cli("compile", *program, *choices).exit_code == 0
-    assert layers_of(program) == {"quantize": "glow-float", "relu1": "float", "dequantize": ""}
+    assert get_layer_profiles(program) == {
+        "quantize": "glow-float",
+        "relu1": "float",
+        "dequantize": "",
+    }
     text = nmpsim_cli("inspect", program[-1]).stdout
     assert "numerics     glow-float" in text
     (row,) = (line for line in text.splitlines() if " fc " in line)
@@ -112,7 +120,7 @@ def test_rescaled_biases_are_listed(nmpsim_cli, program):
     assert row.split() == [
         "fc1", "Int8", "0.00195312", "0.25", "0", "0", "of", "3", "0.00976562", "0.0390625",
     ]  # fmt: skip
-    assert layers_of(program)["relu1"] == "nmp"
+    assert get_layer_profiles(program)["relu1"] == "nmp"
     module = read_bundle(program[-1]).module()
     assert module.constants["b"].tolist() == [-1, 0, 1]
 
@@ -178,7 +186,7 @@ def test_a_mixed_program_shows_reasons(nmpsim_cli, program):
     assert nmpsim_cli("compile", *program).exit_code == 0
     text = nmpsim_cli("inspect", program[-1]).stdout
     assert "Int16 layers of glow-int follow glow-float" in text
-    assert layers_of(program)["relu1"] == "glow-float"
+    assert get_layer_profiles(program)["relu1"] == "glow-float"
     assert "the device has no unit for dequantize" in text
 
 

@@ -33,7 +33,7 @@ def compile_changed(folder, text=None, constants=None):
     return folder / "net.bin"
 
 
-def layers_of(bundle):
+def list_layers(bundle):
     device = nmpsim.Device(nmpsim.get_device(nmpsim.load(bundle)))
     return device.run(nmpsim.load(bundle), {"data": np.load(IMAGE)}, save_layers=True)
 
@@ -54,7 +54,7 @@ def test_a_wrong_weight_is_reduced_to_its_layer(nmpsim_cli, tmp_path):
         key = next(k for k in stored if "conv2" in k and stored[k].ndim == 4)
         weights = stored[key].copy()
     (tmp_path / "good").mkdir()
-    right = layers_of(compile_changed(tmp_path / "good"))
+    right = list_layers(compile_changed(tmp_path / "good"))
     weights.reshape(-1)[::7] ^= 64
     wrong = compile_changed(tmp_path, constants={key: weights})
     reference = {f"act/{k}:x": v for k, v in right.layer_outputs.items()}
@@ -65,7 +65,7 @@ def test_a_wrong_weight_is_reduced_to_its_layer(nmpsim_cli, tmp_path):
     result = nmpsim_cli("reduce", wrong, *options)
     assert result.exit_code == 0, result.stderr
     name = next(k for k in right.layer_outputs if k.endswith(":conv2__2"))
-    good, bad = right.layer_outputs[name], layers_of(wrong).layer_outputs[name]
+    good, bad = right.layer_outputs[name], list_layers(wrong).layer_outputs[name]
     at = tuple(np.argwhere(good != bad)[0])
     where = ", ".join(map(str, at))
     assert f"element [{where}] of layer conv2__2 on one core fails alike" in result.stderr
@@ -94,7 +94,7 @@ def test_a_wrong_weight_is_reduced_to_its_layer(nmpsim_cli, tmp_path):
 def test_every_layer_of_the_digits_can_be_cut_out(nmpsim_cli, tmp_path):
     """With a reference that is wrong in that layer alone."""
     net = compile_changed(tmp_path)
-    outputs = layers_of(net).layer_outputs
+    outputs = list_layers(net).layer_outputs
     for number, (key, values) in enumerate(outputs.items()):
         wrong = values.copy()
         wrong.reshape(-1)[0] += 1
@@ -115,7 +115,7 @@ def test_saturation_is_reduced_to_its_layer(nmpsim_cli, tmp_path):
     scale = line.partition("[S:")[2].partition(" ")[0]
     smaller = f"{float(scale) / 4:.9f}"
     net = compile_changed(tmp_path, text.replace(f"[S:{scale} ", f"[S:{smaller} "))
-    cut = [layer for layer in layers_of(net).layers if layer.saturated]
+    cut = [layer for layer in list_layers(net).layers if layer.saturated]
     assert cut
     folder = tmp_path / "part"
     options = ("--input", IMAGE, "--saturates", cut[0].name, "-o", folder)
@@ -125,7 +125,7 @@ def test_saturation_is_reduced_to_its_layer(nmpsim_cli, tmp_path):
     (layer,) = report.layers
     assert layer.name == cut[0].name
     assert (layer.saturated, layer.elements) == (1, 1)
-    fine = next(x.name for x in layers_of(net).layers if not x.saturated)
+    fine = next(x.name for x in list_layers(net).layers if not x.saturated)
     result = nmpsim_cli("reduce", net, "--input", IMAGE, "--saturates", fine, "-o", tmp_path / "no")
     assert result.exit_code == 1
     assert not (tmp_path / "no").exists()

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from corpus import image_of
+from corpus import compile_image
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "programs" / "digits"
@@ -15,7 +15,7 @@ DIGITS = ROOT / "programs" / "digits"
 def net(tmp_path_factory):
 
     path = tmp_path_factory.mktemp("a net") / "digits.bin"
-    path.write_bytes(image_of(DIGITS / "digits.lir.txt"))
+    path.write_bytes(compile_image(DIGITS / "digits.lir.txt"))
     return path
 
 

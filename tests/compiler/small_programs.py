@@ -28,7 +28,7 @@ def program(draft: Draft, seed: int = 0) -> Program:
     return Program(draft.module(), inputs)
 
 
-def bundle_of(draft: Draft, config: DeviceConfig = SMALL, fuse: bool = True) -> Bundle:
+def compile_draft(draft: Draft, config: DeviceConfig = SMALL, fuse: bool = True) -> Bundle:
     return parse_bundle(compile_module(draft.module(), config, fuse_activations=fuse))
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from counted_work import lines_of
+from counted_work import count_lines
 from hypothesis import given
 from hypothesis import strategies as st
 from lir_draft import NOWHERE, Draft, int8
 from program_writer import Program
 from random_programs import chains
-from small_programs import bundle_of
+from small_programs import compile_draft
 
 from nmpsim.compiler.allocate import ALIGNMENT, allocate_buffers
 from nmpsim.compiler.fuse import fuse_clips
@@ -98,13 +98,13 @@ def test_a_long_chain_needs_two_buffers() -> None:
     for _ in range(10):
         value = draft.emit("leakyrelu", draft.buffer(kind), value, Alpha=0.1)
     draft.emit("leakyrelu", draft.output(kind), value, Alpha=0.1)
-    assert bundle_of(draft).rw_bytes == 4 * 1024
+    assert compile_draft(draft).rw_bytes == 4 * 1024
 
 
 def test_work_is_linear_in_buffers_that_live_together() -> None:
     def lines(count: int) -> int:
         buffers = [Buffer(f"b{number}", 64, constant=False) for number in range(count)]
-        return lines_of(allocate_buffers, (), buffers)
+        return count_lines(allocate_buffers, (), buffers)
 
     lines(2)
     assert lines(400) < 4.2 * lines(100)

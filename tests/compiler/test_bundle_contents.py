@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from lir_draft import Draft, int8, tensor_type
 from lir_oracle import run_module
-from small_programs import SMALL, bundle_of, convolve, image, out_kind, program
+from small_programs import SMALL, compile_draft, convolve, image, out_kind, program
 
 from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
@@ -23,7 +23,7 @@ def two_layers() -> Draft:
 
 def test_inputs_and_outputs_are_listed() -> None:
     draft = two_layers()
-    metadata = bundle_of(draft).metadata
+    metadata = compile_draft(draft).metadata
     (given,), (answer,) = metadata.inputs, metadata.outputs
     assert (given.name, given.elem, given.shape) == ("input__1", "i8", (1, 6, 5, 8))
     assert (given.scale, given.offset) == (float(np.float32(0.05)), 3)
@@ -33,7 +33,7 @@ def test_inputs_and_outputs_are_listed() -> None:
 
 def test_layers_are_listed() -> None:
     draft = two_layers()
-    bundle = bundle_of(draft)
+    bundle = compile_draft(draft)
     first, second = bundle.metadata.layers
     instructions = draft.instructions
     assert [first.name, second.name] == [instructions[1].name, instructions[2].name]
@@ -51,7 +51,7 @@ def test_a_fused_layer_bears_the_last_name() -> None:
     source = image(draft)
     result = convolve(draft, source, draft.buffer(out_kind(source)))
     draft.emit("relu", draft.output(result.type), result)
-    (layer,) = bundle_of(draft).metadata.layers
+    (layer,) = compile_draft(draft).metadata.layers
     names = [i.name for i in draft.instructions if i.opcode != "allocactivation"]
     assert layer.fused == tuple(names)
     assert (layer.name, layer.number, layer.line) == (names[1], 2, 102)
@@ -60,7 +60,7 @@ def test_a_fused_layer_bears_the_last_name() -> None:
 
 
 def test_device_and_program_are_stored() -> None:
-    metadata = bundle_of(two_layers()).metadata
+    metadata = compile_draft(two_layers()).metadata
     assert metadata.device == SMALL.settings()
     assert metadata.numerics == "glow-int"
     assert metadata.program == "drafted"
@@ -70,7 +70,7 @@ def test_device_and_program_are_stored() -> None:
 
 def test_every_tensor_has_a_symbol() -> None:
     draft = two_layers()
-    bundle = bundle_of(draft)
+    bundle = compile_draft(draft)
     for tensor in (*bundle.metadata.inputs, *bundle.metadata.outputs):
         assert bundle.symbols[tensor.name] == tensor.address
         assert bundle.rw_base <= tensor.address < bundle.rw_base + bundle.rw_bytes
@@ -94,14 +94,14 @@ def test_views_and_touches_are_no_layers() -> None:
         draft.emit("inserttensor", wide, source, Offsets=(0, start), Count=1, Axis=0)
     flat = draft.view(wide, int8((24,)))
     draft.emit("copy", draft.output(flat.type), flat)
-    layers = bundle_of(draft).metadata.layers
+    layers = compile_draft(draft).metadata.layers
     assert [layer.op for layer in layers] == ["inserttensor", "inserttensor", "copy"]
 
 
 def test_an_unused_input_is_omitted() -> None:
     draft = two_layers()
     draft.input(int8((3,)))
-    assert [t.name for t in bundle_of(draft).metadata.inputs] == ["input__1"]
+    assert [t.name for t in compile_draft(draft).metadata.inputs] == ["input__1"]
 
 
 def test_an_output_may_be_read_again() -> None:
@@ -109,7 +109,7 @@ def test_an_output_may_be_read_again() -> None:
     source = image(draft)
     first = draft.emit("relu", draft.output(source.type), source)
     draft.emit("elementadd", draft.output(source.type), first, source)
-    metadata = bundle_of(draft).metadata
+    metadata = compile_draft(draft).metadata
     assert [t.name for t in metadata.outputs] == draft.outputs
     assert [t.name for t in metadata.inputs] == ["input__1"]
 
@@ -118,12 +118,12 @@ def test_a_state_is_input_and_output() -> None:
     draft = Draft()
     state, change = image(draft), image(draft)
     draft.emit("elementadd", state, state, change)
-    metadata = bundle_of(draft).metadata
+    metadata = compile_draft(draft).metadata
     assert [t.name for t in metadata.inputs] == [state.name, change.name]
     assert [t.name for t in metadata.outputs] == [state.name]
     case = program(draft)
     done, final = run_module(case.module, case.inputs)
-    report = Device(SMALL).run(bundle_of(draft), case.inputs)
+    report = Device(SMALL).run(compile_draft(draft), case.inputs)
     assert report.outputs[state.name].tobytes() == final[state.name].tobytes()
     assert report.outputs[state.name].tobytes() != case.inputs[state.name].tobytes()
     assert len(done) == 1
@@ -143,7 +143,7 @@ def test_a_host_step_is_complete() -> None:
     kinds = ("@out", "@in", "@out")
     changed = tuple(attrs.evolve(o, kind=k) for o, k in zip(last.operands, kinds, strict=True))
     draft.instructions[-1] = attrs.evolve(last, operands=changed)
-    step = bundle_of(draft).metadata.steps[-1]
+    step = compile_draft(draft).metadata.steps[-1]
     assert step.kind == "host"
     assert step.opcode == instruction
     assert [o.role for o in step.operands] == ["out", "in", "out"]
@@ -159,7 +159,7 @@ def test_saturation_does_not_depend_on_the_device() -> None:
     found = []
     for cores, nbytes in ((1, 4096), (3, 8192), (32, 131072)):
         config = attrs.evolve(SMALL, cores_count=cores, scratchpad_bytes=nbytes)
-        report = Device(config).run(bundle_of(draft, config), case.inputs)
+        report = Device(config).run(compile_draft(draft, config), case.inputs)
         found.append((report.layers[0].saturation, report.layers[0].elements))
     assert found[0] == found[1] == found[2]
     assert {s.side for s in found[0][0]} == {"low", "high"}

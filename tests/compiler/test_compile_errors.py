@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from compiled_runs import check_program
 from lir_draft import Draft, Ref, int8, tensor_type
-from small_programs import SMALL, bundle_of, convolve, image, out_kind, program
+from small_programs import SMALL, compile_draft, convolve, image, out_kind, program
 
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, default_device
@@ -89,7 +89,7 @@ def test_a_pool_larger_than_a_scratchpad_runs_on_the_host() -> None:
     source = draft.input(int8((1, 64, 64, 1), 0.05))
     draft.emit("maxpool", draft.output(int8((1, 1, 1, 1), 0.05)), source, **window(64))
     check_program(program(draft), TINY)
-    (pool,) = bundle_of(draft, TINY).metadata.layers
+    (pool,) = compile_draft(draft, TINY).metadata.layers
     assert pool.placement == "host"
     assert f"{2 * 64 * 64 + 2 * 64:,} bytes" in pool.reason
 
@@ -159,4 +159,4 @@ def test_small_layers_always_fit() -> None:
     draft = Draft()
     source = image(draft)
     convolve(draft, source, draft.output(out_kind(source)))
-    assert bundle_of(draft, TINY).metadata.layers[0].placement == "device"
+    assert compile_draft(draft, TINY).metadata.layers[0].placement == "device"

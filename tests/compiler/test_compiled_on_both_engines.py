@@ -26,7 +26,7 @@ from random_arithmetic import (
 )
 from random_moves import concatenate, transpose
 from random_programs import write
-from small_programs import SMALL, bundle_of, convolve, image, out_kind, program
+from small_programs import SMALL, compile_draft, convolve, image, out_kind, program
 from tiers import each_value, examples
 
 from nmpsim.bundle import Bundle, parse_bundle
@@ -118,7 +118,7 @@ def test_a_small_network_agrees_on_both_engines() -> None:
     total = draft.emit("elementadd", draft.buffer(first.type), active, second)
     draft.emit("dequantize", draft.output(tensor_type("float", total.shape)), total)
     case = program(draft)
-    report = run_on_both(bundle_of(draft, TINY), case, TINY)
+    report = run_on_both(compile_draft(draft, TINY), case, TINY)
     assert [layer.placement for layer in report.layers].count("host") == 2
     assert report.cycles > 0
     check_program(case, TINY, engine="reference")
@@ -128,7 +128,7 @@ def test_saturation_counts_agree_on_both_engines() -> None:
     draft = Draft()
     source = image(draft, channels=4)
     convolve(draft, source, draft.output(out_kind(source, channels=3, scale=0.004)))
-    report = run_on_both(bundle_of(draft, TINY), program(draft), TINY)
+    report = run_on_both(compile_draft(draft, TINY), program(draft), TINY)
     assert {(s.stage, s.side) for s in report.layers[0].saturation} == {
         ("result", "low"),
         ("result", "high"),

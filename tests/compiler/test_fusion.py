@@ -8,13 +8,13 @@ import attrs
 import pytest
 from compiled_runs import check_program
 from lir_draft import Draft, Ref, int8
-from small_programs import SMALL, bundle_of, convolve, image, out_kind, program
+from small_programs import SMALL, compile_draft, convolve, image, out_kind, program
 
 
-def layers_of(draft: Draft) -> list[tuple[str, int]]:
+def list_layers(draft: Draft) -> list[tuple[str, int]]:
     """Check the program and return opcode and number of fused instructions of each layer."""
     check_program(program(draft), SMALL)
-    return [(layer.op, len(layer.fused)) for layer in bundle_of(draft).metadata.layers]
+    return [(layer.op, len(layer.fused)) for layer in compile_draft(draft).metadata.layers]
 
 
 def add_convolution(draft: Draft) -> Ref:
@@ -42,7 +42,7 @@ def test_a_clip_of_the_same_scale_is_fused(activation: Activation) -> None:
     draft = Draft()
     result = add_convolution(draft)
     activation(draft, draft.output(result.type), result)
-    assert layers_of(draft) == [("convolution", 2)]
+    assert list_layers(draft) == [("convolution", 2)]
 
 
 @pytest.mark.parametrize("activation", [relu, clip, max_splat])
@@ -51,7 +51,7 @@ def test_a_clip_in_place_is_fused(activation: Activation) -> None:
     result = add_convolution(draft)
     activation(draft, result, result)
     draft.emit("copy", draft.output(result.type), result)
-    assert layers_of(draft) == [("convolution", 2), ("copy", 0)]
+    assert list_layers(draft) == [("convolution", 2), ("copy", 0)]
 
 
 def test_several_clips_are_fused() -> None:
@@ -61,7 +61,7 @@ def test_several_clips_are_fused() -> None:
     draft.emit("clip", draft.buffer(result.type), result, Min=-3.0, Max=1.0)
     again = Ref(draft.instructions[-2].name, result.type, "buffer")
     draft.emit("cpumaxsplat", draft.output(result.type), again, SplatValue=0.4)
-    assert layers_of(draft) == [("convolution", 4)]
+    assert list_layers(draft) == [("convolution", 4)]
 
 
 @pytest.mark.parametrize("ranges", [((2.0, 3.0), (-3.0, -2.0)), ((-3.0, -2.0), (2.0, 3.0))])
@@ -70,7 +70,7 @@ def test_disjoint_bounds_are_fused(ranges: tuple[tuple[float, float], ...]) -> N
     result = add_convolution(draft)
     for target, (low, high) in zip((result, draft.output(result.type)), ranges, strict=True):
         draft.emit("clip", target, result, Min=low, Max=high)
-    assert layers_of(draft) == [("convolution", 3)]
+    assert list_layers(draft) == [("convolution", 3)]
 
 
 @pytest.mark.parametrize("opcode", ["elementadd", "elementsub", "elementmul", "elementmax"])
@@ -79,7 +79,7 @@ def test_clips_fuse_into_elementwise_operations(opcode: str) -> None:
     left, right = image(draft), image(draft)
     result = draft.emit(opcode, draft.buffer(int8(left.shape, 0.08, 1)), left, right)
     draft.emit("relu", draft.output(result.type), result)
-    assert layers_of(draft) == [(opcode, 2)]
+    assert list_layers(draft) == [(opcode, 2)]
 
 
 def test_clips_fuse_into_average_pools_and_products() -> None:
@@ -92,21 +92,21 @@ def test_clips_fuse_into_average_pools_and_products() -> None:
     right = draft.input(int8((8, 3), 0.05, 2))
     product = draft.emit("matmul", draft.buffer(int8((20, 3), 0.1, 0)), flat, right)
     draft.emit("relu", draft.output(product.type), product)
-    assert layers_of(draft) == [("avgpool", 2), ("matmul", 2)]
+    assert list_layers(draft) == [("avgpool", 2), ("matmul", 2)]
 
 
 def test_another_scale_is_not_fused() -> None:
     draft = Draft()
     result = add_convolution(draft)
     draft.emit("relu", draft.output(attrs.evolve(result.type, quant=int8((), 0.07).quant)), result)
-    assert layers_of(draft) == [("convolution", 0), ("relu", 0)]
+    assert list_layers(draft) == [("convolution", 0), ("relu", 0)]
 
 
 def test_leaky_relu_is_not_fused() -> None:
     draft = Draft()
     result = add_convolution(draft)
     draft.emit("leakyrelu", draft.output(result.type), result, Alpha=0.1)
-    assert layers_of(draft) == [("convolution", 0), ("leakyrelu", 0)]
+    assert list_layers(draft) == [("convolution", 0), ("leakyrelu", 0)]
 
 
 def test_a_result_read_later_is_not_fused() -> None:
@@ -114,7 +114,7 @@ def test_a_result_read_later_is_not_fused() -> None:
     result = add_convolution(draft)
     active = draft.emit("relu", draft.buffer(result.type), result)
     draft.emit("elementadd", draft.output(result.type), active, result)
-    assert layers_of(draft)[:2] == [("convolution", 0), ("relu", 0)]
+    assert list_layers(draft)[:2] == [("convolution", 0), ("relu", 0)]
 
 
 def test_an_output_is_not_fused() -> None:
@@ -122,7 +122,7 @@ def test_an_output_is_not_fused() -> None:
     source = image(draft)
     result = convolve(draft, source, draft.output(out_kind(source)))
     draft.emit("relu", draft.output(result.type), result)
-    assert layers_of(draft) == [("convolution", 0), ("relu", 0)]
+    assert list_layers(draft) == [("convolution", 0), ("relu", 0)]
 
 
 def test_a_result_read_before_the_activation_is_not_fused() -> None:
@@ -130,7 +130,7 @@ def test_a_result_read_before_the_activation_is_not_fused() -> None:
     result = add_convolution(draft)
     draft.emit("copy", draft.output(result.type), result)
     draft.emit("relu", draft.output(result.type), result)
-    assert layers_of(draft) == [("convolution", 0), ("copy", 0), ("relu", 0)]
+    assert list_layers(draft) == [("convolution", 0), ("copy", 0), ("relu", 0)]
 
 
 def test_a_part_of_the_result_is_not_fused() -> None:
@@ -138,7 +138,7 @@ def test_a_part_of_the_result_is_not_fused() -> None:
     result = add_convolution(draft)
     part = draft.view(result, attrs.evolve(result.type, shape=(1, 3, 5, 8)))
     draft.emit("relu", draft.output(part.type), part)
-    assert layers_of(draft) == [("convolution", 0), ("relu", 0)]
+    assert list_layers(draft) == [("convolution", 0), ("relu", 0)]
 
 
 def test_an_operation_without_a_clip_is_not_fused() -> None:
@@ -148,7 +148,7 @@ def test_an_operation_without_a_clip_is_not_fused() -> None:
     kind = attrs.evolve(source.type, shape=(1, 5, 4, 8))
     result = draft.emit("maxpool", draft.buffer(kind), source, **pool)
     draft.emit("relu", draft.output(kind), result)
-    assert layers_of(draft) == [("maxpool", 0), ("relu", 0)]
+    assert list_layers(draft) == [("maxpool", 0), ("relu", 0)]
 
 
 def test_a_target_in_use_is_not_fused() -> None:
@@ -160,7 +160,7 @@ def test_a_target_in_use_is_not_fused() -> None:
     draft.emit("copy", draft.output(kind), target)
     draft.emit("relu", target, result)
     draft.emit("copy", draft.output(kind), target)
-    assert [op for op, _ in layers_of(draft)] == ["splat", "convolution", "copy", "relu", "copy"]
+    assert [op for op, _ in list_layers(draft)] == ["splat", "convolution", "copy", "relu", "copy"]
 
 
 def test_a_second_target_in_use_is_not_fused() -> None:
@@ -175,7 +175,7 @@ def test_a_second_target_in_use_is_not_fused() -> None:
     draft.emit("clip", target, active, Min=0.0, Max=2.0)
     draft.emit("copy", draft.output(kind), target)
     expected = [("splat", 0), ("convolution", 2), ("copy", 0), ("clip", 0), ("copy", 0)]
-    assert layers_of(draft) == expected
+    assert list_layers(draft) == expected
 
 
 def test_a_target_read_by_the_operation_is_not_fused() -> None:
@@ -185,4 +185,4 @@ def test_a_target_read_by_the_operation_is_not_fused() -> None:
     result = draft.emit("elementadd", draft.buffer(left.type), left, second)
     draft.emit("relu", left, result)
     draft.emit("copy", draft.output(left.type), left)
-    assert [op for op, _ in layers_of(draft)] == ["copy", "elementadd", "relu", "copy"]
+    assert [op for op, _ in list_layers(draft)] == ["copy", "elementadd", "relu", "copy"]

@@ -10,7 +10,7 @@ from corpus import compiled
 from instruction_streams import Job, check_streams, core_events
 from lir_draft import Draft, int8
 from recorded_programs import RESNET50, Recorded, Recording, programs, with_recipe
-from small_programs import SMALL, bundle_of, convolve, image, out_kind
+from small_programs import SMALL, compile_draft, convolve, image, out_kind
 from tiers import each_value, program_parts
 
 from nmpsim.bundle import Bundle, parse_bundle
@@ -76,7 +76,7 @@ def compile_tiled() -> tuple[Bundle, DeviceConfig]:
     turned = draft.buffer(int8((40, 5, 6, 1), 0.1, -4))
     draft.emit("transpose", turned, added, Shuffle=(3, 2, 1, 0))
     draft.emit("relu", draft.output(turned.type), turned)
-    return bundle_of(draft, config, fuse=False), config
+    return compile_draft(draft, config, fuse=False), config
 
 
 def find_instructions(bundle: Bundle, mnemonic: str) -> list[int]:

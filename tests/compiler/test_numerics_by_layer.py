@@ -121,7 +121,7 @@ def test_fusing_changes_no_bit(elem: str, which: int) -> None:
     answers = []
     for fuse in (False, True):
         for by_layer in ({names(draft)[which]: "glow-float"}, {}):
-            case = attrs_of(case, by_layer=by_layer)
+            case = change_attributes(case, by_layer=by_layer)
             bundle = compiled_program(case, SMALL, fuse)
             assert bundle is not None
             (values,) = Device(SMALL).run(bundle, case.inputs).outputs.values()
@@ -130,7 +130,7 @@ def test_fusing_changes_no_bit(elem: str, which: int) -> None:
     np.testing.assert_array_equal(named, named_fused)
     np.testing.assert_array_equal(plain, plain_fused)
     assert (named != plain).any()
-    check_program(attrs_of(case, by_layer={names(draft)[which]: "glow-float"}), SMALL)
+    check_program(change_attributes(case, by_layer={names(draft)[which]: "glow-float"}), SMALL)
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -141,7 +141,7 @@ def test_bounds_of_a_fused_clip_follow_the_profile(numerics: str, least: int, wh
     kind = int8((4, 16), 0.5, 1)
     total = draft.emit("elementadd", draft.buffer(kind), draft.input(kind), draft.input(kind))
     draft.emit("clip", draft.output(kind), total, Min=0.25, Max=20.0)
-    case = attrs_of(program(draft), by_layer={names(draft)[which]: numerics})
+    case = change_attributes(program(draft), by_layer={names(draft)[which]: numerics})
     check_program(case, SMALL)
     bundle = compiled_program(case, SMALL, fuse=True)
     assert bundle is not None
@@ -237,10 +237,10 @@ def test_profiles_of_integer_biases_are_mixed(numerics: str) -> None:
 
 @pytest.mark.parametrize("numerics", [n for n in PROFILES if n.startswith("float")])
 def test_profiles_of_float_biases_are_mixed(numerics: str) -> None:
-    check_program(attrs_of(program(float_bias()), numerics=numerics), SMALL)
+    check_program(change_attributes(program(float_bias()), numerics=numerics), SMALL)
 
 
-def attrs_of(case: Program, **changes: Any) -> Program:
+def change_attributes(case: Program, **changes: Any) -> Program:
     return Program(case.module, case.inputs, **changes)
 
 
@@ -285,7 +285,7 @@ def test_host_operations_follow_the_profile() -> None:
     for numerics in ("glow-int", "glow-float", "nmp"):
         placed = compiled(draft, numerics).metadata.layers[1]
         assert (placed.placement, placed.numerics) == ("host", numerics)
-        check_program(attrs_of(program(draft), numerics=numerics), SMALL)
+        check_program(change_attributes(program(draft), numerics=numerics), SMALL)
     for numerics in ("q31", "float"):
         found = refusal(draft, numerics)
         assert found.code == "COMP001"
@@ -311,7 +311,7 @@ def test_random_programs_with_two_profiles_are_exact(
     program: Program, size: Size, random: Any
 ) -> None:
     chosen = names_with_profiles(program, random)
-    check_program(attrs_of(program, by_layer=chosen), size.config)
+    check_program(change_attributes(program, by_layer=chosen), size.config)
 
 
 def draw_activation(w: Writer, source: Ref) -> Ref:
@@ -336,7 +336,7 @@ def layers_that_fuse(draw: Any) -> Program:
 @given(layers_that_fuse(), sizes(), st.randoms(use_true_random=False))
 def test_random_fused_layers_are_exact(program: Program, size: Size, random: Any) -> None:
     chosen = names_with_profiles(program, random)
-    check_program(attrs_of(program, by_layer=chosen), size.config)
+    check_program(change_attributes(program, by_layer=chosen), size.config)
 
 
 @pytest.mark.parametrize("elem", ["i8", "i16"])

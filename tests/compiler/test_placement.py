@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from compiled_runs import check_program
 from lir_draft import Draft, Ref, int8, tensor_type
-from small_programs import SMALL, WINDOW, bundle_of, convolve, image, out_kind, program
+from small_programs import SMALL, WINDOW, compile_draft, convolve, image, out_kind, program
 from toy_rows import add_opcode
 
 from nmpsim.bundle.metadata import Layer
@@ -23,7 +23,7 @@ NEITHER = {"debugprint", "allocactivation", "deallocactivation", "tensorview"}
 def find_reasons(draft: Draft) -> list[str]:
     """Check the program and return the reason of each layer, which is empty on the device."""
     check_program(program(draft), SMALL)
-    layers = bundle_of(draft).metadata.layers
+    layers = compile_draft(draft).metadata.layers
     for layer in layers:
         assert (layer.placement == "host") == bool(layer.reason)
         assert (layer.barrier is None) == (layer.placement == "host")
@@ -200,7 +200,7 @@ def test_host_steps_lie_between_device_segments() -> None:
     back = draft.emit("quantize", draft.buffer(kind), real)
     draft.emit("relu", draft.output(kind), back)
     find_reasons(draft)
-    steps = bundle_of(draft).metadata.steps
+    steps = compile_draft(draft).metadata.steps
     assert [(step.kind, step.layers) for step in steps] == [
         ("device", (0, 1)),
         ("host", (2,)),
@@ -210,8 +210,8 @@ def test_host_steps_lie_between_device_segments() -> None:
     assert [step.opcode for step in steps] == [None, "dequantize", "quantize", None]
 
 
-def layer_of(draft: Draft) -> Layer:
-    (layer,) = bundle_of(draft).metadata.layers
+def compile_layer(draft: Draft) -> Layer:
+    (layer,) = compile_draft(draft).metadata.layers
     return layer
 
 
@@ -219,4 +219,4 @@ def test_reasons_reach_the_report() -> None:
     draft = Draft()
     source = draft.input(tensor_type("float", (2, 3)))
     draft.emit("sigmoid", draft.output(source.type), source)
-    assert layer_of(draft).reason == "the device has no unit for sigmoid"
+    assert compile_layer(draft).reason == "the device has no unit for sigmoid"

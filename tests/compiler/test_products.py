@@ -11,7 +11,7 @@ import pytest
 from lir_draft import Draft, Ref, tensor_type
 from numerics.oracles import page
 from profile_formulas import NO_INT8_MATMUL
-from tiers import share_of, tiling
+from tiers import get_share, tiling
 
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
@@ -134,7 +134,7 @@ def test_every_path_equals_the_formula(numerics: str, elem: str) -> None:
     paths = [(False, ROOMY), (False, TIGHT), (True, TIGHT), (True, ROOMY)]
     for number, case in enumerate(cases(elem)):
         expected = case.expected(numerics)
-        for constant, config in paths[number % share_of(2) :: share_of(2)]:
+        for constant, config in paths[number % get_share(2) :: get_share(2)]:
             found = only(run(case, numerics, constant, config))
             np.testing.assert_array_equal(found, expected, f"{constant} {config is TIGHT}")
 

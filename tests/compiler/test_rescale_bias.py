@@ -44,7 +44,7 @@ def two_layers(bias: Array, elem: str, targets: Sequence[Any], source: Any = Non
     return draft
 
 
-def bias_of(module: Module, layer: str) -> tuple[Array, Any]:
+def get_bias(module: Module, layer: str) -> tuple[Array, Any]:
     """Return values and type of a layer's bias."""
     (instruction,) = (i for i in module.instructions if i.name == layer)
     name = instruction.operands[3].name
@@ -71,7 +71,7 @@ def test_the_payload_is_requantized(elem: str, dtype: Any) -> None:
     verify(changed)
     old = tensor_type(elem, (5,), 0.001, 2)
     for report, kind in zip(reports, kinds, strict=True):
-        values, type_ = bias_of(changed, report.layer)
+        values, type_ = get_bias(changed, report.layer)
         wanted, real = expected(bias, old, kind)
         assert values.tolist() == wanted.tolist()
         assert (type_.elem, type_.quant.scale, type_.quant.offset) == (
@@ -90,7 +90,7 @@ def test_a_shared_constant_is_split_and_the_old_one_goes() -> None:
     changed, (first, second) = rescale_bias(module)
     assert first.bias == second.bias
     assert first.renamed != second.renamed == second.bias
-    assert bias_of(changed, first.layer)[0].tolist() != bias_of(changed, second.layer)[0].tolist()
+    assert get_bias(changed, first.layer)[0].tolist() != get_bias(changed, second.layer)[0].tolist()
     assert set(changed.constants) == {w.name for w in changed.weights if w.constant}
     used = {o.name for i in changed.instructions for o in i.operands}
     assert set(changed.constants) <= used

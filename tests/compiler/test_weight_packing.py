@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from lir_draft import Draft, int8
-from small_programs import bundle_of, convolve, image, out_kind
+from small_programs import compile_draft, convolve, image, out_kind
 
 from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.layout import LIR_INDEX
@@ -73,7 +73,7 @@ def test_tables_of_a_layer_are_packed() -> None:
     draft = Draft()
     source = image(draft, channels=3)
     convolve(draft, source, draft.output(out_kind(source, channels=5)))
-    module, bundle = draft.module(), bundle_of(draft)
+    module, bundle = draft.module(), compile_draft(draft)
     filter_, bias = (module.constants[w.name] for w in module.weights if w.constant)
     name = f"{module.instructions[0].name}.channels"
     start = bundle.symbols[name] - bundle.image_base
@@ -105,6 +105,6 @@ def test_constants_are_stored_once() -> None:
     both = draft.constant(np.arange(300, dtype=np.int16).astype(np.int8).reshape(1, 300), "i8")
     middle = draft.emit("elementadd", draft.buffer(kind), source, both)
     draft.emit("elementmul", draft.output(kind), middle, both)
-    bundle = bundle_of(draft)
+    bundle = compile_draft(draft)
     assert [n for n in bundle.symbols if n.startswith(both.name)] == [both.name]
     assert bundle.symbol_sizes[both.name] == 300

@@ -15,8 +15,8 @@ from whole_recordings import (
     assert_refused,
     change_word,
     find,
+    make_plan,
     needs_recordings,
-    plan_of,
     put,
     record,
     remove_instruction,
@@ -50,7 +50,7 @@ def recorded() -> Recording:
 
 
 def test_all_convolutions_run_as_layer_kernels(recorded: Recording) -> None:
-    plan = plan_of(recorded, lambda flat: None)
+    plan = make_plan(recorded, lambda flat: None)
     bundle, epochs = recorded.bundle, recorded.epochs
     assert plan.whole == {layer.index for layer in bundle.metadata.layers}
     tiles = [one for e in epochs for p in e.values() for one in p if one.number == OP.nmp_conv]

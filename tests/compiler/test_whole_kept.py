@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from lir_draft import Draft, tensor_type
 from test_whole_layers import DEEP, convolve, network, out_kind
-from whole_recordings import Recording, needs_recordings, plan_of, record
+from whole_recordings import Recording, make_plan, needs_recordings, record
 
 from nmpsim.core import memory_demand
 from nmpsim.core.instruction_tables import OP
@@ -66,7 +66,7 @@ def test_packed_weights_fit_their_workspace(
         return 0
 
     monkeypatch.setattr(convolution, "get_packed_weights_size", get_packed_weights_size)
-    plan = plan_of(recorded)
+    plan = make_plan(recorded)
     w = CONV
     taken = {
         (-(-d[w.out_channels] // 16), d[w.kernel_h] * -(-d[w.kernel_w] * d[w.in_channels] // 4) * 4)
@@ -94,7 +94,7 @@ def test_packed_weights_do_not_exceed_their_estimate(
     monkeypatch.setattr(convolution, "get_packed_weights_size", get_packed_weights_size)
     monkeypatch.setattr(HostMemory, "store_constant", put)
     monkeypatch.setattr(HostMemory, "reserve_zeros", reserve)
-    assert plan_of(recorded) is not None
+    assert make_plan(recorded) is not None
     bundle, layers = recorded.bundle, recorded.bundle.metadata.layers
     blocks = sum(-(-layer.output.shape[-1] // 16) for layer in layers)
     assert (
@@ -131,7 +131,7 @@ def test_a_proof_does_not_exceed_its_estimate(opcode: str) -> None:
     recorded = record(draft, attrs.evolve(DEEP, scratchpad_bytes=1 << 16))
     bundle, config = recorded.bundle, recorded.device.config
     tracemalloc.start()
-    plan = plan_of(recorded)
+    plan = make_plan(recorded)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert plan.whole == {0}

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from lir_draft import Draft, int8, tensor_type
-from small_programs import SMALL, bundle_of, convolve, image, out_kind
+from small_programs import SMALL, compile_draft, convolve, image, out_kind
 from whole_recordings import (
     Change,
     Recording,
@@ -20,9 +20,9 @@ from whole_recordings import (
     change_word,
     find,
     has_scratchpads,
-    layers_of,
+    list_layers,
+    make_plan,
     needs_recordings,
-    plan_of,
     put,
     record,
     remove_instruction,
@@ -75,14 +75,14 @@ def recorded() -> Recording:
 
 
 def test_all_layers_run_as_layer_kernels(recorded: Recording) -> None:
-    plan = plan_of(recorded)
+    plan = make_plan(recorded)
     bundle, epochs = recorded.bundle, recorded.epochs
     assert plan.whole == {layer.index for layer in bundle.metadata.layers}
     parts = {one.words[CONV.part] for e in epochs for p in e.values() for one in p
              if one.number == OP.nmp_conv}  # fmt: skip
     assert len(parts) > 1
     assert not any(step.replayed for step in plan.steps)
-    one_by_one = plan_of(recorded, lambda flat: None)
+    one_by_one = make_plan(recorded, lambda flat: None)
     assert one_by_one is not None
     assert one_by_one.whole == plan.whole
 
@@ -220,7 +220,7 @@ def change_all(
 
 def test_overlapping_stores_are_replayed(recorded: Recording) -> None:
     """Which of them is there in the end would depend on the threads."""
-    (layer, *_) = layers_of(recorded, OP.nmp_conv)
+    (layer, *_) = list_layers(recorded, OP.nmp_conv)
 
     def change(flat: list[RecordedInstruction]) -> None:
         split_rows(flat, layer)
@@ -228,14 +228,14 @@ def test_overlapping_stores_are_replayed(recorded: Recording) -> None:
         for at in stores:
             put(flat, at, STORE.dram, flat[stores[0]].words[STORE.dram])
 
-    assert layer in plan_of(recorded, lambda flat: split_rows(flat, layer)).whole
-    assert layer not in plan_of(recorded, change).whole
+    assert layer in make_plan(recorded, lambda flat: split_rows(flat, layer)).whole
+    assert layer not in make_plan(recorded, change).whole
 
 
 def test_results_may_overwrite_the_input(recorded: Recording) -> None:
     """A clip that is claimed to be in place and is so; one that is claimed so and is not."""
     bundle, machine, epochs = recorded.bundle, recorded.machine, recorded.epochs
-    (total,), (clip,) = layers_of(recorded, OP.nmp_eltwise), layers_of(recorded, OP.nmp_rescale)
+    (total,), (clip,) = list_layers(recorded, OP.nmp_eltwise), list_layers(recorded, OP.nmp_rescale)
 
     layers = list(bundle.metadata.layers)
     place, before = layers[total].output.address, layers[clip].output.address
@@ -269,7 +269,7 @@ def test_distant_windows_need_no_memory(recorded: Recording) -> None:
     """Tiles of one row, and a distance between rows that no tile needs."""
 
     def change(flat: list[RecordedInstruction]) -> None:
-        for layer in layers_of(recorded, OP.nmp_conv):
+        for layer in list_layers(recorded, OP.nmp_conv):
             split_rows(flat, layer)
         change_all(flat, OP.nmp_conv, lambda words: words.__setitem__(CONV.stride_h, 1 << 12))
 
@@ -280,11 +280,11 @@ def assert_peak_memory(nbytes: int, recorded: Recording, change: Change) -> None
     """Assert that a proof without whole convolutions allocates less than ``nbytes``."""
     tracemalloc.start()
     try:
-        plan = plan_of(recorded, change)
+        plan = make_plan(recorded, change)
         assert tracemalloc.get_traced_memory()[1] < nbytes
     finally:
         tracemalloc.stop()
-    assert not plan.whole & set(layers_of(recorded, OP.nmp_conv))
+    assert not plan.whole & set(list_layers(recorded, OP.nmp_conv))
 
 
 def test_layers_with_large_numbers_are_exact(recorded: Recording) -> None:
@@ -296,7 +296,7 @@ def test_layers_with_large_numbers_are_exact(recorded: Recording) -> None:
     ]
     layers = recorded.bundle.metadata.layers
     none = attrs.evolve(layers[0], claim=None)
-    plan, whole = prove_layers(machine, moved, [none] * 40_000 + [*layers]), plan_of(recorded)
+    plan, whole = prove_layers(machine, moved, [none] * 40_000 + [*layers]), make_plan(recorded)
     assert plan.whole == {layer + 40_000 for layer in whole.whole}
 
 
@@ -321,7 +321,7 @@ def in_parts() -> Bundle:
     real = draft.emit("dequantize", draft.buffer(tensor_type("float", first.shape)), first)
     again = draft.emit("quantize", draft.buffer(out_kind(first, 16)), real)
     convolve(draft, again, draft.output(out_kind(again, 8)))
-    return bundle_of(draft, SMALL)
+    return compile_draft(draft, SMALL)
 
 
 @pytest.mark.parametrize("reads", [False, True])
@@ -363,7 +363,7 @@ def test_readers_of_scratchpads_are_known(recorded: Recording) -> None:
         end = SCRATCHPAD_BASE + DEEP.scratchpad_bytes
         put(flat, find(flat, OP.nmp_rescale), RESCALE.input, end - 128)
 
-    plans = [plan_of(recorded, change) for change in (None, replayed, stale_too)]
+    plans = [make_plan(recorded, change) for change in (None, replayed, stale_too)]
     assert [plan.reads_scratchpads for plan in plans] == [False, False, True]
 
 
@@ -378,7 +378,7 @@ def test_counts_by_channel_do_not_depend_on_tiles(recorded: Recording) -> None:
         return attrs.evolve(layer, output=attrs.evolve(layer.output, shape=shape))
 
     plan = prove_layers(machine, epochs, list(map(halve, bundle.metadata.layers)))
-    assert not plan.whole & set(layers_of(recorded, OP.nmp_conv))
+    assert not plan.whole & set(list_layers(recorded, OP.nmp_conv))
 
 
 def test_a_load_for_a_later_layer_is_kept(recorded: Recording) -> None:
@@ -391,7 +391,7 @@ def test_a_load_for_a_later_layer_is_kept(recorded: Recording) -> None:
         flat.insert(at, attrs.evolve(flat[load], core=flat[at].core))  # type: ignore[call-arg]
         put(flat, at, LOAD.spm, flat[at + 1].words[RESCALE.input])
 
-    plan = plan_of(recorded, change)
+    plan = make_plan(recorded, change)
     assert not plan.whole & {4, 5}
 
 
@@ -405,7 +405,7 @@ def test_a_program_without_tensor_instructions_has_no_layer_kernels(recorded: Re
 def test_a_replayed_layer_between_kernels_is_exact(recorded: Recording) -> None:
     """It reads what whole layers have stored, and they read what it has."""
     bundle, machine, epochs = recorded.bundle, recorded.machine, recorded.epochs
-    (layer,) = layers_of(recorded, OP.nmp_eltwise)
+    (layer,) = list_layers(recorded, OP.nmp_eltwise)
     ids = iter(range(100))
 
     def other_words(one: RecordedInstruction) -> RecordedInstruction:
@@ -415,7 +415,7 @@ def test_a_replayed_layer_between_kernels_is_exact(recorded: Recording) -> None:
         return flat[0]
 
     mixed = [{core: list(map(other_words, part)) for core, part in e.items()} for e in epochs]
-    plan, whole = prove_layers(machine, mixed, bundle.metadata.layers), plan_of(recorded)
+    plan, whole = prove_layers(machine, mixed, bundle.metadata.layers), make_plan(recorded)
     assert plan.whole == whole.whole - {layer}
     order = [step.layer for step in plan.steps]
     assert order[0] >= 0

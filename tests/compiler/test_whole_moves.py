@@ -16,8 +16,8 @@ from whole_recordings import (
     assert_nothing_changes,
     assert_refused,
     change_word,
+    make_plan,
     needs_recordings,
-    plan_of,
     record,
     remove_instruction,
 )
@@ -56,7 +56,7 @@ def recorded(request: pytest.FixtureRequest) -> Recording:
 
 
 def test_all_moves_run_as_layer_kernels(recorded: Recording) -> None:
-    plan = plan_of(recorded, lambda flat: None)
+    plan = make_plan(recorded, lambda flat: None)
     bundle = recorded.bundle
     assert plan.whole == {layer.index for layer in bundle.metadata.layers}
     assert not any(step.replayed for step in plan.steps)
@@ -137,7 +137,7 @@ def test_only_instructions_of_the_recording_are_used(write: Any, count: int) -> 
     draft = Draft()
     write(draft)
     recorded = record(draft, TIGHT)
-    plan = plan_of(recorded)
+    plan = make_plan(recorded)
     assert len(plan.whole) == count
     used = {number for step in plan.steps for task in step.tasks for number, _ in task}
     assert used <= {one.number for e in recorded.epochs for part in e.values() for one in part}

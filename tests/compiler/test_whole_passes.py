@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from test_whole_layers import DEEP, network
-from whole_recordings import needs_recordings, plan_of, record
+from whole_recordings import make_plan, needs_recordings, record
 
 from nmpsim.core.compiled.kernel_arguments import LAYER
 from nmpsim.core.instruction_tables import OP
@@ -112,14 +112,14 @@ def test_random_parts_have_correct_passes() -> None:
         for together in made:
             assert all(layers(part) == sorted(layers(part)) for part in together)
             if len({layer for part in together for layer in layers(part)}) > 1:
-                touched = [bytes_of(part) for part in together]
+                touched = [list_bytes(part) for part in together]
                 for i, (_, writes) in enumerate(touched):
                     others = [r | w for j, (r, w) in enumerate(touched) if j != i]
                     assert not writes & set().union(*others)
     assert joined > 20
 
 
-def bytes_of(part: ThreadTask) -> tuple[set[int], set[int]]:
+def list_bytes(part: ThreadTask) -> tuple[set[int], set[int]]:
     """Return the bytes that a part reads and the bytes that it writes."""
     reads: set[int] = set()
     writes: set[int] = set()
@@ -133,7 +133,7 @@ def bytes_of(part: ThreadTask) -> tuple[set[int], set[int]]:
 @needs_recordings
 def test_a_sum_and_its_rescale_share_one_pass() -> None:
     recorded = record(network(), DEEP)
-    plan = plan_of(recorded)
+    plan = make_plan(recorded)
     epochs = pack_plan(recorded.machine, plan)
     layers_of_epochs = [
         sorted({int(epochs.items[begin + LAYER]) for begin, _, _ in epochs.parts[first:last]})

@@ -14,8 +14,8 @@ from whole_recordings import (
     assert_refused,
     change_word,
     find,
+    make_plan,
     needs_recordings,
-    plan_of,
     put,
     record,
     remove_instruction,
@@ -49,7 +49,7 @@ def recorded(request: pytest.FixtureRequest) -> Recording:
 
 def test_all_products_run_as_layer_kernels(recorded: Recording) -> None:
     bundle, epochs = recorded.bundle, recorded.epochs
-    for plan in (plan_of(recorded), plan_of(recorded, lambda flat: None)):
+    for plan in (make_plan(recorded), make_plan(recorded, lambda flat: None)):
         assert plan.whole == {layer.index for layer in bundle.metadata.layers}
         assert not any(step.replayed for step in plan.steps)
         assert all(len(step.tasks) > 1 for step in plan.steps)

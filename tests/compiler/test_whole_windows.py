@@ -18,8 +18,8 @@ from whole_recordings import (
     assert_refused,
     change_word,
     find,
+    make_plan,
     needs_recordings,
-    plan_of,
     put,
     record,
     remove_instruction,
@@ -61,7 +61,7 @@ def recorded() -> Recording:
 
 
 def test_all_windows_run_as_layer_kernels(recorded: Recording) -> None:
-    plan = plan_of(recorded, lambda flat: None)
+    plan = make_plan(recorded, lambda flat: None)
     bundle, epochs = recorded.bundle, recorded.epochs
     assert plan.whole == {layer.index for layer in bundle.metadata.layers}
     for number in (OP.nmp_dwconv, OP.nmp_maxpool, OP.nmp_avgpool, OP.nmp_lut):

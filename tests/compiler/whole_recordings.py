@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from lir_draft import Draft
-from small_programs import SMALL, bundle_of, program
+from small_programs import SMALL, compile_draft, program
 
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Layer, Tensor
@@ -81,7 +81,7 @@ class Recording:
 
 def record(draft: Draft, config: DeviceConfig) -> Recording:
     """Run a program without fusion and return its recording."""
-    bundle, device = bundle_of(draft, config, fuse=False), Device(config, threads=1)
+    bundle, device = compile_draft(draft, config, fuse=False), Device(config, threads=1)
     inputs = program(draft).inputs
     device.run(bundle, inputs)
     (recording,) = device._engine._recordings._known  # type: ignore[attr-defined]
@@ -89,7 +89,7 @@ def record(draft: Draft, config: DeviceConfig) -> Recording:
     return Recording(bundle, device, inputs, machine, unpack_epochs(recording.epochs))
 
 
-def plan_of(recorded: Recording, change: Change | None = None) -> ReplayPlan:
+def make_plan(recorded: Recording, change: Change | None = None) -> ReplayPlan:
     """Return the plan of a recording, or of its changed instructions in execution order."""
     layers = recorded.bundle.metadata.layers
     if change is None:
@@ -112,7 +112,7 @@ def put(flat: list[RecordedInstruction], at: int, word: int, value: int) -> None
     flat[at] = attrs.evolve(flat[at], words=words)
 
 
-def layers_of(recorded: Recording, number: int) -> list[int]:
+def list_layers(recorded: Recording, number: int) -> list[int]:
     epochs = recorded.epochs
     return sorted(
         {one.layer for epoch in epochs for p in epoch.values() for one in p if one.number == number}
@@ -149,7 +149,7 @@ def change_all_words(number: int, word: int, by: int) -> Change:
 
 def assert_refused(recorded: Recording, change: Change) -> None:
     """Assert that a change leaves fewer layers whole, and no others."""
-    assert plan_of(recorded, change).whole < plan_of(recorded).whole
+    assert make_plan(recorded, change).whole < make_plan(recorded).whole
 
 
 def assert_damage_is_found(

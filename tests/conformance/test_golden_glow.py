@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numerics.vectors import glow_cases
-from tiers import share_of
-from written_programs import Array, Kind, Program, kind_of, run
+from tiers import get_share
+from written_programs import Array, Kind, Program, make_kind, run
 
 Case = dict[str, Any]
 Build = Callable[[Program, Case], str]
@@ -31,7 +31,7 @@ def window(case: Case) -> dict[str, Any]:
 
 
 def result_kind(case: Case, key: str) -> Kind:
-    return kind_of(case[key], case["out_scale"], case["out_offset"])
+    return make_kind(case[key], case["out_scale"], case["out_offset"])
 
 
 def convolution(activation: str) -> Build:
@@ -92,7 +92,7 @@ def elementwise(p: Program, case: Case) -> str:
 
 def max_pool(p: Program, case: Case) -> str:
     types = (case["in_scale"], case["in_offset"])
-    y = p.output(kind_of(case["expected_maxpool"], *types))
+    y = p.output(make_kind(case["expected_maxpool"], *types))
     return p.emit("maxpool", y, p.input(case["input"], *types), **window(case), Layout=0)
 
 
@@ -100,7 +100,7 @@ def average_pool(count_padding: int) -> Build:
     def build(p: Program, case: Case) -> str:
         x = p.input(case["input"], case["in_scale"], case["in_offset"])
         recorded = case[f"expected_avgpool_cip{count_padding}_libjit"]
-        y = p.output(kind_of(recorded, case["avg_out_scale"], case["avg_out_offset"]))
+        y = p.output(make_kind(recorded, case["avg_out_scale"], case["avg_out_offset"]))
         return p.emit(
             "avgpool", y, x, **window(case), Layout=0, CountIncludePads=count_padding
         )  # fmt: skip
@@ -113,7 +113,7 @@ def unary(opcode: str, **attributes: str) -> Build:
 
     def build(p: Program, case: Case) -> str:
         x = p.input(case["input"], case["in_scale"], case["in_offset"])
-        y = p.output(kind_of(case["input"], case["avg_out_scale"], case["avg_out_offset"]))
+        y = p.output(make_kind(case["input"], case["avg_out_scale"], case["avg_out_offset"]))
         values = {name: float(case[key]) for name, key in attributes.items()}
         return p.emit(opcode, y, x, **values)
 
@@ -122,21 +122,21 @@ def unary(opcode: str, **attributes: str) -> Build:
 
 def max_splat(p: Program, case: Case) -> str:
     types = (case["in_scale"], case["in_offset"])
-    y = p.output(kind_of(case["input"], *types))
+    y = p.output(make_kind(case["input"], *types))
     return p.emit("cpumaxsplat", y, p.input(case["input"], *types), SplatValue=0.0)
 
 
 def lowered_relu(p: Program, case: Case) -> str:
     """Build a ReLU as interpreter-lowered does: the maximum with a splat of the result's type."""
     x = p.input(case["input"], case["in_scale"], case["in_offset"])
-    kind = kind_of(case["input"], case["avg_out_scale"], case["avg_out_offset"])
+    kind = make_kind(case["input"], case["avg_out_scale"], case["avg_out_offset"])
     zeros = p.emit("splat", p.buffer(kind), Value=0.0)
     return p.emit("elementmax", p.output(kind), x, zeros)
 
 
 def rescale(p: Program, case: Case) -> str:
     x = p.input(case["src"], case["src_scale"], case["src_offset"])
-    y = p.output(kind_of(case["src"], case["dst_scale"], case["dst_offset"]))
+    y = p.output(make_kind(case["src"], case["dst_scale"], case["dst_offset"]))
     return p.emit("rescalequantized", y, x)
 
 
@@ -212,7 +212,7 @@ def sample(cases: list[Case], engine: str) -> Iterator[Case]:
 
     Each case of these files is also given to the units themselves, by ``test_core_golden.py``.
     """
-    return iter(cases[3::12] if engine == "reference" else cases[:: share_of(3)])
+    return iter(cases[3::12] if engine == "reference" else cases[:: get_share(3)])
 
 
 def convert_type(
@@ -225,7 +225,7 @@ def convert_type(
     x, dtype = program.input(source, *types), {"float": "f4", "i8": "i1", "i16": "i2", "i32": "i4"}
     like = np.zeros(source.shape, dtype[to])
     target = (case["dst_scale"], case["dst_offset"]) if to != "float" else ()
-    y = program.emit(opcode, program.output(kind_of(like, *target)), x)
+    y = program.emit(opcode, program.output(make_kind(like, *target)), x)
     return run(program, folder, numerics=numerics).outputs[y]
 
 
@@ -259,10 +259,10 @@ def test_softmax_and_lrn_equal_recorded_vectors(shared: Path, tmp_path: Path) ->
         program = Program()
         softmax = program.emit(
             "softmax",
-            program.output(kind_of(case["softmax_in"])),
+            program.output(make_kind(case["softmax_in"])),
             program.input(case["softmax_in"]),
         )
-        lrn, scale = (program.output(kind_of(case["lrn_in"])) for _ in range(2))
+        lrn, scale = (program.output(make_kind(case["lrn_in"])) for _ in range(2))
         program.emit(
             "localresponsenormalization",
             lrn,

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from corpus import image_of
+from corpus import compile_image
 from recorded_programs import Recorded, Recording
 
 import nmpsim
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 @pytest.fixture
 def bundle(shared: Path, tmp_path: Path) -> Bundle:
-    (tmp_path / "net.bin").write_bytes(image_of(PROGRAM.text, device=CONFIG))
+    (tmp_path / "net.bin").write_bytes(compile_image(PROGRAM.text, device=CONFIG))
     return nmpsim.load(tmp_path / "net.bin")
 
 

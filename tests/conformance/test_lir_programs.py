@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import device_of, image_of, report_of
+from corpus import compile_image, make_device, run_program
 from recorded_programs import CPU_FLAVOURS, Recorded, Recording, are_same, int8_programs, programs
 from tiers import (
     each_value,
@@ -29,7 +29,9 @@ Array = np.ndarray[Any, Any]
 def compile_program(program: Recorded, cores: int, fuse: bool, folder: Path) -> Bundle:
     """Return the compiled program, loaded from a file as a user does."""
     path = folder / "net.bin"
-    path.write_bytes(image_of(program.text, device=device_of(cores).config, fuse=fuse, **tiling()))
+    path.write_bytes(
+        compile_image(program.text, device=make_device(cores).config, fuse=fuse, **tiling())
+    )
     return nmpsim.load(path)
 
 
@@ -60,7 +62,7 @@ def test_int8_programs_equal_glows_recording(name: str, cores: int, fuse: bool) 
     defined = set(expected.values())
     incomplete = {k for k in recording.activations() if k not in defined}
     assert len(recording.incomplete) == len(incomplete) == (1 if "minimob" in name else 0)
-    report = report_of(recording.program.text, cores, fuse=fuse, **tiling())
+    report = run_program(recording.program.text, cores, fuse=fuse, **tiling())
     assert report.trap is None
     taken_in = {n for layer in report.layers for n in layer.fused[:-1]}
     assert fuse or not taken_in
@@ -78,9 +80,9 @@ def test_a_second_run_takes_the_same_cycles(name: str, tmp_path: Path) -> None:
     recording = Recording(Recorded(name))
     bundle = compile_program(recording.program, 32, True, tmp_path)
     runs = [
-        device_of(32).run(bundle, recording.inputs(), save_layers=s) for s in (True, False, False)
+        make_device(32).run(bundle, recording.inputs(), save_layers=s) for s in (True, False, False)
     ]
-    fresh = nmpsim.Device(device_of(32).config).run(bundle, recording.inputs())
+    fresh = nmpsim.Device(make_device(32).config).run(bundle, recording.inputs())
     for report in (*runs[1:], fresh):
         assert report.cycles == runs[0].cycles
         assert report.layers == runs[0].layers
@@ -115,7 +117,7 @@ def test_all_images_give_recorded_outputs(
 
 def run_image(bundle: Bundle, cores: int, image: Array) -> RunReport:
     (tensor,) = bundle.metadata.inputs
-    return device_of(cores).run(bundle, {tensor.name: image.reshape(tensor.shape)})
+    return make_device(cores).run(bundle, {tensor.name: image.reshape(tensor.shape)})
 
 
 def test_real_programs_exist(shared: Path) -> None:

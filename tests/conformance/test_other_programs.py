@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus import device_of, file_of, report_of
+from corpus import compile_file, make_device, run_program
 from recorded_programs import Recorded, Recording, are_same, programs
 from tiers import each_value, parts_and_settings, program_parts, tiling
 
@@ -32,7 +32,7 @@ HOSTS_OWN = {
 def check_recording(name: str, cores: int, fuse: bool, numerics: str) -> RunReport:
     """Assert that all recorded activations and outputs are reproduced, and return the report."""
     recording = Recording(Recorded(name))
-    report = report_of(recording.program.text, cores, numerics=numerics, fuse=fuse, **tiling())
+    report = run_program(recording.program.text, cores, numerics=numerics, fuse=fuse, **tiling())
     assert report.trap is None
     taken_in = {n for layer in report.layers for n in layer.fused[:-1]}
     kept = {i.key for i in recording.instructions if i.name not in taken_in}
@@ -111,9 +111,9 @@ REAL = [name for name in (*INT16, *INTERPRETER) if name.startswith("lir_real/")]
 
 @pytest.mark.parametrize("name", each_value(REAL, program_parts))
 def test_all_images_give_recorded_outputs(name: str) -> None:
-    program, device = Recorded(name), device_of(CORES)
+    program, device = Recorded(name), make_device(CORES)
     options = {"device": device.config, "numerics": "glow-float", **tiling()}
-    bundle = nmpsim.load(file_of(program.text, **options))
+    bundle = nmpsim.load(compile_file(program.text, **options))
     (tensor,) = bundle.metadata.inputs
     with np.load(program.text.with_name("outputs.npz")) as archive:
         images, outputs, top1 = (
@@ -134,7 +134,7 @@ def test_the_nmps_bias_equals_a_rescaled_bias(name: str) -> None:
     reports = []
     for numerics in ("nmp", "glow-int"):
         options = {"numerics": numerics, "rescale_biases": True, **tiling()}
-        reports.append(report_of(recording.program.text, CORES, **options))
+        reports.append(run_program(recording.program.text, CORES, **options))
     ours, theirs = reports
     assert list(ours.layer_outputs) == list(theirs.layer_outputs)
     for key, values in ours.layer_outputs.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numerics.vectors import products
-from written_programs import Program, kind_of, run
+from written_programs import Program, make_kind, run
 
 PROFILES = {"ONNX Runtime": "float", "LiteRT": "q31"}
 
@@ -21,7 +21,7 @@ def test_products_equal_recorded_results(tmp_path: Path, runtime: str) -> None:
         left = program.input(case["lhs"], case["l_scale"], case["l_zero"])
         add = program.constant if case["constant"] else program.input
         right = add(case["rhs"], case["r_scale"], case["r_zero"])
-        target = program.output(kind_of(case["y"], case["y_scale"], case["y_zero"]))
+        target = program.output(make_kind(case["y"], case["y_scale"], case["y_zero"]))
         program.emit("matmul", target, left, right)
         report = run(program, tmp_path, numerics=PROFILES[runtime])
         np.testing.assert_array_equal(report.outputs[target], case["y"])

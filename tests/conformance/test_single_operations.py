@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tflite
 from numerics.vectors import Case, TfliteModel
-from written_programs import Array, Program, kind_of, run
+from written_programs import Array, Program, make_kind, run
 
 ACTIVATION = tflite.ActivationFunctionType
 
@@ -56,8 +56,8 @@ def add_input(p: Program, tensor: Case, shape: tuple[int, ...]) -> str:
     return p.input(np.array(np.broadcast_to(tensor["data"], shape)), *quantization(tensor))
 
 
-def result_of(p: Program, case: RecordedModel) -> str:
-    return p.output(kind_of(case.expected, *quantization(case.output)))
+def add_operation(p: Program, case: RecordedModel) -> str:
+    return p.output(make_kind(case.expected, *quantization(case.output)))
 
 
 Build = Callable[[Program, RecordedModel], str]
@@ -67,7 +67,7 @@ def elementwise(opcode: str) -> Build:
     def build(p: Program, case: RecordedModel) -> str:
         sides = [add_input(p, tensor, case.expected.shape) for tensor in case.inputs]
         alpha = {"Alpha": case.options.Alpha()} if opcode == "leakyrelu" else {}
-        return p.emit(opcode, result_of(p, case), *sides, **alpha)
+        return p.emit(opcode, add_operation(p, case), *sides, **alpha)
 
     return build
 
@@ -83,7 +83,7 @@ def average(p: Program, case: RecordedModel) -> str:
     pads = (*before, total[0] - before[0], total[1] - before[1])
     sizes_ = {"Kernels": kernels, "Strides": strides, "Pads": pads}
     source = add_input(p, x, x["data"].shape)
-    return p.emit("avgpool", result_of(p, case), source, **sizes_, Layout=0, CountIncludePads=0)
+    return p.emit("avgpool", add_operation(p, case), source, **sizes_, Layout=0, CountIncludePads=0)
 
 
 OPERATIONS: dict[str, Build] = {
@@ -132,7 +132,7 @@ def test_batch_matmul_equals_litert(shared: Path, tmp_path: Path) -> None:
         for index in np.ndindex(case.expected.shape[:-2]):
             program = Program()
             sides = [program.input(t["data"][index], *quantization(t)) for t in (left, right)]
-            kind = kind_of(case.expected[index], *quantization(case.output))
+            kind = make_kind(case.expected[index], *quantization(case.output))
             y = program.emit("matmul", program.output(kind), *sides)
             found = run(program, tmp_path, numerics="q31").outputs[y]
             np.testing.assert_array_equal(found, case.expected[index], err_msg=case.name)

@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from corpus import report_of
+from corpus import run_program
 from recorded_programs import Recorded, Recording, are_same
 from tiers import pairwise
 
@@ -22,7 +22,7 @@ def test_activations_do_not_depend_on_tiling(
     name: str, cores: int, slicing: str, shared: Path
 ) -> None:
     recording = Recording(Recorded(name))
-    report = report_of(recording.program.text, cores, fuse=False, slicing=slicing)
+    report = run_program(recording.program.text, cores, fuse=False, slicing=slicing)
     wrong = [
         key
         for key, recorded in recording.comparable().items()

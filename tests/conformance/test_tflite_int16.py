@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tflite
 from numerics.vectors import Case, TfliteModel, csv_numbers
-from written_programs import Array, Program, kind_of, run
+from written_programs import Array, Program, make_kind, run
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ def convolution(p: Program, case: RecordedModel) -> str:
     ]
     return p.emit(
         "channelwisequantizedconvolution",
-        p.output(kind_of(case.golden, case.output["scale"], case.output["zero"])),
+        p.output(make_kind(case.golden, case.output["scale"], case.output["zero"])),
         p.input(x["data"], x["scale"], x["zero"]),
         p.constant(w["data"], 1),
         p.constant(bias, 1),
@@ -79,7 +79,7 @@ def pair(opcode: str) -> Any:
             p.input(np.array(np.broadcast_to(s["data"], shape)), s["scale"], s["zero"])
             for s in sides
         ]
-        y = p.output(kind_of(case.golden, case.output["scale"], case.output["zero"]))
+        y = p.output(make_kind(case.golden, case.output["scale"], case.output["zero"]))
         return p.emit(opcode, y, *inputs)
 
     return build
@@ -88,7 +88,7 @@ def pair(opcode: str) -> Any:
 def unary(opcode: str) -> Any:
     def build(p: Program, case: RecordedModel) -> str:
         (x,) = case.inputs
-        y = p.output(kind_of(case.golden, case.output["scale"], case.output["zero"]))
+        y = p.output(make_kind(case.golden, case.output["scale"], case.output["zero"]))
         given = p.input(x["data"], x["scale"], x["zero"])
         attributes = {"Alpha": case.options.Alpha()} if opcode == "leakyrelu" else {}
         return p.emit(opcode, y, given, **attributes)

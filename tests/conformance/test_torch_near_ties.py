@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numerics.vectors import Case, near_ties
 from test_torch_vectors import TorchProgram, int8, kind, move_channels_last
-from tiers import share_of
+from tiers import get_share
 from written_programs import run
 
 LAYER = {"stride": (1, 1), "pad": (0, 0), "dil": (1, 1), "groups": 1, "relu": False}
@@ -74,7 +74,7 @@ ELSEWHERE = {"blocks"}
 """Exception: torch-average-blocks."""
 
 
-def numerics_of(case: Case) -> str:
+def choose_numerics(case: Case) -> str:
     if case["engine"] == "onnx":
         return "float"
     return f"float-{case['engine'] or 'fbgemm'}"
@@ -86,8 +86,8 @@ def test_near_ties_equal_pytorch(tmp_path: Path, kind_of_case: str, engine: str)
     cases = list(near_ties())
     assert {case["kind"] for case in cases} == set(BUILD) | ELSEWHERE
     chosen = [case for case in cases if case["kind"] == kind_of_case]
-    for case in chosen[:: share_of(2)] if engine == "compiled" else chosen[::3]:
-        program, numerics = TorchProgram(), numerics_of(case)
+    for case in chosen[:: get_share(2)] if engine == "compiled" else chosen[::3]:
+        program, numerics = TorchProgram(), choose_numerics(case)
         y = BUILD[kind_of_case](program, case)
         found = run(program, tmp_path, engine, numerics=numerics).outputs[y]
         expected = int8(move_channels_last(case["y"]) if case["y"].ndim == 4 else case["y"])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numerics.vectors import Case, pair, torch_files
-from written_programs import Array, Kind, Program, kind_of, run
+from written_programs import Array, Kind, Program, make_kind, run
 
 ENGINES = ("fbgemm", "x86", "qnnpack", "onednn")
 UNSIGNED = 128
@@ -28,7 +28,7 @@ def move_channels_last(values: Array) -> Array:
     return np.ascontiguousarray(np.moveaxis(values, 1, -1))
 
 
-def numerics_of(engine: str, kind: str) -> str:
+def choose_numerics(engine: str, kind: str) -> str:
     """Return the profile of an engine; x86 is onednn for convolutions and fbgemm for the rest."""
     x86 = {"conv": "onednn"}.get(kind, "fbgemm")
     return f"float-{x86 if engine == 'x86' else engine}"
@@ -86,7 +86,7 @@ class TorchProgram(Program):
 
 
 def kind(values: Array, scale: Any, zero: Any) -> Kind:
-    return kind_of(int8(values), scale, int(zero) - UNSIGNED)
+    return make_kind(int8(values), scale, int(zero) - UNSIGNED)
 
 
 def run_program(program: Program, y: str, folder: Path, numerics: str, engine: str) -> Array:
@@ -115,7 +115,7 @@ def test_convolution_and_linear_equal_pytorch(
         given = program.tensor(x, case["x_scale"], case["x_zp"])
         y = program.output(kind(expected, case["y_scale"], case["y_zp"]))
         (program.convolution if meta["kind"] == "conv" else program.linear)(y, given, layer)
-        numerics = numerics_of(torch_engine, meta["kind"])
+        numerics = choose_numerics(torch_engine, meta["kind"])
         found = run_program(program, y, tmp_path, numerics, engine)
         np.testing.assert_array_equal(found, int8(expected), err_msg=case["name"])
 
@@ -134,7 +134,7 @@ def test_add_and_mul_equal_pytorch(
         program.emit(f"element{operation[:3]}", y, *sides)
         if operation == "add_relu":
             program.emit("relu", y, y)
-        numerics = numerics_of(torch_engine, operation)
+        numerics = choose_numerics(torch_engine, operation)
         found = run_program(program, y, tmp_path, numerics, engine)
         np.testing.assert_array_equal(found, int8(case["y"]), err_msg=case["name"])
 
@@ -167,7 +167,7 @@ class Digits(TorchProgram):
         c2 = self._layer("c2", pooled)
         self.emit("avgpool", average, c2, **window(4), Layout=0, CountIncludePads=0)
         logits = self._layer("fc", self.view(average, (self._count, 32)))
-        self.logits = self.output(kind_of(np.zeros((self._count, 10), np.float32)))
+        self.logits = self.output(make_kind(np.zeros((self._count, 10), np.float32)))
         self.emit("dequantize", self.logits, logits)
 
     def recorded(self, name: str) -> Array:

@@ -43,7 +43,7 @@ class Kind:
         return f"{self.elem}[S:{self.scale:.9f} O:{self.zero}][{low:.3f},{high:.3f}]<{dims}>"
 
 
-def kind_of(values: Array, scale: Any = None, zero: Any = 0) -> Kind:
+def make_kind(values: Array, scale: Any = None, zero: Any = 0) -> Kind:
     """Return the type of these values."""
     exact = None if scale is None else float(np.float32(scale))
     return Kind(ELEMS[values.dtype.name], values.shape, exact, int(zero))
@@ -65,14 +65,14 @@ class Program:
     def constant(
         self, values: Array, scale: Any = None, zero: Any = 0, elem: str | None = None
     ) -> str:
-        kind = kind_of(values, scale, zero)
+        kind = make_kind(values, scale, zero)
         kind = kind if elem is None else attrs.evolve(kind, elem=elem)
         name = self._weight("constant", kind, "const")
         self._constants[name] = values
         return name
 
     def input(self, values: Array, scale: Any = None, zero: Any = 0) -> str:
-        name = self._weight("input", kind_of(values, scale, zero), "mutable")
+        name = self._weight("input", make_kind(values, scale, zero), "mutable")
         self.inputs[name] = values
         return name
 

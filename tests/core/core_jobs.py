@@ -31,13 +31,13 @@ ELEMENTS = st.sampled_from(["int8", "int16"])
 PARTS = st.sampled_from([("only",), ("only",), ("first", "last"), ("first", "middle", "last")])
 
 
-def size_of(element: str) -> int:
+def count_bytes(element: str) -> int:
     return np.dtype(element).itemsize
 
 
 def in_bytes(strides: Words, element: str) -> Words:
     """Convert strides from elements to bytes."""
-    return {name: stride * size_of(element) for name, stride in strides.items()}
+    return {name: stride * count_bytes(element) for name, stride in strides.items()}
 
 
 @st.composite
@@ -66,7 +66,7 @@ def convolution_words(draw: st.DrawFn, layout: Layout, element: str, channels: i
 def convolutions(draw: st.DrawFn, layout: Layout) -> list[Job]:
     """Draw the jobs of a convolution that computes one sum, or one in several parts."""
     element = draw(ELEMENTS)
-    size = size_of(element)
+    size = count_bytes(element)
     groups, depth = draw(st.integers(1, 3)), draw(st.integers(1, 9))
     channels = groups * draw(st.integers(1, 20))
     window = draw(windows()) | draw(dilations())
@@ -93,7 +93,7 @@ def convolutions(draw: st.DrawFn, layout: Layout) -> list[Job]:
 @st.composite
 def depthwise_convolutions(draw: st.DrawFn, layout: Layout) -> list[Job]:
     element = draw(ELEMENTS)
-    size = size_of(element)
+    size = count_bytes(element)
     channels = draw(st.integers(1, 35))
     window = draw(windows()) | draw(dilations())
     rows, columns = read_size(window)
@@ -114,7 +114,7 @@ def depthwise_convolutions(draw: st.DrawFn, layout: Layout) -> list[Job]:
 @st.composite
 def matrix_products(draw: st.DrawFn, layout: Layout) -> list[Job]:
     element = draw(ELEMENTS)
-    size, profile = size_of(element), draw(st.sampled_from(PRODUCT_PROFILES))
+    size, profile = count_bytes(element), draw(st.sampled_from(PRODUCT_PROFILES))
     rows, inner, columns = (draw(st.integers(1, most)) for most in (5, 40, 20))
     strides = {
         name: least + draw(st.integers(0, 3))
@@ -145,7 +145,7 @@ def matrix_products(draw: st.DrawFn, layout: Layout) -> list[Job]:
 @st.composite
 def pools(draw: st.DrawFn, layout: Layout) -> list[Job]:
     element = draw(ELEMENTS)
-    size, profile = size_of(element), draw(st.sampled_from(AVERAGE_PROFILES))
+    size, profile = count_bytes(element), draw(st.sampled_from(AVERAGE_PROFILES))
     window = draw(windows(4))
     in_h, in_w = draw(st.integers(0, 6)), draw(st.integers(0, 6))
     channels = draw(st.integers(1, 35))
@@ -195,7 +195,7 @@ def pair_factors(draw: st.DrawFn, profile: str) -> Words:
 @st.composite
 def elementwise(draw: st.DrawFn, layout: Layout) -> list[Job]:
     element = draw(ELEMENTS)
-    size, profile = size_of(element), draw(st.sampled_from(PAIR_PROFILES))
+    size, profile = count_bytes(element), draw(st.sampled_from(PAIR_PROFILES))
     rows, columns = draw(st.integers(1, 4)), draw(st.integers(1, 40))
     lhs_stride, out_stride = (size * (columns + draw(st.integers(0, 3))) for _ in range(2))
     rhs_kind = draw(st.sampled_from(["element", "int32"]))
@@ -229,7 +229,7 @@ def elementwise(draw: st.DrawFn, layout: Layout) -> list[Job]:
 @st.composite
 def rescales(draw: st.DrawFn, layout: Layout) -> list[Job]:
     element = draw(ELEMENTS)
-    size, profile = size_of(element), draw(st.sampled_from(RESCALE_PROFILES))
+    size, profile = count_bytes(element), draw(st.sampled_from(RESCALE_PROFILES))
     count = draw(st.integers(1, 80))
     source, target = layout.put(draw(values(element, count)), size), layout.reserve(count * size)
     low, high = limits(element)
@@ -254,7 +254,7 @@ def rescales(draw: st.DrawFn, layout: Layout) -> list[Job]:
 @st.composite
 def fills_and_transfers(draw: st.DrawFn, layout: Layout) -> list[Job]:
     element = draw(ELEMENTS)
-    size, count = size_of(element), draw(st.integers(1, 70))
+    size, count = count_bytes(element), draw(st.integers(1, 70))
     fill = {
         "element": element,
         "output": layout.reserve((count + 1) * size, size) + draw(st.integers(0, 1)) * size,

@@ -18,7 +18,7 @@ from test_core_contract import (
     make_two_core_program,
     violation,
 )
-from test_core_contract_random import ALL_SLOTS, SLOT, SPM, Writer, bundle_of, config, program
+from test_core_contract_random import ALL_SLOTS, SLOT, SPM, Writer, assemble_bundle, config, program
 from test_core_stop_conditions import finish
 from tiers import examples
 
@@ -75,7 +75,7 @@ class ScalarWriter(Writer):
 
 
 def verdict(cores: int, text: str, engine: str) -> RunReport:
-    return nmpsim.Device(config(cores), engine, threads=1).run(bundle_of(cores, text), INPUTS)
+    return nmpsim.Device(config(cores), engine, threads=1).run(assemble_bundle(cores, text), INPUTS)
 
 
 def assert_same_report(seed: int) -> RunReport:

@@ -76,18 +76,18 @@ WHOLE = GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + WAIT_STORE
 ENGINES = ("reference", "compiled")
 
 
-def bundle_of(text: str, device: DeviceConfig = TWO_CORES) -> Bundle:
+def assemble_bundle(text: str, device: DeviceConfig = TWO_CORES) -> Bundle:
     source = TABLES + "_start:\n" + text
     return parse_bundle(assemble(source, "test.s", device.settings()).bundle())
 
 
 def runs(text: str, device: DeviceConfig = TWO_CORES) -> list[RunReport]:
     """Return the reports of both engines and of a data-dependent run; all find the same case."""
-    bundle, reports = bundle_of(text, device), []
+    bundle, reports = assemble_bundle(text, device), []
     inputs: Mapping[str, np.ndarray] = {"from": np.ones(256, np.int8)}
     for engine in ENGINES:
         reports.append(nmpsim.Device(device, engine, threads=1).run(bundle, inputs))
-    checked = bundle_of(DATA + text, device)
+    checked = assemble_bundle(DATA + text, device)
     reports.append(nmpsim.Device(device, threads=1).run(checked, inputs))
     cases = [r.contract.violation.case if r.contract.violation else None for r in reports]
     assert len(set(cases)) == 1, cases
@@ -120,7 +120,7 @@ def assert_contract_holds(text: str, device: DeviceConfig = TWO_CORES) -> None:
 
 def test_a_correct_program_is_proved_once() -> None:
     assert_contract_holds(ONLY_0 + WHOLE + OTHER)
-    bundle, inputs = bundle_of(ONLY_0 + WHOLE + OTHER), {"from": np.ones(256, np.int8)}
+    bundle, inputs = assemble_bundle(ONLY_0 + WHOLE + OTHER), {"from": np.ones(256, np.int8)}
     device = nmpsim.Device(TWO_CORES, threads=1)
     statuses = [device.run(bundle, inputs).contract.status for _ in range(2)]
     assert statuses in (["proved", "proved"], ["checked", "checked"])
@@ -320,7 +320,10 @@ def test_the_control_block_orders_accesses() -> None:
     flag = " li t3, 0x10000000\n"
     write = WHOLE + flag + " li t4, 1\n sw t4, 8(t3)\n"
     read = flag + "poll:\n lw t4, 8(t3)\n beqz t4, poll\n" + FAR + WAIT_LOAD
-    bundle, inputs = bundle_of(make_two_core_program(write, read)), {"from": np.ones(256, np.int8)}
+    bundle, inputs = (
+        assemble_bundle(make_two_core_program(write, read)),
+        {"from": np.ones(256, np.int8)},
+    )
     for engine in ENGINES:
         report = nmpsim.Device(TWO_CORES, engine, threads=1).run(bundle, inputs)
         assert report.trap is None

@@ -262,7 +262,7 @@ def make_source(writer: Writer, is_data: bool) -> str:
     return "".join(parts)
 
 
-def bundle_of(cores: int, text: str) -> Bundle:
+def assemble_bundle(cores: int, text: str) -> Bundle:
     return parse_bundle(assemble(text, "test.s", config(cores).settings()).bundle())
 
 
@@ -270,7 +270,7 @@ ORDER, UNWRITTEN = "order", "unwritten"
 KINDS = {"unit_order": ORDER, "core_order": ORDER, "scratchpad_unwritten": UNWRITTEN}
 
 
-def kind_of(hazard: Hazard) -> str:
+def get_kind(hazard: Hazard) -> str:
     return UNWRITTEN if hazard.earlier is None else ORDER
 
 
@@ -278,10 +278,10 @@ def is_same(found: ViolationReport, hazard: Hazard) -> bool:
     """Return whether the proof and the hazard check report the same violation."""
     if (found.core, found.pc) != (hazard.later.core, hazard.later.pc):
         return False
-    if kind_of(hazard) == ORDER and found.case == "scratchpad_unwritten":
+    if get_kind(hazard) == ORDER and found.case == "scratchpad_unwritten":
         assert hazard.earlier is not None
         return bool(hazard.earlier.core != hazard.later.core)  # units are compared first
-    return KINDS[found.case] == kind_of(hazard)
+    return KINDS[found.case] == get_kind(hazard)
 
 
 def assert_agree(found: ViolationReport | None, hazards: list[Hazard]) -> None:
@@ -302,7 +302,7 @@ def test_the_proof_and_the_hazard_check_agree(seed: int) -> None:
     """A smaller seed makes no smaller program: there is nothing to shrink."""
     cores, text = program(seed)
     note(text)
-    bundle, inputs = bundle_of(cores, text), {"from": np.ones(SLOT * ALL_SLOTS, np.int8)}
+    bundle, inputs = assemble_bundle(cores, text), {"from": np.ones(SLOT * ALL_SLOTS, np.int8)}
     report = device(cores).run(bundle, inputs)
     violation = report.contract.violation
     assume(report.trap is None or violation is not None)  # a meeting that one core does not come to

@@ -18,7 +18,7 @@ from nmpsim.memory.weight_tail import find_nonzero_padding
 SIZES, STEPS = st.integers(1, 4), st.integers(0, 40)
 
 
-def bytes_of(rows: np.ndarray, row: int) -> set[int]:
+def list_bytes(rows: np.ndarray, row: int) -> set[int]:
     axes = [(rows[row, i], rows[row, i + 1]) for i in range(f.FIRST_AXIS, f.TOUCH_WORDS, 2)]
     axes = [axis for axis in axes if axis[0] > 0]
     offsets = itertools.product(*([step * n for n in range(count)] for count, step in axes))
@@ -35,8 +35,8 @@ def get_touched_bytes(
     f.compute_footprint(KINDS[name], values, rows)
     found = {}
     for row in range(1, int(rows[0, f.COUNT]) + 1):
-        found[row <= rows[0, f.WRITES], f.OPERANDS[int(rows[row, f.WHAT])]] = bytes_of(rows, row)
-        assert rows[row, f.END] == max(bytes_of(rows, row)) + 1
+        found[row <= rows[0, f.WRITES], f.OPERANDS[int(rows[row, f.WHAT])]] = list_bytes(rows, row)
+        assert rows[row, f.END] == max(list_bytes(rows, row)) + 1
     return found
 
 
@@ -134,7 +134,7 @@ def _row(start: int, run: int, axes: list[tuple[int, int]]) -> np.ndarray:
 @given(rows(), rows())
 @examples(400)
 def test_overlap_is_exact(a: np.ndarray, b: np.ndarray) -> None:
-    mine, theirs = bytes_of(a, 1), bytes_of(b, 1)
+    mine, theirs = list_bytes(a, 1), list_bytes(b, 1)
     assert f.rows_overlap(a, 1, b, 1) == bool(mine & theirs)
     assert f.rows_overlap(b, 1, a, 1) == bool(mine & theirs)
     for at in range(0, 200, 7):

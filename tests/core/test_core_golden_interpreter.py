@@ -26,7 +26,7 @@ from vectors import Case, glow_cases
 F32 = np.float32
 
 
-def weights_of(case: Case, name: str) -> Weights:
+def get_weights(case: Case, name: str) -> Weights:
     """Return the weights of a recorded convolution or fully connected layer."""
     values = case[name] if name == "filter" else case[name].T[:, None, None]
     bias = case["bias"].astype(np.int64) - int(case["bias_offset"])
@@ -47,7 +47,7 @@ def sum_words(case: Case, name: str, profile: str) -> Case:
 def test_convolution_equals_recorded_results(shared: Path, file: str, count: int) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, file)):
-        weights, words = weights_of(case, "filter"), sum_words(case, "filter", "glow_float")
+        weights, words = get_weights(case, "filter"), sum_words(case, "filter", "glow_float")
         y = convolution(case["input"], weights, window(case), words, int(case["in_offset"]))
         np.testing.assert_array_equal(y, case["expected_interp"], err_msg=name)
         ran += 1
@@ -82,7 +82,7 @@ def test_fully_connected_and_matrix_product_equal_recorded_results(
 ) -> None:
     ran = 0
     for name, case in enumerate(glow_cases(shared, file)):
-        weights, words = weights_of(case, "weights"), sum_words(case, "weights", "glow_float_late")
+        weights, words = get_weights(case, "weights"), sum_words(case, "weights", "glow_float_late")
         y = fully_connected(case["input"], weights, words, int(case["in_offset"]))
         np.testing.assert_array_equal(y, case["expected_interp"], err_msg=name)
         product = F32(case["in_scale"] * case["weights_scale"])

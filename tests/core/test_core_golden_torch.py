@@ -42,7 +42,7 @@ def make_layer_words(case: Case, engine: str) -> tuple[Case, Array, Array]:
     """Return the words, bias records and scale records of a layer with weights."""
     bias = case["bias"] if case["bias"].size else np.zeros(case["w"].shape[0], F32)
     words, records, scales = torch_layer(
-        engine_of(engine, case["meta"]["kind"]),
+        choose_profile(engine, case["meta"]["kind"]),
         case["x_scale"],
         case["w_scale"],
         bias,
@@ -52,12 +52,12 @@ def make_layer_words(case: Case, engine: str) -> tuple[Case, Array, Array]:
     return {**words, **out_words(case)}, records, scales
 
 
-def engine_of(engine: str, kind: str) -> str:
+def choose_profile(engine: str, kind: str) -> str:
     """Return the engine whose arithmetic a layer uses; x86 uses onednn or fbgemm."""
     return {"conv": "onednn", "linear": "fbgemm"}[kind] if engine == "x86" else engine
 
 
-def window_of(case: Case) -> Window:
+def make_window(case: Case) -> Window:
     pads = both(case["meta"]["pad"])
     return Window(
         kernels=case["w"].shape[2:],
@@ -76,7 +76,7 @@ def test_convolutions_equal_recorded_results(shared: Path, engine: str) -> None:
         words, bias, scales = make_layer_words(case, engine)
         weights = Weights(values=case["w"].transpose(0, 2, 3, 1), bias=bias, scales=scales)
         x, expected = (int8(case[key]).transpose(0, 2, 3, 1) for key in ("x", "y"))
-        layer = x, weights, window_of(case), words, int(case["x_zp"]) - UNSIGNED
+        layer = x, weights, make_window(case), words, int(case["x_zp"]) - UNSIGNED
         np.testing.assert_array_equal(convolution(*layer), expected, err_msg=case["name"])
         if case["meta"]["groups"] == x.shape[3] == bias.size:
             np.testing.assert_array_equal(depthwise(*layer), expected, err_msg=case["name"])

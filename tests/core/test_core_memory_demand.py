@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 import pytest
-from corpus import image_of
+from corpus import compile_image
 
 import nmpsim
 from nmpsim import host_memory
@@ -39,7 +39,7 @@ IMAGE = DIGITS / "images" / "7.npy"
 
 @pytest.fixture(scope="module")
 def digits() -> Bundle:
-    image = image_of(DIGITS / "digits.lir.txt")
+    image = compile_image(DIGITS / "digits.lir.txt")
     return parse_bundle(image, "digits.bin")
 
 

@@ -13,7 +13,7 @@ from hypothesis import Phase, given, note
 from hypothesis import strategies as st
 from test_core_access_cache import INPUTS, ScalarWriter
 from test_core_contract import TWO_CORES, get_comparable_fields
-from test_core_contract_random import bundle_of, config, program
+from test_core_contract_random import assemble_bundle, config, program
 from tiers import examples
 
 import nmpsim
@@ -81,7 +81,7 @@ def compare_thread_counts(
 def test_random_programs_give_the_same_machine(seed: int) -> None:
     cores, text = program(seed, ScalarWriter)
     note(text)
-    bundle, is_strict = bundle_of(cores, text), seed % 4 > 0
+    bundle, is_strict = assemble_bundle(cores, text), seed % 4 > 0
     reports, machines = [], []
     for engine, threads in (("reference", 1), ("compiled", 1), ("compiled", 2)):
         device = nmpsim.Device(config(cores), engine, threads=threads)

@@ -47,7 +47,7 @@ def comparable_fields(report: RunReport) -> Any:
     ]
 
 
-def bytes_of(machine: Machine) -> list[bytes]:
+def copy_memory(machine: Machine) -> list[bytes]:
     return [np.asarray(array).tobytes() for array in machine]
 
 
@@ -76,7 +76,9 @@ def test_a_repeated_run_equals_a_single_run(digits: Bundle, repeated_runs: list[
             (o.elements, o.saturated) for o in expected.layers
         ]
         if number in (3, 8):  # a replay of tiles, after which the next run repeats again
-            assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
+            assert copy_memory(device.machine_after(digits)) == copy_memory(
+                alone.machine_after(digits)
+            )
     assert len(repeated_runs) >= 4
 
 
@@ -105,7 +107,7 @@ def test_other_runs_in_between_change_nothing(digits: Bundle, repeated_runs: lis
         assert repr(comparable_fields(device.run(digits, given, **options))) == repr(
             comparable_fields(expected)
         ), options
-        assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
+        assert copy_memory(device.machine_after(digits)) == copy_memory(alone.machine_after(digits))
     assert len(repeated_runs) == 3
 
 
@@ -136,7 +138,7 @@ def test_an_unfinished_run_starts_again_from_rest(
     assert repr(comparable_fields(device.run(digits, image(5)))) == repr(
         comparable_fields(alone.run(digits, image(5)))
     )
-    assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
+    assert copy_memory(device.machine_after(digits)) == copy_memory(alone.machine_after(digits))
 
 
 def summarize_runs(reports: Sequence[RunReport]) -> Any:
@@ -146,7 +148,7 @@ def summarize_runs(reports: Sequence[RunReport]) -> Any:
     return outputs, [report.cycles for report in reports], counted.tolist()
 
 
-def parts_of(answers: BatchResult) -> Any:
+def list_parts(answers: BatchResult) -> Any:
     outputs = [[one.values.tobytes() for one in run.outputs] for run in answers.runs]
     assert all(run.trap is None for run in answers.runs)
     return outputs, [run.cycles for run in answers.runs], np.array(answers.layers).tolist()
@@ -158,8 +160,8 @@ def test_a_batch_equals_single_runs(digits: Bundle, whole_layers: bool) -> None:
     images = [image(number) for number in (3, 7, 0, 3, 9)]
     expected = summarize_runs([alone.run(digits, one) for one in images])
     for _ in range(2):
-        assert parts_of(device.run_batch(digits, images)) == expected
-        assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
+        assert list_parts(device.run_batch(digits, images)) == expected
+        assert copy_memory(device.machine_after(digits)) == copy_memory(alone.machine_after(digits))
         assert repr(comparable_fields(device.run(digits, image(5)))) == repr(
             comparable_fields(alone.run(digits, image(5)))
         )
@@ -186,7 +188,7 @@ def test_an_unfinished_batch_is_repeated_run_by_run(
     images = [image(number) for number in (3, 7, 0)]
     expected = summarize_runs([alone.run(digits, one) for one in images])
     monkeypatch.setattr(RepeatedRun, "_compute", broken)
-    assert parts_of(device.run_batch(digits, images)) == expected
+    assert list_parts(device.run_batch(digits, images)) == expected
     assert len(tried) == 1
     limits = nmpsim.Limits(max_cycles=1000)
     ended = device.run_batch(digits, images[:2], limits=limits)

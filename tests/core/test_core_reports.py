@@ -26,7 +26,7 @@ def image(digit: int) -> dict[str, npt.NDArray[Any]]:
     return {"data": np.load(DIGITS / "images" / f"{digit}.npy")}
 
 
-def channels_of(report: RunReport) -> list[list[tuple[int, int]]]:
+def list_channels(report: RunReport) -> list[list[tuple[int, int]]]:
     """Return the saturation of each channel in plain numbers."""
     return [list(cut.channels) for layer in report.layers for cut in layer.saturation]
 
@@ -34,11 +34,11 @@ def channels_of(report: RunReport) -> list[list[tuple[int, int]]]:
 def test_a_report_keeps_the_counters_of_its_run(digits: Bundle) -> None:
     device = nmpsim.Device()
     early, late = device.run(digits, image(7)), device.run(digits, image(7))
-    cut = channels_of(early)
+    cut = list_channels(early)
     other = device.run(digits, image(1))
     assert any(cut)
     assert late.layers == early.layers != other.layers
-    assert channels_of(late) == cut != channels_of(other)
+    assert list_channels(late) == cut != list_channels(other)
 
 
 def test_counters_start_at_zero_in_each_run(digits: Bundle) -> None:

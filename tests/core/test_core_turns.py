@@ -68,7 +68,7 @@ handler:
 """
 
 
-def stops_of(kind: int) -> StopConditions:
+def make_stops(kind: int) -> StopConditions:
     """Return stop conditions of a plain run, of one that ends at a cycle, or of a traced one."""
     rows = 4096 if kind == 2 else 0
     return make_stop_conditions(
@@ -93,7 +93,7 @@ def assert_same_runs(seed: int) -> None:
     for kind in range(3):
         costs, machines, traces = get_costs(program.config), [], []
         for name in ENGINES:
-            machine, stops, outcome = program.machine(), stops_of(kind), Outcome.PAUSED
+            machine, stops, outcome = program.machine(), make_stops(kind), Outcome.PAUSED
             while outcome == Outcome.PAUSED:
                 outcome = engine(name).run(machine, costs, turns, False, stops)
             machines.append(machine)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import image_of
+from corpus import compile_image
 
 import nmpsim
 from nmpsim.bundle import Bundle, parse_bundle
@@ -23,7 +23,7 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
 @pytest.fixture(scope="module")
 def image() -> bytes:
-    return image_of(DIGITS / "digits.lir.txt")
+    return compile_image(DIGITS / "digits.lir.txt")
 
 
 def test_a_patch_has_the_effect_of_its_session(

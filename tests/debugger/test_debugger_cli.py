@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import image_of
+from corpus import compile_image
 
 from nmpsim.bundle import Bundle
 from nmpsim.cli.app import app
@@ -21,7 +21,7 @@ SEVEN = str(DIGITS / "images" / "7.npy")
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("a folder") / "digits.bin"
-    path.write_bytes(image_of(DIGITS / "digits.lir.txt"))
+    path.write_bytes(compile_image(DIGITS / "digits.lir.txt"))
     return str(path)
 
 

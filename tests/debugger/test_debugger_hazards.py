@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus import compiled, weights_of
-from counted_work import lines_of
+from corpus import compiled, get_weights_path
+from counted_work import count_lines
 from small_sessions import (
     BARRIER,
     END,
@@ -145,7 +145,7 @@ def test_watchpoints_see_scalar_loads_and_stores(
 def test_compiled_programs_have_no_hazards(shared: Path, program: str, slicing: str) -> None:
     text = shared / "lir" / f"{program}.lir.txt"
     bundle = compiled(text, slicing=slicing)
-    with np.load(weights_of(text)) as file:
+    with np.load(get_weights_path(text)) as file:
         debugger = Debugger(
             bundle, {t.name: file[f"input/{t.name}"] for t in bundle.metadata.inputs}
         )
@@ -177,7 +177,7 @@ def test_work_is_linear_in_instructions(one: str, other: str) -> None:
         )
         debugger = make_debugger(ONLY_0 + "other:\n".join(loops))
         assert debugger.run().reason == "end"
-        return lines_of(debugger.find_hazards)
+        return count_lines(debugger.find_hazards)
 
     assert work(240) < 5 * work(60)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus import compiled, weights_of
+from corpus import compiled, get_weights_path
 
 from nmpsim.analysis.explain import explain_layers
 from nmpsim.debugger import Debugger
@@ -27,7 +27,7 @@ def open_program(shared: Path, program: str, numerics: str) -> Shell:
     # Of an Int8 softmax only Glow's arithmetic and TFLite's are known.
     by_layer = {SOFTMAX[program]: "glow-int"} if program in SOFTMAX else {}
     bundle = compiled(text, numerics=numerics, layer_numerics=by_layer)
-    with np.load(weights_of(text)) as file:
+    with np.load(get_weights_path(text)) as file:
         inputs = {t.name: file[f"input/{t.name}"] for t in bundle.metadata.inputs}
     return Shell(Debugger(bundle, inputs), lambda path: pytest.fail(f"nobody reads {path}"))
 

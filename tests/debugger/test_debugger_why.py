@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import compiled, weights_of
+from corpus import compiled, get_weights_path
 
 import nmpsim
 from nmpsim.bundle import parse_bundle
@@ -56,7 +56,7 @@ def test_why_explains_recorded_programs(shared: Path, program: str, numerics: st
     # Of an Int8 softmax only Glow's arithmetic and TFLite's are known.
     by_layer = {"prob": "glow-int"} if program == "lenet/i8_sym_b32/cpu" else {}
     bundle = compiled(text, numerics=numerics, layer_numerics=by_layer)
-    with np.load(weights_of(text)) as file:
+    with np.load(get_weights_path(text)) as file:
         inputs = {t.name: file[f"input/{t.name}"] for t in bundle.metadata.inputs}
     debugger = Debugger(bundle, inputs)
     debugger.run()

@@ -86,7 +86,7 @@ def make_shell(number: int, budget_mib: int) -> Shell:
 
 
 @functools.cache
-def code_of(number: int) -> tuple[tuple[int, str], ...]:
+def generate_code(number: int) -> tuple[tuple[int, str], ...]:
     """Return address and mnemonic of each synchronization or tensor instruction."""
     bundle, _ = program(number)
     found = []
@@ -143,7 +143,7 @@ class Session:
 
     def replace_code(self) -> None:
         """Replace an instruction or a byte of an instruction."""
-        at, mnemonic = self.random.choice(code_of(self.number))
+        at, mnemonic = self.random.choice(generate_code(self.number))
         is_plain = mnemonic in ("nmp.wait", "nmp.post") or self.random.random() < 0.3
         if is_plain:
             now = NOP.to_bytes(4, "little")

@@ -25,8 +25,8 @@ def page(repository):
 def rows():
     """Return a function that splits all tables of a text into rows of cells."""
 
-    def rows_of(text):
+    def parse_rows(text):
         lines = [line for line in text.splitlines() if line.startswith("| ")]
         return [line.strip("| ").split(" | ") for line in lines]
 
-    return rows_of
+    return parse_rows

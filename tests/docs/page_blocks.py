@@ -53,7 +53,7 @@ class Block:
         return self.remark == "output" or (is_code and not is_excluded)
 
 
-def blocks_of(page: str) -> list[Block]:
+def parse_blocks(page: str) -> list[Block]:
     """Return the fenced blocks of a page's text."""
     return [
         Block(
@@ -126,7 +126,7 @@ def run_here(words: Sequence[object]) -> tuple[int, str]:
 
 def command_lines(page: str) -> list[str]:
     """Return the command lines of a page: in blocks, tables and sentences."""
-    blocks = [b.text.replace("\\\n", " ") for b in blocks_of(page) if b.language == "sh"]
+    blocks = [b.text.replace("\\\n", " ") for b in parse_blocks(page) if b.language == "sh"]
     lines = [line for text in blocks for line in text.splitlines()]
     return [
         line.strip()

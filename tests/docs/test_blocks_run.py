@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from page_blocks import blocks_of, check_output, command_lines, pages, run_block, run_here
+from page_blocks import check_output, command_lines, pages, parse_blocks, run_block, run_here
 from PIL import Image
 from tflite_files import small_network
 from torch_records import record_half_bias
@@ -36,11 +36,11 @@ FOLLOWED = [
     path
     for path in pages(ROOT)
     if str(path.relative_to(ROOT)) not in ELSEWHERE
-    and any(block.runs for block in blocks_of(path.read_text(encoding="utf-8")))
+    and any(block.runs for block in parse_blocks(path.read_text(encoding="utf-8")))
 ]
 
 
-def name_of(path):
+def make_name(path):
     return str(path.relative_to(ROOT))
 
 
@@ -137,21 +137,21 @@ SLOW = ("docs/tutorials/compare-tilings.md", "docs/sweep.md", "docs/howto/anothe
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, marks=pytest.mark.slow if name_of(path) in SLOW else ())
+        pytest.param(path, marks=pytest.mark.slow if make_name(path) in SLOW else ())
         for path in FOLLOWED
     ],
-    ids=name_of,
+    ids=make_name,
 )
 def test_a_page_can_be_followed(path, folder, names):
     said = ""
-    for block in blocks_of(path.read_text(encoding="utf-8")):
+    for block in parse_blocks(path.read_text(encoding="utf-8")):
         if block.remark == "output":
             check_output(block, said)
         elif block.runs:
-            said = run_block(block, names, name_of(path), os.environ["PATH"])
+            said = run_block(block, names, make_name(path), os.environ["PATH"])
 
 
-@pytest.mark.parametrize("path", pages(ROOT), ids=name_of)
+@pytest.mark.parametrize("path", pages(ROOT), ids=make_name)
 def test_command_lines_have_known_options(path):
     from nmpsim.cli.app import COMMANDS, app
 
@@ -178,11 +178,11 @@ OPTIONS_OF_OTHER_PROGRAMS = {
 KNOWN_OPTIONS = {"--help", "--version", "--debug", "--dist", "--only-section", "--list"}
 
 
-@pytest.mark.parametrize("path", pages(ROOT), ids=name_of)
+@pytest.mark.parametrize("path", pages(ROOT), ids=make_name)
 def test_tables_and_sentences_name_known_options(path):
     from nmpsim.cli.app import COMMANDS, app
 
-    if name_of(path) in OPTIONS_OF_OTHER_PROGRAMS:
+    if make_name(path) in OPTIONS_OF_OTHER_PROGRAMS:
         return
     parameters = [one for name in COMMANDS for one in app.get_command(None, name).params]
     known = {option for one in parameters for option in (*one.opts, *one.secondary_opts)}
@@ -192,29 +192,29 @@ def test_tables_and_sentences_name_known_options(path):
 
 def test_command_lines_fit_the_site():
     for path in pages(ROOT):
-        for block in blocks_of(path.read_text(encoding="utf-8")):
+        for block in parse_blocks(path.read_text(encoding="utf-8")):
             if block.language == "sh" and path.name != "README.md":
-                assert max(map(len, block.text.splitlines())) <= 80, name_of(path)
+                assert max(map(len, block.text.splitlines())) <= 80, make_name(path)
 
 
 def test_excluded_blocks_give_a_reason():
     for path in pages(ROOT):
-        for block in blocks_of(path.read_text(encoding="utf-8")):
+        for block in parse_blocks(path.read_text(encoding="utf-8")):
             if block.remark.startswith("not run"):
-                assert len(block.remark.removeprefix("not run: ")) > 10, name_of(path)
+                assert len(block.remark.removeprefix("not run: ")) > 10, make_name(path)
 
 
 def test_a_wrong_command_line_is_found(folder, names):
     page = "```sh\nnmpsim run NET.bin --input missing.npy\n```\n"
-    (block,) = blocks_of(page)
+    (block,) = parse_blocks(page)
     with pytest.raises(AssertionError, match="FILE001"):
         run_block(block, names, "page", os.environ["PATH"])
-    (block,) = blocks_of(page.replace("\n```\n", "   # exit code 2\n```\n"))
+    (block,) = parse_blocks(page.replace("\n```\n", "   # exit code 2\n```\n"))
     run_block(block, names, "page", os.environ["PATH"])
 
 
 def test_the_shell_runs_pipes(folder, names):
-    (block,) = blocks_of("```sh\nnmpsim device | grep cores\n```\n")
+    (block,) = parse_blocks("```sh\nnmpsim device | grep cores\n```\n")
     run_block(block, names, "page", os.environ["PATH"])
     assert subprocess.run(["nmpsim", "--version"], check=True, capture_output=True).stdout
 
@@ -240,9 +240,9 @@ def find_missing_names(source):
             yield ast.unparse(node)
 
 
-@pytest.mark.parametrize("path", pages(ROOT), ids=name_of)
+@pytest.mark.parametrize("path", pages(ROOT), ids=make_name)
 def test_python_blocks_name_what_exists(path):
-    for block in blocks_of(path.read_text(encoding="utf-8")):
+    for block in parse_blocks(path.read_text(encoding="utf-8")):
         if block.language == "python":
             assert list(find_missing_names(block.text)) == []
 

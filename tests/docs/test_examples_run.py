@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from page_blocks import blocks_of, check_output, run_here
+from page_blocks import check_output, parse_blocks, run_here
 
 import nmpsim
 from nmpsim.bundle import parse_bundle
@@ -77,7 +77,7 @@ def test_the_readme_and_the_program_say_the_same_of_the_first_run(page):
 
 
 def test_the_readme_shows_what_its_first_line_prints(page, repository, tmp_path, monkeypatch):
-    (block,) = (block for block in blocks_of(page("README.md")) if block.remark == "output")
+    (block,) = (block for block in parse_blocks(page("README.md")) if block.remark == "output")
     monkeypatch.chdir(repository)
     digits, bundle = Path("programs/digits"), tmp_path / "digits.bin"
     weights = ["--weights", digits / "digits.npz"]

@@ -12,17 +12,17 @@ DECISIONS = [page for page in PAGES if page.parent.name == "decisions"]
 SPLIT = "split the page, move facts to generated tables, or link instead of repeating"
 
 
-def words_of(page):
+def split_words(page):
     return count_words(handwritten_text(page))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_has_at_most_2500_words(page):
-    assert words_of(page) <= 2500, SPLIT
+    assert split_words(page) <= 2500, SPLIT
 
 
 def test_all_pages_have_at_most_40000_words():
-    assert sum(map(words_of, PAGES)) <= 40_000, SPLIT
+    assert sum(map(split_words, PAGES)) <= 40_000, SPLIT
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.name)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from corpus import image_of
+from corpus import compile_image
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
@@ -24,7 +24,7 @@ def seven():
 @pytest.fixture(scope="session")
 def digits_bin(tmp_path_factory):
     path = tmp_path_factory.mktemp("digits") / "digits.bin"
-    path.write_bytes(image_of(DIGITS / "digits.lir.txt"))
+    path.write_bytes(compile_image(DIGITS / "digits.lir.txt"))
     return path
 
 

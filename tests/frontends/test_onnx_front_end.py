@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from counted_work import lines_of
+from counted_work import count_lines
 from onnx_files import Kind, Node, make_scales, write_model, write_small_network
 
 import nmpsim
@@ -519,5 +519,5 @@ def test_work_is_linear_in_nodes(tmp_path: Path) -> None:
     for nodes in (50, 100, 400):  # the first one imports
         relus: list[Node] = [("Relu", [f"t{n}"], [f"t{n + 1}"], {}) for n in range(nodes)]
         path = write_model(tmp_path / f"{nodes}.onnx", relus, {"t0": kind}, {f"t{nodes}": kind}, {})
-        counts.append(lines_of(nmpsim.compile, path))
+        counts.append(count_lines(nmpsim.compile, path))
     assert counts[2] < 4.2 * counts[1]

@@ -54,7 +54,7 @@ N = np.zeros(1, np.int64)
 ARRAYS = {"const/w": W, "n": N, "act/0001:a:a_res": np.zeros(1)}
 
 
-def scale_of(module: Module, name: str) -> float:
+def get_scale(module: Module, name: str) -> float:
     types = {w.name: w.type for w in module.weights}
     types |= {i.name: i.attributes["Ty"] for i in module.instructions if "Ty" in i.attributes}
     type = types[name]
@@ -259,7 +259,7 @@ def test_exact_scales_go_to_weights_buffers_and_views():
         "const/n": {"elem": "i64", "shape": [1]},
     }
     module, warnings = attach_arrays(program(), ARRAYS, tensors)
-    scales = [scale_of(module, name) for name in ("w", "x", "a_res", "v", "u")]
+    scales = [get_scale(module, name) for name in ("w", "x", "a_res", "v", "u")]
     assert scales == [EXACT, other, other, other, other]
     assert warnings == ()
     assert format_module(module) == format_module(program())
@@ -268,16 +268,16 @@ def test_exact_scales_go_to_weights_buffers_and_views():
 def test_the_hex_form_is_preferred():
     tensors = {"const/w": {"scale": 0.0039202130, "scale_hex": EXACT.hex(), "offset": 1}}
     module, _ = attach_arrays(program(), ARRAYS, tensors)
-    assert scale_of(module, "w") == EXACT
+    assert get_scale(module, "w") == EXACT
     del tensors["const/w"]["scale_hex"]
     module, _ = attach_arrays(program(), ARRAYS, tensors)
-    assert scale_of(module, "w") == EXACT
+    assert get_scale(module, "w") == EXACT
 
 
 def test_an_unlisted_scale_is_found_by_its_printed_form():
     exact = float(np.nextafter(np.float32(EXACT), np.float32(1)))
     module, warnings = attach_arrays(program(), ARRAYS, {"act/0001:a:a_res": entry(exact)})
-    assert [scale_of(module, name) for name in ("w", "x", "a_res")] == [exact] * 3
+    assert [get_scale(module, name) for name in ("w", "x", "a_res")] == [exact] * 3
     assert warnings == ()
 
 
@@ -285,7 +285,7 @@ def test_an_unknown_scale_gives_a_warning():
     other = float(np.nextafter(np.float32(EXACT), np.float32(1)))
     tensors = {"const/w": entry(EXACT), "const/z": entry(other)}
     module, warnings = attach_arrays(program(), ARRAYS, tensors)
-    assert scale_of(module, "a_res") == EXACT
+    assert get_scale(module, "a_res") == EXACT
     assert warnings == (
         "the exact scales of %x, %a_res are unknown: the nine printed decimals are used, so "
         "results can differ in the last bit; pass the exact scales with --tensors FILE",
@@ -344,19 +344,19 @@ def test_unusable_files_of_scales_are_refused(tmp_path, content):
 
 def test_powers_of_two_need_no_sidecar():
     module, warnings = attach_arrays(program("0.000030518"), ARRAYS)
-    assert {scale_of(module, name) for name in ("w", "x", "a_res", "v", "u")} == {2.0**-15}
+    assert {get_scale(module, name) for name in ("w", "x", "a_res", "v", "u")} == {2.0**-15}
     assert warnings == ()
 
 
 def test_scales_that_print_as_one_float32_only_are_known():
     module, warnings = attach_arrays(program("3.430480719"), ARRAYS)
-    assert scale_of(module, "w") == float.fromhex("0x1.b719fe0000000p+1")
+    assert get_scale(module, "w") == float.fromhex("0x1.b719fe0000000p+1")
     assert warnings == ()
 
 
 def test_other_scales_without_a_sidecar_are_used_as_printed():
     module, warnings = attach_arrays(program(), ARRAYS)
-    assert scale_of(module, "w") == EXACT
+    assert get_scale(module, "w") == EXACT
     assert len(warnings) == 1
 
 
@@ -378,7 +378,7 @@ def recipe(shared):
     return {bits: weights(bits) for bits in (8, 16)}
 
 
-def arrays_of(module: Module, file: Path, recipe: dict[int, dict[str, np.ndarray]]):
+def read_arrays(module: Module, file: Path, recipe: dict[int, dict[str, np.ndarray]]):
     arrays = read_constants(module, file.with_name(file.name.replace(".lir.txt", ".npz")))
     if "resnet50" in file.parts:
         made = recipe[16 if "i16_pow2_b16" in file.parts else 8]
@@ -394,7 +394,7 @@ def test_constants_of_reference_programs_are_read(shared, recipe, name):
     sidecar = find_tensors_file(file)
     assert sidecar is not None
     tensors = json.loads(sidecar.read_text())
-    arrays = arrays_of(module, file, recipe)
+    arrays = read_arrays(module, file, recipe)
     exact, warnings = attach_arrays(module, arrays, tensors)
     assert warnings == ()
     verify(exact)
@@ -403,8 +403,8 @@ def test_constants_of_reference_programs_are_read(shared, recipe, name):
     for key, found in tensors.items():
         quantized = "scale" in found
         if key.startswith("const/") and quantized:
-            assert scale_of(exact, key.removeprefix("const/")) == found["scale"]
+            assert get_scale(exact, key.removeprefix("const/")) == found["scale"]
         elif key.startswith("act/") and quantized:
-            assert scale_of(exact, key.split(":")[2]) == found["scale"]
+            assert get_scale(exact, key.split(":")[2]) == found["scale"]
     if "pow2" in name:  # and then the sidecar is not needed
         assert attach_arrays(module, arrays) == (exact, ())

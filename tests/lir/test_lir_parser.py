@@ -1,7 +1,7 @@
 """Test the parser's results, and its errors for invalid programs."""
 
 import pytest
-from counted_work import calls_of
+from counted_work import count_calls
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 from nmpsim.lir.nodes import (
@@ -234,7 +234,7 @@ def test_dimensions_must_be_integers(dim):
 )
 def test_garbage_fails_fast(text):
     assert errors(text)
-    assert calls_of(errors, text) < 10 * len(text)
+    assert count_calls(errors, text) < 10 * len(text)
 
 
 def test_messages_quote_a_limited_length():
@@ -245,7 +245,7 @@ def test_messages_quote_a_limited_length():
 def test_large_programs_take_linear_time():
     def calls(lines: int) -> int:
         code = "".join(f"  {i} %a{i} = copy @out %x, @in %y\n" for i in range(lines))
-        return calls_of(parse, "function f\ndeclare {\n}\ncode {\n" + code + "}\n")
+        return count_calls(parse, "function f\ndeclare {\n}\ncode {\n" + code + "}\n")
 
     assert calls(4_000) < 2.1 * calls(2_000)
 

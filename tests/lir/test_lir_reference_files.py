@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 
 import pytest
-from counted_work import calls_of
+from counted_work import count_calls
 from shared_files import shared_names
 from tiers import pairwise, program_parts
 
@@ -53,5 +53,5 @@ def test_the_opcode_table_covers_reference_files(shared):
 def test_parsing_takes_time_linear_in_the_length(shared):
     text = max(((shared / name).read_text() for name in FILES), key=len)
     half = text[: text.rindex("\n", 0, len(text) // 2) + 1] + "}\n"
-    assert calls_of(parse, text) < 100 * len(text)
-    assert calls_of(parse, text) < 3 * calls_of(parse, half)
+    assert count_calls(parse, text) < 100 * len(text)
+    assert count_calls(parse, text) < 3 * count_calls(parse, half)

@@ -28,7 +28,7 @@ def span_runs(starts: Iterator[int], run: int) -> Range:
     return (min(p[0] for p in places), max(p[1] for p in places)) if places else NOTHING
 
 
-def size_of(w: Words) -> int:
+def count_bytes(w: Words) -> int:
     return 2 if w.get("element") else 1
 
 
@@ -56,23 +56,23 @@ def read_by_windows(w: Words, run: int) -> Range:
 
 def get_written_range(w: Words, channels: int) -> Range:
     strides = w["out_row_stride"], w["out_pixel_stride"]
-    return image(w["out_h"], strides[0], w["out_w"], strides[1], channels * size_of(w))
+    return image(w["out_h"], strides[0], w["out_w"], strides[1], channels * count_bytes(w))
 
 
 def blocked_weights(w: Words) -> int:
     """Count the bytes of weights in blocks of 16 outputs by 4 inputs (2 for Int16)."""
-    inputs = 2 if size_of(w) == 2 else 4
+    inputs = 2 if count_bytes(w) == 2 else 4
     nbytes = 0
     for _ in range(0, w["out_channels"], 16):
         for _ in range(w["kernel_h"]):
             for _ in range(0, w["kernel_w"] * w["in_channels"], inputs):
-                nbytes += 16 * inputs * size_of(w)
+                nbytes += 16 * inputs * count_bytes(w)
     return nbytes
 
 
 def sums(w: Words, count: int) -> Range:
     """Return the range of partial sums, which is empty unless sums are computed in parts."""
-    return (0, count * 4 * size_of(w)) if w.get("part") else NOTHING
+    return (0, count * 4 * count_bytes(w)) if w.get("part") else NOTHING
 
 
 def get_transposed_range(w: Words, strides: str) -> Range:
@@ -85,7 +85,7 @@ def get_transposed_range(w: Words, strides: str) -> Range:
 
 def ranges(name: str, w: Words) -> dict[str, Range]:
     """Return the range that each operand covers."""
-    size = size_of(w)
+    size = count_bytes(w)
     if name in ("load", "store"):
         columns = w["count_x"] + w.get("pad_x_before", 0) + w.get("pad_x_after", 0)
         rows = w["count_y"] + w.get("pad_y_before", 0) + w.get("pad_y_after", 0)
@@ -246,7 +246,7 @@ def test_results_must_not_overlap_operands(name: str, seed: int) -> None:
             if operand == result or (operand == "partial" and result == "output"):
                 continue
             # Operand and result are both moved: only one of them may need an alignment.
-            unit = 8 if result == "partial" else size_of(w)
+            unit = 8 if result == "partial" else count_bytes(w)
             for distance in get_edge_distances(lie[operand], lie[result], unit):
                 first, last = distance + lie[result][0], distance + lie[result][1]
                 meets = first < lie[operand][1] and lie[operand][0] < last

@@ -103,7 +103,7 @@ def run_group(
         shutil.copy(last / SESSION, copy)
     for place, copy in enumerate(copies):
         with use_db(copy / SESSION) as session:
-            pending = sorted(session.pending_work_items, key=place_of)
+            pending = sorted(session.pending_work_items, key=get_place)
             skipped = [item.job_id for n, item in enumerate(pending) if n % len(copies) != place]
             session.set_multiple_results(skipped, SKIPPED)
     wait_for(*[start(copy, "exec", CONFIG, SESSION) for copy in copies])
@@ -139,7 +139,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=folder, env={**os.environ, **settings})
 
 
-def place_of(item: WorkItem) -> tuple[str, tuple[int, int], str, int]:
+def get_place(item: WorkItem) -> tuple[str, tuple[int, int], str, int]:
     """Return the sort key of a work item."""
     m = item.mutations[0]
     return str(m.module_path), m.start_pos, m.operator_name, m.occurrence
@@ -154,7 +154,7 @@ def skip_mutants(session: WorkDB, folder: Path, every: int) -> None:
     }
     chosen = 0
     skipped = []
-    for item in sorted(session.pending_work_items, key=place_of):
+    for item in sorted(session.pending_work_items, key=get_place):
         mutation = item.mutations[0]
         if (
             left_out.match(mutation.operator_name)

@@ -15,7 +15,7 @@ def read(name: str) -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
-def lines_of(module: str) -> list[str]:
+def read_lines(module: str) -> list[str]:
     return [line.strip() for line in (ROOT / module).read_text(encoding="utf-8").splitlines()]
 
 
@@ -29,7 +29,7 @@ def test_modules_and_tests_exist() -> None:
 @pytest.mark.parametrize("entry", read("equivalent.toml")["equivalent"])
 def test_an_equivalent_mutant_refers_to_a_line_of_code(entry: dict[str, Any]) -> None:
     assert entry["reason"].endswith(".")
-    assert entry["line"] in lines_of(entry["module"])
+    assert entry["line"] in read_lines(entry["module"])
     assert entry["becomes"] and entry["line"] not in entry["becomes"]
 
 

@@ -8,7 +8,7 @@ from tally import Tally
 from vectors import Array, Case, glow_cases
 
 
-def sum_of(case: Case) -> Array:
+def compute_sum(case: Case) -> Array:
     zero = case.get("filter_offsets", case.get("filter_offset"))
     return page.convolution_sum(
         case["input"],
@@ -22,7 +22,7 @@ def sum_of(case: Case) -> Array:
     )
 
 
-def scales_of(case: Case, weights_scale: Array) -> dict[str, Array]:
+def get_scales(case: Case, weights_scale: Array) -> dict[str, Array]:
     """Return the arguments that follow the sum."""
     return {
         "bias": case["bias"],
@@ -43,7 +43,7 @@ def check_integers(case: Case, prefix: str, factor: Array) -> None:
 def test_convolution_int8_equals_glow(shared: Path) -> None:
     tally = Tally()
     for case in glow_cases(shared, "conv_i8.npz"):
-        acc, scales = sum_of(case), scales_of(case, case["filter_scale"])
+        acc, scales = compute_sum(case), get_scales(case, case["filter_scale"])
         check_integers(case, "bias_", scales["bias_scale"] / scales["product_scale"])
         check_integers(case, "out_", scales["product_scale"] / scales["out_scale"])
         y, zero = page.glow_int(acc, **scales), case["out_offset"]
@@ -59,7 +59,7 @@ def test_convolution_int8_equals_glow(shared: Path) -> None:
 def test_channelwise_convolution_equals_glow(shared: Path) -> None:
     tally = Tally()
     for case in glow_cases(shared, "conv_channelwise_i8.npz"):
-        acc, scales = sum_of(case), scales_of(case, case["filter_scales"])
+        acc, scales = compute_sum(case), get_scales(case, case["filter_scales"])
         y, zero = page.glow_int(acc, **scales), case["out_offset"]
         tally.assert_equal("conv_channelwise_i8, libjit", page.clip(y), case["expected_libjit"])
         if "expected_libjit_relu" in case:
@@ -74,7 +74,7 @@ def test_channelwise_convolution_equals_glow(shared: Path) -> None:
 def test_convolution_int16_equals_glow(shared: Path) -> None:
     tally = Tally()
     for case in glow_cases(shared, "conv_i16_interp.npz"):
-        y = page.glow_float(sum_of(case), **scales_of(case, case["filter_scale"]))
+        y = page.glow_float(compute_sum(case), **get_scales(case, case["filter_scale"]))
         tally.assert_equal("conv_i16_interp", page.clip(y, "i16"), case["expected_interp"])
     tally.assert_matches_page()
 
@@ -90,7 +90,7 @@ def test_fully_connected_and_matrix_product_equal_glow(shared: Path) -> None:
     for element in ("i8", "i16"):
         name = {"i8": "fc_i8", "i16": "fc_i16_interp"}[element]
         for case in glow_cases(shared, f"{name}.npz"):
-            acc, scales = connected_sum(case), scales_of(case, case["weights_scale"])
+            acc, scales = connected_sum(case), get_scales(case, case["weights_scale"])
             last = {k: scales[k] for k in ("product_scale", "out_scale", "out_zero")}
             y = page.clip(page.glow_float_connected(acc, **scales), element)
             tally.assert_equal(f"{name}, Interpreter", y, case["expected_interp"])
@@ -111,6 +111,6 @@ def test_rowwise_fully_connected_equals_glow(shared: Path) -> None:
     for case in glow_cases(shared, "fc_rowwise_i8.npz"):
         x = case["input"].astype(np.int64) - case["in_offset"]
         w = case["weights"].astype(np.int64) - case["weights_offsets"][:, None]
-        y = page.clip(page.glow_int(x @ w.T, **scales_of(case, case["weights_scales"])))
+        y = page.clip(page.glow_int(x @ w.T, **get_scales(case, case["weights_scales"])))
         tally.assert_equal("fc_rowwise_i8", y, case["expected_libjit"])
     tally.assert_matches_page()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from oracles import page
 from tally import Tally
-from test_torch import add, product, sum_of
+from test_torch import add, compute_sum, product
 from vectors import Array, Case, near_ties
 
 LAYER = {"stride": (1, 1), "pad": (0, 0), "dil": (1, 1), "groups": 1}
@@ -15,32 +15,32 @@ LAYER = {"stride": (1, 1), "pad": (0, 0), "dil": (1, 1), "groups": 1}
 def layer(case: Case) -> Array:
     """Return the result of a layer, channels last."""
     zero, scales = int(case["y_zp"]), tuple(case[f"{n}_scale"] for n in "xwy")
-    acc = sum_of(case["x"], int(case["x_zp"]), case["w"], LAYER)
+    acc = compute_sum(case["x"], int(case["x_zp"]), case["w"], LAYER)
     if case["engine"] == "onnx":
         return page.float_product(acc + case["bias"], page.float_factor(*scales), zero)
     return product(case["engine"], acc, case["bias"], scales, zero)
 
 
 def one_scale(case: Case) -> Array:
-    acc = sum_of(case["x"], int(case["x_zp"]), case["w"], LAYER)
+    acc = compute_sum(case["x"], int(case["x_zp"]), case["w"], LAYER)
     step = page.f32(case["x_scale"] * case["w_scale"])
     return page.fbgemm_one_scale(acc, case["bias"], step, case["y_scale"], int(case["y_zp"]))
 
 
-def scales_of(case: Case) -> tuple[Any, ...]:
+def get_scales(case: Case) -> tuple[Any, ...]:
     """Return scale and zero point of a, b and y."""
     return tuple(v for n in "aby" for v in (case[f"{n}_scale"], int(case[f"{n}_zp"])))
 
 
 def torch_add(case: Case) -> Array:
-    return add(case["engine"], case["a"], case["b"], scales_of(case))
+    return add(case["engine"], case["a"], case["b"], get_scales(case))
 
 
 def apply_to_differences(function: Callable[..., Array]) -> Callable[[Case], Array]:
     """Apply a function to both sides minus their zero points."""
 
     def run(case: Case) -> Array:
-        a_scale, a_zero, b_scale, b_zero, *to = scales_of(case)
+        a_scale, a_zero, b_scale, b_zero, *to = get_scales(case)
         left, right = case["a"].astype(np.int64) - a_zero, case["b"].astype(np.int64) - b_zero
         return function(left, right, a_scale, b_scale, *to)
 
@@ -48,7 +48,7 @@ def apply_to_differences(function: Callable[..., Array]) -> Callable[[Case], Arr
 
 
 def onnx_add(case: Case) -> Array:
-    return page.onnx_add(case["a"].astype(np.int64), case["b"].astype(np.int64), *scales_of(case))
+    return page.onnx_add(case["a"].astype(np.int64), case["b"].astype(np.int64), *get_scales(case))
 
 
 def quantize(case: Case) -> Array:

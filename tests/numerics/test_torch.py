@@ -13,7 +13,7 @@ ENGINES = ("fbgemm", "x86", "qnnpack", "onednn")
 F32 = np.float32
 
 
-def sum_of(x: Array, x_zero: int, w: Array, layer: Case) -> Array:
+def compute_sum(x: Array, x_zero: int, w: Array, layer: Case) -> Array:
     """Return the sums of a layer, channels last; PyTorch's inputs have channels second."""
     if w.ndim == 2:
         return (x.astype(np.int64) - x_zero) @ w.T.astype(np.int64)
@@ -48,7 +48,7 @@ def test_convolution_and_linear_equal_pytorch(shared: Path, engine: str) -> None
         meta, zero = case["meta"], int(case["y_zp"])
         layer = {k: pair(meta.get(k, 1)) for k in ("stride", "pad", "dil")}
         layer["groups"] = meta.get("groups", 1)
-        acc = sum_of(case["x"], int(case["x_zp"]), case["w"], layer)
+        acc = compute_sum(case["x"], int(case["x_zp"]), case["w"], layer)
         scales = tuple(page.f32(case[k]) for k in ("x_scale", "w_scale", "y_scale"))
         y = relu_clip(product(engine, acc, case["bias"], scales, zero), zero, meta["relu"])
         expected = np.moveaxis(case["y"], 1, -1)
@@ -107,7 +107,7 @@ def test_every_activation_of_a_network_equals_pytorch(shared: Path, engine: str)
         sizes = {"stride": about["stride"], "pad": about["padding"], "dil": (1, 1)}
         x, w = act(source), z[f"w_{name}"]
         x = x.reshape(len(x), -1) if w.ndim == 2 else x
-        acc = sum_of(x, x_zero, w, {**sizes, "groups": about["groups"]})
+        acc = compute_sum(x, x_zero, w, {**sizes, "groups": about["groups"]})
         scales = (x_scale, page.f32(z[f"ws_{name}"]), F32(about["scale"]))
         y = product(engine, acc, z[f"b_{name}"], scales, about["zp"])
         y = relu_clip(y, about["zp"], "ReLU" in about["type"])

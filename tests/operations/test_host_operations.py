@@ -17,7 +17,7 @@ SEEDS = range(12)
 ALL = {**CASES, **ON_THE_DEVICE}
 
 
-def case_of(name: str, seed: int) -> Case:
+def make_case(name: str, seed: int) -> Case:
     return ALL[name](np.random.default_rng([seed, *name.encode()]))
 
 
@@ -36,7 +36,7 @@ def assert_same(case: Case, found: dict) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_host_operations_equal_plain_loops(name: str) -> None:
     for seed in SEEDS:
-        case = case_of(name, seed)
+        case = make_case(name, seed)
         execution = execute_exact(case.it.module(), case.it.inputs())
         for _ in execution:
             pass
@@ -45,7 +45,7 @@ def test_host_operations_equal_plain_loops(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_operations_run_from_text_to_report(name: str) -> None:
-    case = case_of(name, 100)
+    case = make_case(name, 100)
     bundle = case.it.bundle()
     (layer,) = [one for one in bundle.metadata.layers if one.op == case.it.opcode]
     assert layer.placement == ("device" if name in ON_THE_DEVICE else "host")
@@ -57,7 +57,7 @@ def test_operations_run_from_text_to_report(name: str) -> None:
 def test_float32_and_real_results_agree(name: str) -> None:
     """Float programs are calibrated in float32, and compared with the same in real numbers."""
     for seed in SEEDS:
-        case = case_of(name, seed)
+        case = make_case(name, seed)
         if any(type_.quant and type_.quant.scale for type_ in case.it.types):
             continue
         found = {}

@@ -31,7 +31,7 @@ def load_script(name: str) -> ModuleType:
     return module
 
 
-def shape_of(text: str) -> tuple[int, ...]:
+def parse_shape(text: str) -> tuple[int, ...]:
     return tuple(int(dim) for dim in text.split(" x "))
 
 
@@ -72,7 +72,7 @@ def activations(network, testset):
 
 
 def test_every_constant_of_the_lir_is_in_the_npz():
-    declared = {name: (elem, shape_of(dims), int(size)) for name, elem, dims, size in
+    declared = {name: (elem, parse_shape(dims), int(size)) for name, elem, dims, size in
                 WEIGHT.findall(LIR)}  # fmt: skip
     with np.load(DIGITS / "digits.npz") as archive:
         stored = dict(archive)
@@ -113,7 +113,7 @@ def test_sidecar_prints_as_the_types_of_the_lir():
         elem, scale, offset, dims = types[re.split("[:/]", key)[-1]]
         assert f"{entry['scale']:.9f}" == scale
         assert (entry["elem"], entry["offset"]) == (elem, int(offset))
-        assert tuple(entry["shape"]) == shape_of(dims)
+        assert tuple(entry["shape"]) == parse_shape(dims)
 
 
 def test_sidecar_scales_are_exact_float32():

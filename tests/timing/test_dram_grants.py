@@ -52,7 +52,7 @@ def addresses(box: Box) -> list[int]:
     ]
 
 
-def grants_of(box: Box, burst_bytes: int, row_bytes: int) -> list[tuple[int, int]]:
+def list_grants(box: Box, burst_bytes: int, row_bytes: int) -> list[tuple[int, int]]:
     """Compute (address, bursts) of each grant byte by byte."""
     grants: list[tuple[int, int]] = []
     row = burst = None
@@ -103,7 +103,7 @@ def simulate_grants(box: Box, numbers: Costs) -> list[tuple[int, int]]:
 )
 def test_grants_equal_a_count_by_hand(box: Box, grants: list[tuple[int, int]]) -> None:
     assert simulate_grants(box, costs()) == grants
-    assert grants_of(box, 64, 2048) == grants
+    assert list_grants(box, 64, 2048) == grants
 
 
 def test_grants_of_random_boxes_equal_a_walk_over_bytes() -> None:
@@ -122,9 +122,9 @@ def test_grants_of_random_boxes_equal_a_walk_over_bytes() -> None:
             stride_x,
             random.choice([0, count_x * stride_x, count_x * run, random.randint(0, 600)]),
         )
-        assert simulate_grants(box, costs(dram_burst_bytes=burst, dram_row_bytes=row)) == grants_of(
-            box, burst, row
-        ), box
+        assert simulate_grants(
+            box, costs(dram_burst_bytes=burst, dram_row_bytes=row)
+        ) == list_grants(box, burst, row), box
         seen += len(addresses(box)) > 0
     assert seen > RANDOM_BOXES // 2
 

@@ -57,7 +57,7 @@ BY_HAND = [
 ]
 
 
-def words_of(name: str, element: int, words: Mapping[str, int]) -> dict[str, int]:
+def make_words(name: str, element: int, words: Mapping[str, int]) -> dict[str, int]:
     """Return all words of a descriptor; words that are not given get a filler value."""
     others = {word.name: OTHER for word in DESCRIPTORS[name]}
     own = {"element": element} if "element" in others else {}
@@ -69,7 +69,7 @@ def words_of(name: str, element: int, words: Mapping[str, int]) -> dict[str, int
 def test_an_instruction_takes_its_cycles(
     name: str, element: int, words: Mapping[str, int], its_macs: int, its_cycles: int
 ) -> None:
-    named = words_of(name, element, words)
+    named = make_words(name, element, words)
     row = np.array(list(named.values()), np.int64)
     kind = KINDS.index(name)
     for d in (row, row.tolist()):  # as each engine has it

@@ -162,7 +162,7 @@ def one_queue_programs(draw: st.DrawFn) -> bytes:
     return TABLE + words(*code, *waits, HALT)
 
 
-def cycles_of(image: bytes, config: DeviceConfig) -> int:
+def count_cycles(image: bytes, config: DeviceConfig) -> int:
     _, m = run("compiled", Program(image=image, entry=IMAGE_BASE + len(TABLE), config=config))
     return int(m.cores.clock.max())
 
@@ -174,7 +174,7 @@ def test_more_is_not_slower_with_one_queue(
 ) -> None:
     most = 16 if setting == "queues_depth" else 4096
     raised = attrs.evolve(config, **{setting: min(getattr(config, setting) + more, most)})
-    assert cycles_of(image, raised) <= cycles_of(image, config)
+    assert count_cycles(image, raised) <= count_cycles(image, config)
 
 
 @cache

@@ -69,10 +69,10 @@ def _names(tree: ast.AST) -> Iterator[str]:
 def select(changed: Iterable[str], root: Path) -> list[str]:
     """Return the test files for changed files; all are paths in the repository."""
     imports = Imports(root)
-    return sorted({test for name in changed for test in _tests_of(name, imports)})
+    return sorted({test for name in changed for test in _find_tests(name, imports)})
 
 
-def _tests_of(name: str, imports: Imports) -> set[str]:
+def _find_tests(name: str, imports: Imports) -> set[str]:
     top, _, inner = name.partition("/")
     if top == "nmpsim" and name in imports.imported:
         return _tests_of_module(name, imports)

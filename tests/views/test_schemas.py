@@ -27,12 +27,12 @@ INPUT = ("--input", DIGITS / "images" / "7.npy")
 JSON = ("--format", "json")
 
 
-def schema_of(name: str) -> Any:
+def load_schema(name: str) -> Any:
     return json.loads((PUBLISHED / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def check(name: str, data: Any) -> None:
-    jsonschema.Draft202012Validator(schema_of(name)).validate(data)
+    jsonschema.Draft202012Validator(load_schema(name)).validate(data)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_no_other_schema_is_published():
 
 def test_every_document_has_a_version():
     """But for the trace, whose format is another's, and the scales, which have no version."""
-    names = [schema_of(one.name).get("$id") for one in DOCUMENTS]
+    names = [load_schema(one.name).get("$id") for one in DOCUMENTS]
     assert names.count(None) == 2
     assert all(re.fullmatch(r"nmpsim-[a-z]+-\d+", name) for name in names if name)
 
@@ -168,6 +168,6 @@ def test_documents_in_bundles_and_core_files_are_valid(folder, monkeypatch):
 def test_wrong_documents_are_invalid(folder):
     """A schema that allows everything would say nothing."""
     for document in DOCUMENTS:
-        for data in ([], {"schema": schema_of(document.name).get("$id", "")}, {"x": 1}):
+        for data in ([], {"schema": load_schema(document.name).get("$id", "")}, {"x": 1}):
             with pytest.raises(jsonschema.ValidationError):
                 check(document.name, data)

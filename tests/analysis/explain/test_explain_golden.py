@@ -80,7 +80,9 @@ def test_channelwise_factors_equal_recorded_integers(shared: Path) -> None:
         source = tensor(draft, case, "in", (1, 1, 1, 1))
         out = tensor(draft, case, "out", (1, 1, 1, channels))
         filter_ = draft.constant(np.ones((channels, 1, 1, 1), np.int8), "i8", 0.0)
-        bias = draft.constant(np.zeros(channels, case["bias"].dtype), elem_of(case["bias"]), 0.0)
+        bias = draft.constant(
+            np.zeros(channels, case["bias"].dtype), get_element_type(case["bias"]), 0.0
+        )
         names = ("filter_scales", "filter_offsets", "bias_scales", "bias_offsets")
         tables = [table(draft, case[name]) for name in names]
         draft.emit(
@@ -93,7 +95,7 @@ def test_channelwise_factors_equal_recorded_integers(shared: Path) -> None:
             assert forms(layer, stage) == case.form(stage)
 
 
-def elem_of(values: np.ndarray) -> str:
+def get_element_type(values: np.ndarray) -> str:
     return {1: "i8", 4: "i32"}[values.dtype.itemsize]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from lir_draft import Draft, int8, tensor_type
 from recorded_programs import programs
-from small_programs import SMALL, bundle_of, convolve, image, out_kind
+from small_programs import SMALL, compile_draft, convolve, image, out_kind
 from tiers import each_value, program_parts
 
 from nmpsim.analysis.explain import explain_layers, make_layers_document
@@ -19,7 +19,7 @@ from nmpsim.lir.opcodes import OPCODES
 from nmpsim.report.json import format_json
 
 
-def layers_of(draft: Draft):
+def list_explained_layers(draft: Draft):
     return explain_layers(draft.module())
 
 
@@ -28,7 +28,7 @@ def test_an_index_means_a_layer_of_the_bundle() -> None:
     source = image(draft)
     result = convolve(draft, source, draft.buffer(out_kind(source)))
     draft.emit("relu", draft.output(result.type), result)
-    program = make_bundle_program(bundle_of(draft, SMALL))
+    program = make_bundle_program(compile_draft(draft, SMALL))
     convolution, relu = explain_layers(program.module, program.layer_indices)
     assert (convolution.index, relu.index) == (0, 0)
     assert program.numerics == "glow-int"
@@ -38,7 +38,7 @@ def test_float_layers_are_reported() -> None:
     draft = Draft()
     source = draft.input(tensor_type("float", (4,)))
     draft.emit("relu", draft.output(tensor_type("float", (4,))), source)
-    (layer,) = layers_of(draft)
+    (layer,) = list_explained_layers(draft)
     assert (layer.stages, layer.arithmetic, layer.profiles) == ((), "", ())
     assert "not quantized" in layer.notes[0]
 
@@ -61,7 +61,7 @@ def test_a_real_bias_is_shown_in_each_profile() -> None:
     weights = draft.constant(np.ones((4, 2), np.int8), "i8", 0.25)
     bias = draft.constant(np.float32([0.1, -0.7]), "float")
     draft.emit("fullyconnected", draft.output(int8((1, 2))), source, weights, bias)
-    (layer,) = layers_of(draft)
+    (layer,) = list_explained_layers(draft)
     assert layer.notes[1] == "the bias is largest in channel 1, -0.699999988; at run time it is"
     real, steps = float(np.float32(-0.7)), float(np.float32(-0.7)) * 8
     assert layer.notes[2] == (
@@ -74,7 +74,7 @@ def test_scales_that_are_not_positive_have_no_form() -> None:
     draft = Draft()
     source = draft.input(int8((4,), 1e-30))
     draft.emit("rescalequantized", draft.output(int8((4,), 3e38)), source)
-    (layer,) = layers_of(draft)
+    (layer,) = list_explained_layers(draft)
     (stage,) = layer.stages
     assert stage.factors == (None,)
     assert format_json(make_layers_document("x", [layer]))

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from corpus import module_of
+from corpus import load_module
 from lir_draft import Draft, int8, tensor_type
 from recorded_programs import Recorded, Recording, with_recipe
 
@@ -39,13 +39,13 @@ def load_recorded(name: str, shared: Path) -> Module:
     """Load a recorded program with its constants and exact scales."""
     text = shared / name
     if "resnet50" not in name:
-        return module_of(text)
+        return load_module(text)
     arrays = with_recipe(Recording(Recorded(name)), 16 if "i16" in name else 8)
     tensors = read_scales_file(find_tensors_file(text))
     return attach_arrays(parse_file(text), arrays, tensors)[0]
 
 
-def biases_of(module: Module) -> tuple[QuantizedBias, ...]:
+def list_biases(module: Module) -> tuple[QuantizedBias, ...]:
     return load_subject(module).biases
 
 

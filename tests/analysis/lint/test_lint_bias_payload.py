@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from lint_programs import (
-    biases_of,
     dense_layers,
     findings,
+    list_biases,
     one_convolution,
     redeclare_biases,
     requantize_biases,
@@ -36,12 +36,12 @@ def make_correct() -> Module:
 
 def make_redeclared() -> Module:
     """Return a convolution with the result's type as bias type and an unchanged payload."""
-    return redeclare_biases(make_correct(), biases_of(make_correct()))
+    return redeclare_biases(make_correct(), list_biases(make_correct()))
 
 
 def make_requantized() -> Module:
     """Return the program with requantized payloads."""
-    return requantize_biases(make_correct(), biases_of(make_correct()))
+    return requantize_biases(make_correct(), list_biases(make_correct()))
 
 
 def original(payload: np.ndarray | None, scale: float, offset: int = 0) -> OriginalBias:
@@ -117,7 +117,7 @@ def test_other_float_values_are_a_warning() -> None:
 @pytest.mark.parametrize("name", [NAME, "another"])
 def test_the_offset_of_the_result_is_no_evidence(name: str) -> None:
     made = one_convolution(quantize(S_PRODUCTS), S_PRODUCTS, offsets=(0, -128))
-    changed = redeclare_biases(made, biases_of(made))
+    changed = redeclare_biases(made, list_biases(made))
     (finding,) = findings(changed, float_weights={name: FLOATS})
     assert finding.severity == "error"
     assert "its payload was not" in finding.message

@@ -21,11 +21,11 @@ OLD, NEW = "i32[S:0.000039102 O:0]", "i32[S:0.013213338 O:0]"
 """Type of the first convolution's bias, and the same type with the result's scale."""
 
 
-def code_of(error: pytest.ExceptionInfo[UserError]) -> str:
+def get_error_code(error: pytest.ExceptionInfo[UserError]) -> str:
     return error.value.diagnostics[0].code
 
 
-def rules_of(*arguments: object, **more: object) -> set[tuple[str, str]]:
+def find_rules(*arguments: object, **more: object) -> set[tuple[str, str]]:
     found = nmpsim.lint(*arguments, **more)
     return {(finding.severity, finding.rule) for finding in found}
 
@@ -43,8 +43,8 @@ def edited_folder(tmp_path: Path) -> Path:
 
 
 def test_the_digits_have_no_findings() -> None:
-    assert rules_of(LIR, WEIGHTS) == {("note", "bias-loses-bits")}
-    assert rules_of(str(LIR), str(WEIGHTS), float_weights=str(FLOATS)) == {
+    assert find_rules(LIR, WEIGHTS) == {("note", "bias-loses-bits")}
+    assert find_rules(str(LIR), str(WEIGHTS), float_weights=str(FLOATS)) == {
         ("note", "bias-loses-bits")
     }
 
@@ -61,7 +61,7 @@ def test_a_bundle_needs_no_weights(tmp_path: Path) -> None:
     nmpsim.save(nmpsim.compile(LIR, WEIGHTS), tmp_path / "net.bin")
     with pytest.raises(UserError) as error:
         nmpsim.lint(tmp_path / "net.bin", WEIGHTS)
-    assert code_of(error) == "ARG001"
+    assert get_error_code(error) == "ARG001"
 
 
 # the type was changed in the text
@@ -96,7 +96,7 @@ def test_a_sidecar_that_differs_otherwise_is_refused(edited_folder: Path) -> Non
     )
     with pytest.raises(UserError) as error:
         nmpsim.lint(edited_folder / "net.lir.txt", edited_folder / "net.npz", TENSORS)
-    assert code_of(error) == "CONST004"
+    assert get_error_code(error) == "CONST004"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_windows_line_ends_are_accepted(edited_folder: Path) -> None:
 def test_a_missing_reference_is_an_error(option: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         nmpsim.lint(LIR, WEIGHTS, **{option: tmp_path / "no.npz"})
-    assert code_of(error) == "FILE001"
+    assert get_error_code(error) == "FILE001"
 
 
 @pytest.mark.parametrize("option", ["float_weights", "original_weights", "ranges"])
@@ -178,7 +178,7 @@ def test_an_unsuitable_reference_is_an_error(option: str, content: bytes, tmp_pa
     (tmp_path / "x.npz").write_bytes(content)
     with pytest.raises(UserError) as error:
         nmpsim.lint(LIR, WEIGHTS, **{option: tmp_path / "x.npz"})
-    assert code_of(error) == "CONST001"
+    assert get_error_code(error) == "CONST001"
 
 
 @pytest.mark.parametrize("option", ["float_weights", "original_weights"])
@@ -186,14 +186,14 @@ def test_a_reference_of_another_network_is_an_error(option: str, tmp_path: Path)
     np.savez(tmp_path / "x.npz", bias=np.ones(3, np.float32), conv1_bias=np.ones(3, np.int32))
     with pytest.raises(UserError) as error:
         nmpsim.lint(LIR, WEIGHTS, **{option: tmp_path / "x.npz"})
-    assert code_of(error) == "CONST002"
+    assert get_error_code(error) == "CONST002"
 
 
 def test_nan_values_are_refused_as_reference(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", conv1_bias=np.full(16, np.nan, np.float32))
     with pytest.raises(UserError) as error:
         load_subject(LIR, WEIGHTS, references=ReferenceFiles(float_weights=tmp_path / "x.npz"))
-    assert code_of(error) == "CONST002"
+    assert get_error_code(error) == "CONST002"
 
 
 def test_a_profile_is_read(shared: Path, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_an_invalid_range_is_an_error(line: str, tmp_path: Path) -> None:
     (tmp_path / "p.tsv").write_text(f"b:0\t1\t2\n\n{line}\n")
     with pytest.raises(UserError) as error:
         read_profile(tmp_path / "p.tsv")
-    assert code_of(error) == "CONST001"
+    assert get_error_code(error) == "CONST001"
     assert error.value.diagnostics[0].place.line == 3
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lint_programs import (
-    biases_of,
     findings,
+    list_biases,
     load_recorded,
     redeclare_biases,
     requantize_biases,
@@ -37,14 +37,14 @@ def test_programs_of_glow_have_no_findings(name: str, shared: Path) -> None:
     worse = {f.rule for f in report.findings if f.severity != "note"}
     assert worse <= ({"float-islands"} if "i16" in name else set())
     assert not any(f.rule == "bias-payload" for f in report.findings)
-    assert findings(requantize_biases(module, biases_of(module)), numerics="nmp") == []
+    assert findings(requantize_biases(module, list_biases(module)), numerics="nmp") == []
 
 
 @pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
 def test_every_changed_type_is_found(name: str, shared: Path) -> None:
     """All biases of a program: each by plausibility alone, and by both references."""
     module = load_recorded(name, shared)
-    biases = biases_of(module)
+    biases = list_biases(module)
     wrong = redeclare_biases(module, biases)
     visible = [bias for bias in biases if bias.integers.any()]
     plausible = findings(wrong)
@@ -77,7 +77,7 @@ def assert_references_find(
 def test_one_changed_type_is_found(name: str, shared: Path) -> None:
     """One bias at a time, by plausibility alone; at least a warning, and about no other layer."""
     module = load_recorded(name, shared)
-    biases = biases_of(module)
+    biases = list_biases(module)
     for bias in biases:
         wrong = redeclare_biases(module, [bias])
         found = findings(wrong)
@@ -96,7 +96,7 @@ def test_the_float_model_reveals_every_changed_type(name: str, shared: Path) -> 
     module = load_recorded(name, shared)
     floats = read_float_arrays(module, model)
     assert findings(module, float_weights=floats) == []
-    biases = biases_of(module)
+    biases = list_biases(module)
     wrong = findings(redeclare_biases(module, biases), float_weights=floats)
     by_float = {f.tensor for f in wrong if f.facts["evidence"] == "float"}
     known = {b.view.name for b in biases if b.integers.any() and find_float_bias(b, floats)}

@@ -3,7 +3,7 @@
 import attrs
 import numpy as np
 import pytest
-from corpus import compiled, inputs_of
+from corpus import compiled, make_inputs
 
 import nmpsim
 from nmpsim.analysis.reduce.instruction import extract_computing_instruction
@@ -25,7 +25,7 @@ SILENT = ("maxpool", "transpose", "inserttensor")
 )
 def test_one_instruction_reproduces_its_element(shared, network, flavour):
     text = shared / "lir" / network / f"{flavour}.lir.txt"
-    bundle, device, inputs = compiled(text), nmpsim.Device(), inputs_of(text)
+    bundle, device, inputs = compiled(text), nmpsim.Device(), make_inputs(text)
     report = device.run(bundle, inputs, save_layers=True)
     one_core = nmpsim.Device(attrs.evolve(device.config, cores_count=1))
     for layer in bundle.metadata.layers:

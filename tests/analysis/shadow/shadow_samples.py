@@ -39,14 +39,14 @@ class RecordedProgram:
 
 
 @cache
-def floats_of(net: str, sizes: frozenset[int]) -> dict[str, Array]:
+def get_float_weights(net: str, sizes: frozenset[int]) -> dict[str, Array]:
     return read_floats(shared_folder() / "lir_real" / net / "model.onnx", sizes)
 
 
 def load_recorded(name: str) -> RecordedProgram:
     text = shared_folder() / name
-    module = corpus.module_of(text)
-    with np.load(corpus.weights_of(text)) as archive:
+    module = corpus.load_module(text)
+    with np.load(corpus.get_weights_path(text)) as archive:
         values = dict(archive)
     keys: dict[int, str] = {}
     for key in values:
@@ -58,10 +58,12 @@ def load_recorded(name: str) -> RecordedProgram:
     constants = read_quantized_constants(module)
     sizes = frozenset(real.size for real in constants.values())
     net = Path(name).parts[1]
-    return RecordedProgram(module, run, match_constants(constants, floats_of(net, sizes)), keys)
+    return RecordedProgram(
+        module, run, match_constants(constants, get_float_weights(net, sizes)), keys
+    )
 
 
-def module_of(declare: str, code: str, **constants: Array) -> Module:
+def parse_module(declare: str, code: str, **constants: Array) -> Module:
     """Parse a module from its declarations and code; instruction numbers are added."""
     numbered = "\n".join(
         f"  {number} {line.strip()}" for number, line in enumerate(code.strip().splitlines())

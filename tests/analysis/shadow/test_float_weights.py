@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from shadow_samples import module_of
+from shadow_samples import parse_module
 
 from nmpsim.analysis.shadow import match_float_weights
 from nmpsim.analysis.shadow.constants import find_best_layout, read_floats, read_quantized_constants
@@ -128,7 +128,7 @@ def test_a_name_of_another_shape_is_no_match() -> None:
 
 def test_constants_are_dequantized_by_their_scales() -> None:
     one = "i8[S:0.500000000 O:1][-64.500,63.000]"
-    module = module_of(
+    module = parse_module(
         f"""
         %w = WeightVar i8[S:0.000000000 O:0][0.000,0.000]<2 x 3> const
         %b = WeightVar i32[S:0.250000000 O:0][0.000,0.000]<2> const
@@ -229,7 +229,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_file_without_the_weights_is_refused(tmp_path: Path) -> None:
     type_ = "i8[S:1.000000000 O:0][-128.000,127.000]<1 x 2>"
-    module = module_of(
+    module = parse_module(
         f"%w = WeightVar {type_} const\n%y = WeightVar {type_} mutable",
         "%copy = copy @out %y, @in %w",
         w=np.ones((1, 2), np.int8),

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from shadow_samples import module_of
+from shadow_samples import parse_module
 from shared_files import shared_folder
 from tiers import pairwise
 
@@ -90,7 +90,7 @@ def count_saturated(
 # A whole program
 
 
-def scale_of(step: LayerInstruction, index: int) -> float:
+def get_scale(step: LayerInstruction, index: int) -> float:
     quant = step.operands[index].type.quant
     assert quant is not None
     assert quant.offset == 0
@@ -105,8 +105,8 @@ def shift_half_up(total: Array, factor: float) -> Array:
 def sums(step: LayerInstruction) -> Array:
     """Return products with weights plus the bias on their scale."""
     _, x, w, b = (operand.stored.astype(np.int64) for operand in step.operands)
-    product = scale_of(step, 1) * scale_of(step, 2)
-    bias = shift_half_up(b, scale_of(step, 3) / product)
+    product = get_scale(step, 1) * get_scale(step, 2)
+    bias = shift_half_up(b, get_scale(step, 3) / product)
     if step.instruction.opcode == "fullyconnected":
         return x @ w + bias
     top, left, bottom, right = step.instruction.attributes["Pads"]
@@ -119,11 +119,11 @@ def expected(steps: tuple[LayerInstruction, ...]) -> tuple[Saturation, ...]:
     step = steps[0]
     opcode = step.instruction.opcode
     if opcode == "quantize":
-        real = step.operands[1].stored / np.float32(scale_of(step, 0))
+        real = step.operands[1].stored / np.float32(get_scale(step, 0))
         return count_saturated(np.rint(real).astype(np.int64), -128, 127, ("input", "input"))
     if opcode not in ("convolution", "fullyconnected"):
         return ()
-    factor = scale_of(step, 1) * scale_of(step, 2) / scale_of(step, 0)
+    factor = get_scale(step, 1) * get_scale(step, 2) / get_scale(step, 0)
     relu = len(steps) > 1 or step.instruction.attributes.get("FusedActivation") == "RELU"
     stages = ("activation" if relu else "result", "result")
     return count_saturated(shift_half_up(sums(step), factor), 0 if relu else -128, 127, stages)
@@ -172,7 +172,7 @@ def test_saturation_of_narrow_ranges_is_counted(
 def test_ambiguous_shapes_count_by_channel(shape: tuple[int, ...], engine: str) -> None:
     """Counts are by index of the last dimension, whatever it means."""
     type_ = f"i8[S:1.000000000 O:0][-128.000,127.000]<{' x '.join(map(str, shape))}>"
-    module = module_of(
+    module = parse_module(
         f"""
         %a = WeightVar {type_} mutable
         %b = WeightVar {type_} mutable
@@ -193,7 +193,7 @@ def test_ambiguous_shapes_count_by_channel(shape: tuple[int, ...], engine: str) 
 def test_a_quantized_nchw_image_counts_by_channel(engine: str) -> None:
     shape = (1, 3, 8, 5)
     dims = " x ".join(map(str, shape))
-    module = module_of(
+    module = parse_module(
         f"""
         %x = WeightVar float<{dims}> mutable
         %y = WeightVar i8[S:1.000000000 O:0][-128.000,127.000]<{dims}> mutable

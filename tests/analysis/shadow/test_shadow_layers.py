@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shadow_samples import module_of
+from shadow_samples import parse_module
 
 from nmpsim.analysis.shadow import RecordedResults, RunLayer, compare_run
 from nmpsim.analysis.shadow.recording import replay_layers
@@ -17,7 +17,7 @@ from nmpsim.report.analyses import ShadowLayer
 Array = np.ndarray[Any, Any]
 
 
-def run_of(module: Module, inputs: dict[str, Array], **outputs: Array) -> RecordedResults:
+def make_results(module: Module, inputs: dict[str, Array], **outputs: Array) -> RecordedResults:
     """Return a run with one layer for each instruction that has an output here (``n3``)."""
     numbers = [int(name[1:]) for name in outputs]
     types = {weight.name: weight.type for weight in module.weights}
@@ -35,7 +35,7 @@ def int8(*values: int) -> Array:
     return np.array([values], np.int8)
 
 
-IN_PLACE = module_of(
+IN_PLACE = parse_module(
     """
     %x = WeightVar i8[S:1.000000000 O:0][-128.000,127.000]<1 x 3> mutable
     %y = WeightVar i8[S:1.000000000 O:0][-128.000,127.000]<1 x 3> mutable
@@ -52,7 +52,7 @@ IN_PLACE = module_of(
 
 def test_operands_have_the_values_of_their_time() -> None:
     x = int8(2, 4, 100)
-    run = run_of(IN_PLACE, {"x": x}, n1=x, n2=int8(3, 4, 100), n3=int8(5, 8, 127))
+    run = make_results(IN_PLACE, {"x": x}, n1=x, n2=int8(3, 4, 100), n3=int8(5, 8, 127))
     layers = list(replay_layers(IN_PLACE, [(1,), (2,), (3,)], {"x": x}, run.outputs))
     held = [[o.stored.tolist()[0] for o in layer.steps[0].operands[1:]] for layer in layers]
     assert held == [[[2, 4, 100]], [[2, 4, 100]], [[3, 4, 100], [2, 4, 100]]]
@@ -68,7 +68,7 @@ def test_operands_have_the_values_of_their_time() -> None:
 
 def test_a_stopped_run_is_compared_up_to_its_stop() -> None:
     x = int8(1, 2, 3)
-    run = run_of(IN_PLACE, {"x": x}, n1=x)
+    run = make_results(IN_PLACE, {"x": x}, n1=x)
     longer = RecordedResults(
         run.inputs, run.real_inputs, [*run.layers, RunLayer((2,))], run.outputs
     )
@@ -76,7 +76,7 @@ def test_a_stopped_run_is_compared_up_to_its_stop() -> None:
 
 
 def test_a_fused_layer_is_evaluated_as_one() -> None:
-    module = module_of(
+    module = parse_module(
         """
         %w = WeightVar i8[S:0.500000000 O:0][-64.000,63.500]<2 x 2> const
         %b = WeightVar i8[S:0.500000000 O:0][-64.000,63.500]<2> const
@@ -104,7 +104,7 @@ def test_a_fused_layer_is_evaluated_as_one() -> None:
 
 def test_a_buffer_is_compared_after_its_last_part() -> None:
     type_ = "i8[S:1.000000000 O:0][-128.000,127.000]"
-    module = module_of(
+    module = parse_module(
         f"""
         %x = WeightVar {type_}<1 x 2> mutable
         %y = WeightVar {type_}<1 x 4> mutable
@@ -116,7 +116,7 @@ def test_a_buffer_is_compared_after_its_last_part() -> None:
         """,
     )
     x = int8(5, 6)
-    run = run_of(module, {"x": x}, n1=int8(5, 6, 99, 99), n2=int8(5, 6, 5, 6))
+    run = make_results(module, {"x": x}, n1=int8(5, 6, 99, 99), n2=int8(5, 6, 5, 6))
     one, two = compare_run(module, run, {})
     assert one.not_compared == "parts of its output are not written yet"
     assert one.accumulated is one.rounding is one.split is None
@@ -126,17 +126,19 @@ def test_a_buffer_is_compared_after_its_last_part() -> None:
 
 def test_truth_values_are_not_compared() -> None:
     type_ = "i8[S:1.000000000 O:0][-128.000,127.000]<1 x 2>"
-    module = module_of(
+    module = parse_module(
         f"%x = WeightVar {type_} mutable\n%y = WeightVar bool<1 x 2> mutable",
         "%le = elementcmplte @out %y, @in %x, @in %x",
     )
-    (layer,) = compare_run(module, run_of(module, {"x": int8(1, 2)}, n0=np.array([[True, True]])))
+    (layer,) = compare_run(
+        module, make_results(module, {"x": int8(1, 2)}, n0=np.array([[True, True]]))
+    )
     assert layer == ShadowLayer(0, 0, "le", "its output is of bool, not of real numbers")
 
 
 def test_intermediate_saturation_is_attributed() -> None:
     x = int8(1, 1, 1)
-    run = run_of(IN_PLACE, {"x": x}, n1=int8(1, 50, 50))
+    run = make_results(IN_PLACE, {"x": x}, n1=int8(1, 50, 50))
     told = RecordedResults(
         run.inputs, run.real_inputs, [RunLayer((1,), frozenset({1}))], run.outputs
     )
@@ -148,7 +150,7 @@ def test_intermediate_saturation_is_attributed() -> None:
 
 def test_a_view_of_a_constant_uses_its_part() -> None:
     type_ = "i8[S:1.000000000 O:0][-128.000,127.000]"
-    module = module_of(
+    module = parse_module(
         f"""
         %w = WeightVar {type_}<2 x 2> const
         %x = WeightVar {type_}<1 x 2> mutable
@@ -160,7 +162,7 @@ def test_a_view_of_a_constant_uses_its_part() -> None:
         """,
         w=np.array([[9, 9], [2, 3]], np.int8),
     )
-    run = run_of(module, {"x": int8(1, 1)}, n1=int8(2, 3))
+    run = make_results(module, {"x": int8(1, 1)}, n1=int8(2, 3))
     (layer,) = compare_run(module, run, {"w": np.array([[9.0, 9.0], [2.25, 3.0]])})
     assert layer.split and layer.split.weights
     assert layer.split.weights.max_error_ulp == 0.25
