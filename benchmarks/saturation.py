@@ -1,7 +1,7 @@
 """What the account of saturation costs in the compiled engine.
 
 Two processes run the same programs by turns: one as it is, one whose kernels cut values and do no
-more: they neither look whether anything is cut nor keep an account of it (``clamp_run`` and
+more: they neither look whether anything is cut nor keep an account of it (``clamp_elements`` and
 ``record`` replaced, compiled into a cache of their own). A round takes the fastest of a few runs of
 each, by turns, and gives one ratio; what is printed is the median of the ratios and the middle half
 of them. A third process, as it is, shows how far apart two equal ones are: what is smaller than

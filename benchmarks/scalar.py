@@ -169,7 +169,7 @@ def bundle_of(body: str, rounds: int, memory: str, config: DeviceConfig = DEVICE
     nbytes = BYTES * (config.cores_count if memory == OWN_PART else 1)
     output = f".output memory, i8[S:1.0 O:0]<{nbytes}>\n" if "memory" in memory else ""
     program = assemble(output + text, "scalar.s", config.settings())
-    return parse_bundle(program.bundle())
+    return parse_bundle(program.build_bundle())
 
 
 def program_text(body: str, rounds: int, memory: str, end: str) -> str:

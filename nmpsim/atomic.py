@@ -45,7 +45,7 @@ _unfinished: set[Path] = set()
 
 
 def write_file(path: Path, contents: str | bytes | Callable[[IO[bytes]], object]) -> None:
-    """Write a file completely or not at all.
+    """Write a file atomically: completely or not at all.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def write_file(path: Path, contents: str | bytes | Callable[[IO[bytes]], object]
 
 @contextlib.contextmanager
 def open_new_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file that replaces ``path`` when the context ends normally."""
+    """Open a temporary file that replaces ``path`` when the context ends without an exception."""
     try:
         if path == STDOUT:
             yield _stdout()
@@ -116,7 +116,7 @@ def _member_name(key: str) -> str:
 
 
 def make_file_name(text: str) -> str:
-    """Return a valid file name without suffix; different texts get different names."""
+    """Return a valid file name without suffix that is different for each text."""
     plain = re.sub(r"[^\w.\[\]-]", "_", text)
     if plain != text or len(plain) > MAX_OF_NAME or _DEVICES.fullmatch(plain):
         digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
@@ -135,7 +135,7 @@ def is_special_file(path: Path) -> bool:
 
 
 def resolve_path(path: Path) -> Path:
-    """Return a path with symlinks resolved; loops of links are accepted."""
+    """Return a path with symlinks resolved; a symlink loop is no error."""
     return Path(os.path.realpath(path))
 
 
@@ -145,7 +145,7 @@ def make_write_error(path: Path, why: str, hint: str | None) -> UserError:
 
 
 def remove_temporary_files() -> None:
-    """Remove this process's temporary files before the process is ended abruptly."""
+    """Remove this process's temporary files, before the process is killed."""
     for temporary in list(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ _WARNING = 30
 
 @functools.cache
 def print_compile_notice(level: int = _WARNING) -> None:
-    """Report once per process that kernels are being compiled.
+    """Print or log a notice, once per process, that kernels are being compiled.
 
     The notice goes to stderr if that is a terminal, else to the logger ``nmpsim``. A warning of a
     logger without a handler appears on stderr, as in a notebook.

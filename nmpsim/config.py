@@ -25,7 +25,7 @@ _ENTRY_KEYS = ("value", "source", "note")
 
 @frozen
 class SettingRange:
-    """Valid range of a setting, and other conditions of its value."""
+    """Valid range of a setting, and whether it must be a power of two or a multiple of a number."""
 
     low: int
     high: int
@@ -117,7 +117,7 @@ def _sections() -> tuple[str, ...]:
 
 
 def make_device_config(settings: Mapping[str, Any]) -> DeviceConfig:
-    """Return a device with some settings changed from the default device.
+    """Return the default device with changed settings; raise UserError for invalid settings.
 
     A setting with the default's value has the default's source; any other counts as given.
 
@@ -140,14 +140,14 @@ def make_device_config(settings: Mapping[str, Any]) -> DeviceConfig:
 
 @functools.cache
 def default_device() -> DeviceConfig:
-    """Return the NMP as described in ``nmp.toml``."""
+    """Return the default device, the NMP, as described in ``nmp.toml``."""
     text = Path(__file__).with_name("nmp.toml").read_text(encoding="utf-8")
     flat, findings = _flatten(tomllib.loads(text), None)
     return _checked(flat, None, findings)
 
 
 def resolve_device(config: DeviceConfig | None) -> DeviceConfig:
-    """Return a device, or the default device for None."""
+    """Return ``config``, or the default device if ``config`` is None."""
     if config is None:
         return default_device()
     if not isinstance(config, DeviceConfig):

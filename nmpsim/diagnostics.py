@@ -185,7 +185,7 @@ class UserError(Exception):
 
 @contextmanager
 def locate_errors(path: Path | str | None) -> Iterator[None]:
-    """Add a file as the place of diagnostics that are raised in the context without a place."""
+    """Set the place of diagnostics without a place, for errors raised within the context."""
     place = Place(None if path is None else str(path))
     try:
         yield
@@ -220,7 +220,7 @@ def fail(
 
 
 def list_alternatives(names: Iterable[object]) -> str:
-    """Return names as text: "a", "a or b", "a, b or c"."""
+    """Join names to a list of alternatives: "a", "a or b", "a, b or c"."""
     *first, last = map(str, names)
     return f"{', '.join(first)} or {last}" if first else last
 
@@ -228,7 +228,7 @@ def list_alternatives(names: Iterable[object]) -> str:
 def did_you_mean(
     word: str, known: Iterable[str], prefix: str = "", nearness: float = 0.6
 ) -> str | None:
-    """Return a hint with the known word that is most similar to ``word``, or None.
+    """Return a hint with the known word most similar to ``word``, or None if none is similar.
 
     ``nearness`` from 0 to 1: how much of both must be alike.
     """
@@ -241,5 +241,5 @@ def did_you_mean(
 
 
 def suggest_name(name: str) -> str:
-    """Return a hint "Did you mean ...?" with a name."""
+    """Return the hint "Did you mean ...?" for a name."""
     return f"Did you mean '{name}'?"

@@ -33,7 +33,7 @@ def list_presets() -> list[str]:
 
 
 def read_preset(name: str, clock_mhz: int) -> dict[str, PresetSetting]:
-    """Return the ``[dram]`` settings of a preset by key.
+    """Return the ``[dram]`` settings of a preset by key, converted to a clock.
 
     Parameters
     ----------

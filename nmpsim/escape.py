@@ -29,13 +29,13 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def escape(text: str) -> str:
-    """Escape invisible characters and CI commands in a text; tabs and line ends are kept."""
+    """Escape invisible characters and CI commands in a text, except tabs and newlines."""
     text = _ANYWHERE.sub(r"#\\x23", _UNSEEN.sub(_escape, text))
     return _AT_START.sub(r"\1\\x3a:", text)
 
 
 def escape_line(text: str) -> str:
-    """Escape a text and join its lines to one."""
+    """Escape a text and convert it to a single line."""
     return escape(text.replace("\n", "\\n").replace("\t", " "))
 
 
@@ -52,7 +52,7 @@ def escape_csv(value: object) -> object:
 
 
 def unescape_csv(text: str) -> str:
-    """Return the original text of a value escaped by :func:`escape_csv`."""
+    """Undo :func:`escape_csv` and return the original text."""
     return text[1:] if text.startswith("'") and escape_csv(text[1:]) == text else text
 
 

@@ -35,7 +35,7 @@ SMALL_BYTES = 32 << 20
 
 @frozen
 class PlannedAllocation:
-    """Planned allocation: its size in bytes, and its purpose."""
+    """Purpose and size in bytes of a planned allocation."""
 
     field: str
     nbytes: int
@@ -83,7 +83,7 @@ def check_memory(
 
 
 def divide_memory_limit(max_memory: int | None, processes: int) -> int:
-    """Return the memory limit in bytes of each of ``processes`` processes that share a limit."""
+    """Divide a memory limit in bytes by a number of processes; None means the default limit."""
     return (get_default_memory_limit() if max_memory is None else max_memory) // processes
 
 
@@ -250,7 +250,7 @@ def _read_table_entry(path: Path, name: str) -> int:
 
 
 def format_size(nbytes: int) -> str:
-    """Format a size with three digits, as ``--max-memory`` accepts it."""
+    """Format a size with three significant digits, such as ``1.5 GB``."""
     for unit, power in (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3)):
         if nbytes >= 10**power:
             return f"{nbytes / 10**power:,.3g} {unit}" if nbytes < 1e15 else f"{nbytes:.3g} bytes"

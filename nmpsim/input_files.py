@@ -19,7 +19,7 @@ MAX_SETTINGS_BYTES = 1 << 20
 
 
 def read_first_bytes(path: Path, count: int) -> bytes:
-    """Read at most ``count`` first bytes of a regular file; return no bytes on an error."""
+    """Read at most ``count`` first bytes of a regular file, or return b"" on an error."""
     try:
         if not path.is_file():  # opening a pipe would wait for its other end
             return b""
@@ -34,7 +34,7 @@ CHECK_FILE_HINT = "Check the path and the permissions of the file."
 
 
 def read_bytes(path: Path, noun: str, limit: int, code: str = "FILE001") -> bytes:
-    """Read a file of limited size.
+    """Read a file as bytes; raise UserError if the file is unreadable or too large.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def read_text(
     code: str = "FILE001",
     hint: str | None = None,
 ) -> str:
-    """Read a UTF-8 text file without its byte order mark; line ends become ``\\n``.
+    """Read a UTF-8 text file without byte order mark, with line ends converted to ``\n``.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def read_text(
 
 
 def read_toml(path: Path, noun: str, code: str) -> dict[str, Any]:
-    """Read a TOML file; errors are those of :func:`read_text`, and ``code`` for invalid TOML."""
+    """Read a TOML file; raise UserError with ``code`` if the text is not valid TOML."""
     text = read_text(path, noun, MAX_SETTINGS_BYTES, code)
     try:
         return tomllib.loads(text)

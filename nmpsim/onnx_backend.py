@@ -63,7 +63,7 @@ def _unsupported_as_skip() -> Iterator[None]:
 
 
 class PreparedModel(BackendRep):
-    """Model that is compiled again when an input's shape or a constant input's value changes."""
+    """ONNX model that is compiled on demand for each input shape and constant input."""
 
     report: RunReport | None = None
     """Report of the last run; None before the first run."""
@@ -89,7 +89,7 @@ class PreparedModel(BackendRep):
                     raise
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
-        """Compile the model for these inputs if necessary, and run it.
+        """Run the model and return its outputs; compile it first if the inputs require this.
 
         Parameters
         ----------
@@ -221,7 +221,7 @@ class NmpBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Return whether nmpsim compiles a model, as far as is known without input values."""
+        """Return whether nmpsim can compile a model, as far as this is known without inputs."""
         try:
             cls.prepare(model, device, **kwargs)
         except (UserError, onnx.checker.ValidationError):
@@ -230,7 +230,7 @@ class NmpBackend(Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
-        """Prepare a model to run.
+        """Validate a model and return it in a form that can be run.
 
         Parameters
         ----------

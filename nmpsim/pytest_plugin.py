@@ -109,7 +109,7 @@ class Nmp:
         ulp: int = 0,
         sqnr_db: float | None = None,
     ) -> None:
-        """Fail unless outputs and layers of a run have the expected values.
+        """Fail the test unless outputs and layers of a run have the expected values.
 
         The message names the first wrong layer and element and the size of the error.
 
@@ -154,7 +154,7 @@ class NmpSnapshot:
         ulp: int = 0,
         sqnr_db: float | None = None,
     ) -> None:
-        """Fail if outputs, cycles or saturation of a run are worse than in the snapshot.
+        """Fail the test if outputs, cycles or saturation of a run are worse than in the snapshot.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ def _device_of(node: pytest.Item) -> tuple[Path | None, dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def nmp_session() -> ProgramRunner:
-    """Return the loader and compiler of a test session."""
+    """Return the program runner that all tests of a session share."""
     from nmpsim.checking.snapshot import ProgramRunner
 
     return ProgramRunner()

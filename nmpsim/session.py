@@ -63,7 +63,7 @@ __all__ = [
 
 @frozen
 class Compiled:
-    """A compiled program, as :func:`compile` returns it."""
+    """Compiled program with its bundle file and the compiler's warnings."""
 
     file: BundleFile
     """Contents of the bundle file, generated when written; only constants are in memory."""
@@ -83,7 +83,7 @@ class Compiled:
 
     @cached_property
     def bundle(self) -> Bundle:
-        """The program as a bundle, as :func:`load` returns it."""
+        """Compiled program as a bundle."""
         return parse_bundle(self.file, "<compiled>")
 
 
@@ -427,7 +427,7 @@ def from_torch(
 
 
 def save(compiled: Compiled, path: FilePath) -> str:
-    """Write a compiled program to a bundle file.
+    """Write a compiled program to a bundle file and return the digest of the file.
 
     The file is written completely or not at all.
 
@@ -560,7 +560,7 @@ class Shadow:
         *,
         progress: ProgressCallback | None = None,
     ) -> RunReport:
-        """Return the report of a run with the sources of each layer's error, in ``report.shadow``.
+        """Return the report of a run with each layer's errors by source in ``report.shadow``.
 
         Parameters
         ----------

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 
 class ChildProcess(Protocol):
-    """A started process that can be killed."""
+    """Protocol of a started process that can be killed."""
 
     def kill(self) -> None:
-        """End the process immediately; do nothing if it has ended."""
+        """Kill the process, or do nothing if it has already ended."""
         ...
 
 
@@ -19,12 +19,12 @@ _children: list[ChildProcess] = []
 
 
 def register_child(child: ChildProcess) -> None:
-    """Register a process for :func:`kill_children`."""
+    """Register a process that :func:`kill_children` kills."""
     _children.append(child)
 
 
 def kill_children() -> None:
-    """End all registered processes and the processes of ``multiprocessing``."""
+    """Kill all registered processes and the child processes of ``multiprocessing``."""
     started = list(_children)
     pool: Any = sys.modules.get("multiprocessing")
     if pool is not None:

@@ -91,7 +91,7 @@ class OutputDifference:
 
     @property
     def worst_ulp(self) -> Annotated[Distance, WrittenBefore("mean_ulp")]:
-        """Largest difference in units of the last place; 0 if all elements are equal."""
+        """Largest difference in units of the last place, or 0 if all elements are equal."""
         return 0 if self.worst is None else self.worst.ulp
 
 
@@ -189,7 +189,7 @@ def compute_ulp_distance(actual: Array, expected: Array, elem: str) -> npt.NDArr
 def dequantize_values(
     stored: Array, elem: str, scale: float | None, offset: int | None
 ) -> npt.NDArray[np.float64]:
-    """Return ``scale * (stored - offset)`` as float64; without a scale, the stored values."""
+    """Return ``scale * (stored - offset)`` as float64, or ``stored`` if ``scale`` is None."""
     real = _numbers(stored, elem).astype(np.float64)
     return real if scale is None else scale * (real - (offset or 0))
 

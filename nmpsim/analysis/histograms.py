@@ -39,7 +39,7 @@ def histograms(report: RunReport, layers: Iterable[str]) -> tuple[Histogram, ...
 
 
 def select_layers(layers: Sequence[Layer], names: Iterable[str]) -> list[Layer]:
-    """Return the layers with the given names in program order, each once.
+    """Return the layers with names in ``names``, in program order and without duplicates.
 
     ``all`` selects every layer. Raises UserError (LAYER001) for an unknown name.
     """

@@ -65,13 +65,13 @@ class Program:
         return self.layer_numerics.get(instruction, self.numerics)
 
     def with_numerics(self, choice: str) -> Program:
-        """Return the program with a profile of all instructions, or with a formulas file."""
+        """Return the program with the numerics profile or formulas file ``choice`` everywhere."""
         numerics, formulas = select_numerics(choice)
         return attrs.evolve(self, numerics=numerics, formulas=formulas, layer_numerics={})
 
     @property
     def numerics_label(self) -> str:
-        """Numerics profile as reports show it."""
+        """Numerics profile of the program, or the label of its formulas file."""
         return self.numerics if self.formulas is None else self.formulas.label
 
     def list_inputs(self) -> tuple[Tensor, ...]:
@@ -144,7 +144,7 @@ def load_compiled_or_model(
 
 
 def is_bundle(path: Path) -> bool:
-    """Return whether a file is a bundle, by its first bytes; False if it cannot be opened."""
+    """Return whether a file begins like a bundle; False if the file cannot be opened."""
     return read_first_bytes(path, len(MAGIC)) == MAGIC
 
 
@@ -161,7 +161,7 @@ def refuse_files(path: Path, *files: Path | None) -> None:
 
 
 def make_model_program(imported: ImportedModel) -> Program:
-    """Return the program of an imported model, for the default device."""
+    """Create a program for the default device from an imported model."""
     _, resolved = resolve_operands(imported.module)
     operations = assign_numerics(resolved, imported.numerics, imported.layer_numerics)
     parts = list_layer_operations(fuse_clips(assign_placement(operations, default_device())))
@@ -179,7 +179,7 @@ def make_model_program(imported: ImportedModel) -> Program:
 
 
 def make_bundle_program(bundle: Bundle) -> Program:
-    """Return the program from which a bundle was compiled.
+    """Create a program from a bundle.
 
     Raises
     ------

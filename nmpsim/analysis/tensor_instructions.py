@@ -23,7 +23,7 @@ _UNFINISHED = (1, 2)
 
 @attrs.frozen
 class TensorInstruction:
-    """A decoded tensor instruction and the words of its descriptor."""
+    """Decoded tensor instruction and the words of its descriptor."""
 
     instruction: DeviceInstruction
     name: str
@@ -33,12 +33,12 @@ class TensorInstruction:
 
     @cached_property
     def mnemonic(self) -> str:
-        """Mnemonic without ``nmp.``."""
+        """Mnemonic of the instruction without ``nmp.``."""
         return self.instruction.mnemonic.removeprefix("nmp.")
 
     @cached_property
     def source_addresses(self) -> tuple[int, ...]:
-        """Scratchpad addresses of the sources; empty for a load and without a descriptor."""
+        """Scratchpad addresses of the sources, or () for a load or an unknown descriptor."""
         addresses = (word.name for word in DESCRIPTORS[self.name] if word.address)
         return tuple(
             self.words[name] for name in addresses if name in self.words and name not in _RESULTS
@@ -46,7 +46,7 @@ class TensorInstruction:
 
     @cached_property
     def loaded_range(self) -> tuple[int, int]:
-        """Scratchpad addresses that a load writes: first, and one past the last; else (0, 0)."""
+        """First address and end of the scratchpad range that a load writes, otherwise (0, 0)."""
         words = self.words
         if self.name != "load" or not words:
             return 0, 0
@@ -58,7 +58,7 @@ class TensorInstruction:
         return words["spm"], words["spm"] + extent
 
     def find_offset(self, element: int) -> int | None:
-        """Return the byte offset of a layer's element in the result of this instruction.
+        """Return the byte offset of an output element in the instruction's result, or None.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class TensorInstruction:
 
 
 def decode_tensor_instruction(bundle: Bundle, pc: int, descriptor: int) -> TensorInstruction | None:
-    """Decode a tensor instruction and its descriptor.
+    """Decode an instruction and its descriptor, or return None if not a tensor instruction.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def _step(left: int, stride: int) -> tuple[int, int]:
 
 
 def read_image(bundle: Bundle, address: int, count: int) -> bytes:
-    """Return bytes of a program's image; empty if some of them are outside the image."""
+    """Return bytes of a program's image, or b"" if the range is not inside the image."""
     start = address - bundle.image_base
     fits = start >= 0 and start + count <= bundle.image.size
     return bundle.image[start : start + count].tobytes() if fits else b""

@@ -14,7 +14,7 @@ _SPAN = np.dtype([(name, "i8") for name in ("core", "unit", "layer", "begin", "e
 
 
 class TimelineRecorder:
-    """Recorder of the working times of units.
+    """Recorder of the intervals in which units work, for the parameter ``work`` of a run.
 
     Pass it to a run: ``device.run(bundle, inputs, work=recorder)``.
     """
@@ -36,7 +36,7 @@ class TimelineRecorder:
             self._join()
 
     def timeline(self, layers: int) -> Timeline:
-        """Return the recorded timeline.
+        """Return the recorded timeline of a program with ``layers`` layers.
 
         Parameters
         ----------

@@ -19,7 +19,7 @@ def read_constant(module: Module, view: BufferView) -> Array | None:
 
 
 def read_weighted_scales(module: Module, op: Operation) -> WeightedScales | None:
-    """Read the scales and the bias of a quantized layer with weights.
+    """Read the scales and bias of a quantized layer, or return None for other operations.
 
     Returns
     -------

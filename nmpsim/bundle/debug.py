@@ -90,14 +90,14 @@ class ModuleIndex:
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-lir-2"], WrittenBefore("scales")]:
-        """Version of the index."""
+        """Identifier of the index's schema."""
         return SCHEMA
 
 
 def make_debug_sections(
     module: Module, held: Mapping[str, int], packed: Mapping[str, PackedConstantPlace] | None = None
 ) -> dict[str, list[Buffer]]:
-    """Return the contents of a bundle's debug sections for a module, by section name.
+    """Return a mapping from the names of a module's debug sections to their contents.
 
     ``held`` has the addresses of constants in the image, ``packed`` the packed constants.
     """

@@ -75,7 +75,7 @@ class LazyBytes:
 
 @attrs.define(eq=False)
 class LoadedSection:
-    """Section of an ELF file with its contents, to which more may be appended."""
+    """Section of an ELF file: its header fields and its contents, to which data can be appended."""
 
     name: str
     type: int

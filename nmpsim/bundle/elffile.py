@@ -46,13 +46,13 @@ class ElfFile:
         self.sections = self._named_sections(name_offsets, header[6], header[13])
 
     def read_section(self, section: ElfSection) -> memoryview:
-        """Return the contents of a section in the file."""
+        """Return the contents of a section, which are empty if the file stores none."""
         if section.type == elf.SHT_NOBITS:
             return self.data[:0]
         return self.data[section.offset : section.offset + section.nbytes]
 
     def read_symbols(self) -> dict[str, tuple[int, int]]:
-        """Return the address and size of each named object and function, by name."""
+        """Return a mapping from the names of objects and functions to (address, size)."""
         table = next((s for s in self._all_sections if s.type == elf.SHT_SYMTAB), None)
         if table is None:
             return {}

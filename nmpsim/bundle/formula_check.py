@@ -47,7 +47,7 @@ class FormulaKind:
 
     @property
     def names(self) -> set[str]:
-        """All names."""
+        """Names of all words, scales and values that formulas may use, and ``element``."""
         parts = (f"{scale}_{part}" for scale in self.scales for part in SCALE_WORDS)
         return {*self.values, *self.words, *parts, "element"}
 
@@ -102,7 +102,7 @@ def _parse(text: object) -> tuple[list[tuple[str, ast.expr]], ast.expr]:
 
 
 class SyntaxChecker:
-    """Check that the text of a formula has known operations and names.
+    """Checker of a formula's syntax, which allows only known operations and names.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class SyntaxChecker:
         self._steps = 0
 
     def check(self, text: object) -> None:
-        """Raise FormulaError with the first problem of a text."""
+        """Raise FormulaError for the first syntax error of the formula ``text``."""
         steps, result = _parse(text)
         known = self._names | set(self._table["constants"])
         for name, expression in steps:

@@ -40,7 +40,7 @@ _CODE = "NUM001"
 
 @frozen
 class CustomFormulas:
-    """Formulas of a user with the profile of ``--numerics`` on which they are based."""
+    """User-defined formulas and the numerics profile on which they are based."""
 
     name: str
     base: str
@@ -60,7 +60,7 @@ class CustomFormulas:
         )
 
     def is_changed(self, profile: str, kind: str) -> bool:
-        """Return whether a formula computes something else than the standard one."""
+        """Return whether a formula of a profile differs from the standard formula."""
         return kind in self.table[profile] and any(
             FormulaReader(self.table, element).read(self.table[profile][kind])
             != FormulaReader(FORMULAS, element).read(FORMULAS[profile][kind])
@@ -74,7 +74,7 @@ class CustomFormulas:
 
     @property
     def label(self) -> str:
-        """Name and digest, as reports show them."""
+        """Label of the formulas in reports: their name and digest, separated by ``@``."""
         return f"{self.name}@{self.digest}"
 
     @property
@@ -85,7 +85,7 @@ class CustomFormulas:
 
 
 def select_numerics(choice: str) -> tuple[str, CustomFormulas | None]:
-    """Return the profile of ``--numerics`` and the formulas that a user chose.
+    """Return the numerics profile of ``choice``, and the formulas of a formulas file, else None.
 
     ``choice`` is the name of a profile, or the path of a formulas file, which ends with ``.toml``.
     Raises UserError as :func:`read_custom_formulas` does.
@@ -114,7 +114,7 @@ def parse_stored_formulas(text: bytes) -> CustomFormulas:
 
 
 def find_custom_formulas(stored: str) -> CustomFormulas | None:
-    """Return the formulas of a program from the metadata of its bundle; None for no text."""
+    """Return the custom formulas stored in a bundle's metadata, or None if ``stored`` is empty."""
     return parse_stored_formulas(stored.encode()) if stored else None
 
 

@@ -203,7 +203,7 @@ class Metadata:
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-bundle-3"], WrittenBefore("program")]:
-        """Version of the metadata."""
+        """Identifier of the metadata's schema."""
         return SCHEMA
 
     @property
@@ -227,7 +227,7 @@ class Metadata:
 
     @property
     def display_names(self) -> Mapping[str, str]:
-        """Display name of each LIR instruction whose name differs from it."""
+        """Display names by the name of the LIR instruction, where the two names differ."""
         return {
             name: layer.display_name
             for layer in self.layers
@@ -237,7 +237,7 @@ class Metadata:
 
     @property
     def layer_numerics(self) -> Mapping[str, str]:
-        """Profile of each LIR instruction whose layer does not use the profile ``numerics``."""
+        """Numerics profiles by the name of the LIR instruction, where other than ``numerics``."""
         return {
             name: layer.numerics
             for layer in self.layers
@@ -247,5 +247,5 @@ class Metadata:
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Operation of the imported model for each LIR instruction, by instruction name."""
+        """Operations of the imported model by the name of the LIR instruction."""
         return {name: operator.node for operator in self.operators for name in operator.layers}

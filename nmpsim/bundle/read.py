@@ -125,7 +125,7 @@ class BundleHolder(Protocol):
 
 
 def get_bundle(program: Bundle | BundleHolder) -> Bundle:
-    """Return a bundle, or the bundle of an object that holds one."""
+    """Return the bundle that ``program`` is or holds; raise UserError (ARG001) if none."""
     bundle = program if isinstance(program, Bundle) else getattr(program, "bundle", None)
     if not isinstance(bundle, Bundle):
         raise fail(
@@ -151,7 +151,7 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
 
 
 def parse_bundle(data: bytes | memoryview | BundleFile, path: str = "<bytes>") -> Bundle:
-    """Read a bundle from bytes."""
+    """Parse the bytes of a bundle file; raise UserError if they are no valid bundle."""
     if isinstance(data, BundleFile):
         buffer = _aligned(data.nbytes)
         data.write_into(buffer.data)

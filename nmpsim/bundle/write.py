@@ -82,7 +82,7 @@ class BundleBuilder:
         return self._append(CONSTANTS, flat, name)
 
     def get_constant_address(self) -> int:
-        """Return the address of the next constant."""
+        """Return the address that the next constant with the default alignment will have."""
         return DRAM_BASE + elf.align_up(self._part(CONSTANTS).end, TENSOR_ALIGNMENT)
 
     def add_descriptor(self, data: bytes, name: str = "") -> int:
@@ -94,7 +94,7 @@ class BundleBuilder:
         return self._append(TEXT, np.asarray(words, dtype="<u4").tobytes(), symbol)
 
     def reserve(self, name: str, nbytes: int, alignment: int = TENSOR_ALIGNMENT) -> int:
-        """Reserve read-write memory; return its address."""
+        """Reserve ``nbytes`` bytes of read-write memory; return their address."""
         start = elf.align_up(self._rw_bytes, alignment)
         self._rw_bytes = start + nbytes
         _check_size("read-write memory", self._rw_bytes, RW_LIMIT)
@@ -117,7 +117,7 @@ class BundleBuilder:
         self._debug[name] = chunks
 
     def finish(self, metadata: Metadata) -> BundleFile:
-        """Return the bundle with its metadata."""
+        """Finish the bundle with its metadata and return the bundle file."""
         self._part(TEXT)
         loaded = self._loaded_sections()
         digest = bytes(DIGEST_BYTES)
@@ -225,7 +225,7 @@ def _section_behind(
 
 
 def write_bundle(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write bytes to a file atomically.
+    """Write the bytes of a bundle to a file atomically.
 
     Raises
     ------

@@ -38,7 +38,7 @@ _OTHER_PROGRAM = "Name the baseline of this program."
 
 @attrs.frozen
 class BaselineLayer:
-    """Layer of a baseline."""
+    """Recorded cycles, saturation and digests of one layer in a baseline."""
 
     name: str
     op: str
@@ -70,7 +70,7 @@ class BaselineLayer:
 
 @attrs.frozen
 class BaselineOutput:
-    """Output of a baseline."""
+    """Recorded type, shape, digest and values of one output in a baseline."""
 
     elem: str
     shape: Shape
@@ -78,14 +78,14 @@ class BaselineOutput:
     values: Annotated[tuple[Any, ...] | None, "in row-major order, as stored; null of a large one"]
 
     def get_array(self) -> Array | None:
-        """Return the values in their shape; None if only the digest is stored."""
+        """Return the values as an array, or None if only the digest is stored."""
         if self.values is None:
             return None
         plain = [float(value) for value in self.values] if _is_float(self.elem) else self.values
         return np.asarray(plain, ELEM_DTYPES[self.elem]).reshape(self.shape)
 
     def matches(self, values: Array) -> bool:
-        """Return whether values equal this output, by digest and, if stored, by value.
+        """Return whether values match the stored digest and, if present, the stored values.
 
         A manually edited value leaves the digest unchanged. The digest also distinguishes the sign
         of zero and the bits of a NaN.
@@ -105,7 +105,7 @@ class BaselineOutput:
 
 @attrs.frozen
 class Baseline:
-    """Recorded run to which later runs are compared."""
+    """Recorded outputs, costs and settings of a run, to which later runs are compared."""
 
     nmpsim: Annotated[str, "version, and a digest of the sources"]
     program: str
@@ -120,12 +120,12 @@ class Baseline:
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-baseline-3"], WrittenBefore("nmpsim")]:
-        """Version of the document."""
+        """Version of the JSON format of baselines."""
         return SCHEMA
 
 
 def make_baseline(run: CheckedRun) -> Baseline:
-    """Return a completed run as a baseline."""
+    """Create a baseline from a completed run."""
     report = run.report
     return Baseline(
         nmpsim=get_code_version(),
@@ -170,7 +170,7 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Read a baseline from a file.
+    """Read a baseline from a file; raise UserError (BASE001) if it is missing or invalid.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def _add_fields(document: dict[str, Any], names: tuple[str, ...]) -> None:
 
 
 def check_same_program(baseline: Baseline, run: CheckedRun, place: Place) -> None:
-    """Raise UserError (BASE002) if a baseline is of another program or of other inputs.
+    """Raise UserError (BASE002) unless baseline and run have the same program and inputs.
 
     Programs are compared by inputs, outputs and layers; names of the program and its layers may
     differ.
@@ -245,7 +245,7 @@ def find_other_version(baseline: Baseline | None) -> str | None:
 def make_baseline_error(
     place: Place, what: str, found: object, expected: object, cure: str
 ) -> UserError:
-    """Return the error (BASE002) for a run that cannot be compared with its baseline."""
+    """Return an error (BASE002) for a run that cannot be compared with its baseline."""
     hint = f"{cure} If the change is intended, run `nmpsim check --update-baseline`."
     message = f"{what} than the baseline"
     return fail("BASE002", message, place=place, found=found, expected=expected, hint=hint)

@@ -38,7 +38,7 @@ def check_cycles(compared: ComparedRun, budget: Budget) -> CheckResult:
 def find_device_mismatch(
     compared: ComparedRun, budget: Budget, place: Place
 ) -> tuple[Diagnostic, ...]:
-    """Return an error (BASE002) if the baseline is from another device, else ``()``."""
+    """Return an error (BASE002) if the baseline was recorded on another device, else ()."""
     baseline = _get_cycle_baseline(compared, budget)
     changes = baseline and list_changed_settings(baseline.device, compared.run.report.device)
     if not changes:
@@ -93,7 +93,7 @@ def check_saturation(compared: ComparedRun, limit: SaturationLimit) -> CheckResu
 
 
 def check_memory(compared: ComparedRun, most_bytes: int) -> CheckResult:
-    """Check the DRAM for code, constants and activations against a limit in bytes."""
+    """Check the total size of code, constants and activations in DRAM against a limit."""
     run, layers = compared.run, compared.layers
     used = run.memory_bytes
     if used <= most_bytes:

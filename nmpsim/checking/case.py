@@ -59,7 +59,7 @@ class ExpectedArrays:
 
 @attrs.frozen(eq=False)
 class CaseWork:
-    """A case with the contents of its files and the options of the check."""
+    """Suite case with the contents of its files and the options of its check."""
 
     case: SuiteCase
     bundle: Bundle

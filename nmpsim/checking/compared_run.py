@@ -15,7 +15,7 @@ from nmpsim.report.data import OutputReport
 
 @attrs.frozen(eq=False)
 class ComparedRun:
-    """A run and the baseline that it is compared with, if there is one."""
+    """Run and the baseline with which the run is compared, or None as the baseline."""
 
     run: CheckedRun
     baseline: Baseline | None = None
@@ -24,7 +24,7 @@ class ComparedRun:
 
     @property
     def outputs(self) -> list[tuple[OutputReport, BaselineOutput]]:
-        """Outputs of the run with those of the baseline; empty without a baseline."""
+        """Pairs of a run's output and the baseline's output, or [] without a baseline."""
         if self.baseline is None:
             return []
         before = self.baseline.outputs
@@ -32,7 +32,7 @@ class ComparedRun:
 
     @cached_property
     def layers(self) -> tuple[LayerOutcome, ...]:
-        """Layers of the run in program order, compared with those of the baseline."""
+        """Layers of the run in program order, compared with the layers of the baseline."""
         run, layers = self.run, self.run.report.layers
         before = repeat(None, len(layers)) if self.baseline is None else self.baseline.layers
         return tuple(

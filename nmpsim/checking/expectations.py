@@ -16,7 +16,7 @@ from nmpsim.checking.compared_run import ComparedRun
 from nmpsim.checking.results import CheckResult, FailedLayer, LayerOutcome
 from nmpsim.checking.suite import Expectations
 from nmpsim.diagnostics import did_you_mean, fail
-from nmpsim.experiments.samples import is_score_shape
+from nmpsim.experiments.samples import is_vector_shape
 from nmpsim.experiments.worker import get_scores, rank_classes
 from nmpsim.lir.layers import find_layer
 from nmpsim.report.data import LayerReport, OutputReport
@@ -36,7 +36,7 @@ def _make_failure(name: str, message: str, culprits: Sequence[FailedLayer]) -> C
 
 
 def check_trap(trap: TrapReport, layers: Sequence[LayerReport]) -> CheckResult:
-    """Return the failed check of a run that stopped before its end."""
+    """Return the failed check of a run that ended with a trap."""
     layers = [layer for layer in layers if layer.name == trap.layer]
     culprits = [make_failed_layer(layer, "the run stopped in this layer") for layer in layers]
     return _make_failure("trap", f"the run stopped: {trap.kind}: {trap.message}", culprits)
@@ -110,7 +110,7 @@ def check_outputs(compared: ComparedRun, expected: Arrays, expect: Expectations)
 def check_outputs_against_baseline(
     compared: ComparedRun, expect: Expectations, given: Collection[str] = ()
 ) -> CheckResult:
-    """Check the outputs of a run against the baseline.
+    """Check the outputs of a run against the outputs of the baseline.
 
     Without tolerances, the outputs of all layers, the constants and the rescale values must be
     equal too: a program with the same outputs may still be another program.
@@ -185,7 +185,7 @@ def check_layers(compared: ComparedRun, expected: Arrays, expect: Expectations) 
 
 
 def check_layers_against_baseline(compared: ComparedRun, expect: Expectations) -> CheckResult:
-    """Check that the outputs of selected layers equal the baseline's."""
+    """Check the outputs of selected layers against the digests of the baseline."""
     chosen = _select_layers(compared.run.layers, expect)
     culprits = [
         make_failed_layer(layer, "the output of the layer differs from the baseline")
@@ -196,9 +196,9 @@ def check_layers_against_baseline(compared: ComparedRun, expect: Expectations) -
 
 
 def check_top1(compared: ComparedRun, label: int) -> CheckResult:
-    """Check the class that a classifier predicts."""
+    """Check that the class with the highest score is ``label``."""
     outputs = compared.run.report.output_reports
-    scores = [output for output in outputs if is_score_shape(output.values.shape)]
+    scores = [output for output in outputs if is_vector_shape(output.values.shape)]
     if not scores:
         shapes = (f"{output.name} {list(output.values.shape)}" for output in outputs)
         raise fail(
@@ -250,7 +250,7 @@ def compare_output(output: OutputReport, expected: Array) -> OutputDifference:
 
 
 def is_within_tolerance(difference: OutputDifference, expect: Expectations) -> bool:
-    """Return whether a difference is within the tolerances; without any it must be zero."""
+    """Return whether a difference is within the tolerances, or is zero if there are none."""
     near = True
     if expect.ulp or expect.sqnr_db is None:
         near = difference.worst_ulp <= expect.ulp
@@ -260,7 +260,7 @@ def is_within_tolerance(difference: OutputDifference, expect: Expectations) -> b
 
 
 def describe_difference(difference: OutputDifference | None) -> str:
-    """Return the number of differing elements, and the first and worst one, as text.
+    """Describe a difference by the number of differing elements, and the first and worst one.
 
     None is a difference from the baseline of unknown size.
     """
@@ -279,7 +279,7 @@ def describe_difference(difference: OutputDifference | None) -> str:
 
 
 def make_failed_layer(layer: LayerReport | LayerOutcome, message: str) -> FailedLayer:
-    """Return a layer of a report as a failed layer with a message."""
+    """Create a failed layer from a layer of a report and a message."""
     return FailedLayer(layer.index, layer.name, layer.display_name, layer.line, message)
 
 

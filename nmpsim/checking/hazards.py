@@ -29,7 +29,7 @@ def find_hazards(
     budget: TimeBudget | None = None,
     max_found: int = MAX_HAZARDS,
 ) -> HazardLog:
-    """Run a program instruction by instruction; return the log of its hazards.
+    """Run a program instruction by instruction and return its hazards.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def find_hazards(
 
 
 def make_unfinished_check(error: TimeLimitError) -> CheckResult:
-    """Return the failed check of a hazard search that ran out of time."""
+    """Return the failed check of a hazard search that exceeded its time limit."""
     return CheckResult("hazards", "wrong", error.diagnostics[0].message)
 
 

@@ -15,7 +15,7 @@ from nmpsim.diagnostics import Place, UserError
 def lint_cases(
     cases: Iterable[SuiteCase], load: Callable[[SuiteCase], Bundle]
 ) -> tuple[LocatedFinding, ...]:
-    """Return the lint findings of all bundles of a suite; a bundle without LIR has none."""
+    """Return the lint findings for the bundles of all cases, except bundles without LIR."""
     bundles = {case.bundle: case for case in cases}
     return tuple(finding for case in bundles.values() for finding in _findings(case, load))
 

@@ -90,7 +90,7 @@ def digest_rescale_values(bundle: Bundle, used: Int64s) -> tuple[str, ...]:
 
 
 def list_rescale_words(descriptor: str) -> tuple[str, ...]:
-    """Return the names of a descriptor's words that determine how sums become results."""
+    """Return the names of the descriptor words that define how sums are rescaled."""
     words = [word.name for word in DESCRIPTORS[descriptor]]
     return tuple(name for name in words if name in _NAMES or name.endswith(_ENDINGS))
 

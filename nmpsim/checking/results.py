@@ -26,7 +26,7 @@ Status: TypeAlias = Literal["passed", "wrong", "over"]
 
 @attrs.frozen
 class FailedLayer:
-    """Layer for which a check failed, and the reason."""
+    """Layer for which a check failed, and the reason of the failure."""
 
     index: int
     name: str
@@ -36,7 +36,7 @@ class FailedLayer:
 
     @property
     def place(self) -> str:
-        """Index, name and line of the layer, such as ``layer 3 conv1, line 25``."""
+        """Text with index, name and line of the layer, such as ``layer 3 conv1, line 25``."""
         text = f"layer {self.index} {self.display_name}"
         return f"{text}, line {self.line}" if self.line else text
 
@@ -112,7 +112,7 @@ class LayerOutcome:
 
     @property
     def added_cycles(self) -> int:
-        """Increase of cycles over the baseline; 0 without a baseline."""
+        """Increase of cycles over the baseline, or 0 without a baseline."""
         return self.cycles - (self.cycles if self.cycles_before is None else self.cycles_before)
 
 
@@ -125,13 +125,13 @@ class CoreFile:
 
     @property
     def command(self) -> str:
-        """Command that opens the file."""
+        """Command that opens the core file in the debugger."""
         return f"nmpsim debug {shlex.quote(self.path)}"
 
 
 @attrs.frozen
 class CaseResult:
-    """Result of checking a case."""
+    """Result of checking a case: errors, checks, and layers compared with the baseline."""
 
     name: str
     source: Annotated[str, "the LIR text"]
@@ -159,17 +159,17 @@ class CaseResult:
     ) -> Annotated[
         list[str], "why it could not be checked", JsonKey("errors"), WrittenBefore("checks")
     ]:
-        """Texts of the errors."""
+        """Messages of the errors that prevented the check."""
         return [str(error) for error in self.errors]
 
     @property
     def failed_checks(self) -> tuple[CheckResult, ...]:
-        """Checks that failed."""
+        """Checks of the case that failed."""
         return tuple(check for check in self.checks if check.failed)
 
     @property
     def version_note(self) -> str | None:
-        """Note about a baseline of another nmpsim version; None if the version is the same."""
+        """Note about a baseline of another nmpsim version, or None if the version is the same."""
         if self.baseline_version is None:
             return None
         text = f"the baseline was made by nmpsim {self.baseline_version}, not by this version"
@@ -181,7 +181,7 @@ class CaseResult:
     def status(
         self,
     ) -> Annotated[Literal["passed", "wrong", "over", "error"], WrittenBefore("source")]:
-        """Worst status of all checks."""
+        """Worst status of all checks of the case."""
         if self.errors:
             return "error"
         found = {check.status for check in self.checks}

@@ -59,21 +59,21 @@ class CheckedRun:
         return self.report.layers
 
     def get_output_digest(self, layer: LayerReport) -> str:
-        """Return the digest of a layer's output; empty if the run did not reach the layer."""
+        """Return the digest of a layer's output, or "" if the run did not reach the layer."""
         output = self.layer_outputs[layer.index]
         return "" if output is None else digest_output(output)
 
 
 @attrs.frozen(eq=False)
 class LoadedProgram:
-    """Program with the device on which it runs."""
+    """Bundle with the device on which it runs."""
 
     bundle: Bundle
     device: Device
 
     @cached_property
     def constants(self) -> tuple[str, ...]:
-        """Digest of each layer's constants."""
+        """Digests of the constants of each layer."""
         return digest_constants(self.bundle)
 
     def run(
@@ -83,7 +83,7 @@ class LoadedProgram:
         limits: Limits = NO_LIMITS,
         strict: bool = True,
     ) -> CheckedRun:
-        """Run the program and record what checks need.
+        """Run the program; return the run with the digests that checks compare.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class LoadedProgram:
 
 
 def digest_constants(bundle: Bundle) -> tuple[str, ...]:
-    """Return the digest of each layer's constants, which does not depend on their names.
+    """Return the digest of each layer's constants; names of constants do not affect it.
 
     Empty for a layer without constants, and for all layers if the bundle carries no LIR.
     """
@@ -163,7 +163,7 @@ def list_changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> 
 
 
 class ProgramCache:
-    """Cache of the last program and its device; it is freed before the next one is loaded."""
+    """Cache of the program and device that were loaded last."""
 
     def __init__(self) -> None:
         self._key: tuple[object, ...] | None = None

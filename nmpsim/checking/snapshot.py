@@ -28,7 +28,7 @@ from nmpsim.diagnostics import UserError, fail
 
 
 class ProgramRunner:
-    """Programs and devices of a test session; each one is created once."""
+    """Loader and runner of programs, with a cache of programs and devices."""
 
     def __init__(self) -> None:
         self._bundles: dict[Path, Bundle] = {}
@@ -54,7 +54,7 @@ class ProgramRunner:
         hazards: str | None = None,
         strict: bool = True,
     ) -> tuple[CheckedRun, str]:
-        """Run a program on its own device, or on the device of a file, with changed settings.
+        """Run a program on a device with changed settings; return the run and its failures as text.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class ProgramRunner:
 
 
 def check_tolerances(ulp: int, sqnr_db: float | None, cycles_percent: float = 0.0) -> None:
-    """Raise UserError (ARG001) unless the tolerances are finite and not negative."""
+    """Raise UserError (ARG001) unless all tolerances are finite and in their valid range."""
     limits: tuple[tuple[str, float, float], ...] = (
         ("ulp", ulp, 0),
         ("sqnr_db", 0 if sqnr_db is None else sqnr_db, -math.inf),
@@ -123,7 +123,7 @@ def compare_arrays(
     ulp: int,
     sqnr_db: float | None,
 ) -> str:
-    """Compare a run's outputs and layers with arrays; return failures as text, empty if none.
+    """Compare a run's outputs and layers with arrays; return the failures as text or "".
 
     Raises INPUT001 or INPUT002 for arrays that no output can be compared with.
     """
@@ -141,7 +141,7 @@ def compare_arrays(
 def compare_snapshot(
     run: CheckedRun, path: Path, cycles_percent: float, ulp: int, sqnr_db: float | None
 ) -> str:
-    """Compare a run with a snapshot; return regressions as text, empty if there are none."""
+    """Compare a run with a snapshot; return the regressions as text or ""."""
     case = SuiteCase(
         bundle=Path(),
         baseline=path,

@@ -17,7 +17,7 @@ from nmpsim.diagnostics import Diagnostic, Place, UserError
 
 @attrs.frozen
 class SaturationLimit:
-    """Limit of the number of saturated values."""
+    """Limit on the number of saturated values: a number, or as many as in the baseline."""
 
     at_most: int | None
     """Limit for the whole run; None to allow as many in each layer as the baseline has."""
@@ -44,7 +44,7 @@ class InputFile:
 
     @property
     def argument(self) -> str:
-        """The file as an argument of ``--input``."""
+        """Argument of ``--input`` that names the file."""
         return str(self.path) if self.name is None else f"{self.name}={self.path}"
 
 
@@ -55,7 +55,7 @@ def _optional_count() -> Any:
 
 @attrs.frozen
 class Expectations:
-    """Expected results of a run; None for results that are not checked."""
+    """Expected results of a run; a field is None if its result is not checked."""
 
     outputs: Path | None = None
     """``.npz`` file with outputs by name, or ``.npy`` file for the only output."""
@@ -73,7 +73,7 @@ class Expectations:
 
 @attrs.frozen
 class Budget:
-    """Limits on the cost of a run; None for costs that are not checked."""
+    """Limits on the cost of a run; a field is None if its cost is not checked."""
 
     cycles: int | None = _optional_count()
     cycles_percent: float | None = _optional_count()
@@ -117,18 +117,18 @@ class SuiteCase:
 
     @property
     def limits(self) -> Limits:
-        """Limits of the run."""
+        """Limits of cycles and time of the run."""
         return Limits(self.max_cycles, self.timeout)
 
     @property
     def has_no_checks(self) -> bool:
-        """Whether no completed run of the case can fail."""
+        """Whether the case has no checks, so that no completed run can fail."""
         said = (self.expect.outputs, self.expect.layers, self.expect.top1, *_limits(self.budget))
         return self.baseline is None and all(one is None for one in said)
 
     @property
     def lacks_baseline(self) -> bool:
-        """Whether the case compares with a baseline but names none."""
+        """Whether the case has checks against a baseline but no baseline file."""
         limit = self.budget.saturation
         compares = (
             self.budget.cycles_percent is not None,
@@ -140,7 +140,7 @@ class SuiteCase:
 
 @attrs.frozen
 class Suite:
-    """Cases of a suite file, in order."""
+    """Cases of a suite file in order, and the path of the file."""
 
     file: str
     cases: tuple[SuiteCase, ...]

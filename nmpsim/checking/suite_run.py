@@ -22,7 +22,7 @@ def check_cases(
     max_memory: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> tuple[CaseResult, ...]:
-    """Check cases in parallel; a single case is checked in this process.
+    """Check cases in parallel, or a single case in this process, and return the results.
 
     New processes are started: a script that calls this needs ``if __name__ == "__main__":``.
 

@@ -16,7 +16,7 @@ from nmpsim.cli.environment import set_kernel_target
 from nmpsim.cli.guard import (
     CommandInterruptedError,
     PipeClosedError,
-    report_write_errors,
+    convert_write_errors,
     run_guarded,
 )
 from nmpsim.diagnostics import did_you_mean
@@ -89,7 +89,7 @@ class _Commands(click.Group):
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse the arguments and return the context, or print ``--help``."""
-        with _hide_from_click(), report_write_errors():
+        with _hide_from_click(), convert_write_errors():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -93,7 +93,7 @@ def load_dataset(
 
 
 def read_class_names(path: Path, classes: int) -> tuple[str, ...]:
-    """Read the names of classes, one per line.
+    """Read the names of classes from a file with one name per line.
 
     Raises
     ------

@@ -29,7 +29,7 @@ def is_background_compile_enabled(environment: Mapping[str, str]) -> bool:
 
 
 def choose_engine(requested: str, *, runs_often: bool = False) -> str:
-    """Return the name of the engine to use for a requested name.
+    """Return ``compiled`` instead of ``auto`` if the program runs often, otherwise ``requested``.
 
     ``auto`` becomes ``compiled`` if the program runs often. Otherwise it stays ``auto``, and
     kernels for the next command are compiled in the background.
@@ -63,7 +63,7 @@ def set_kernel_target() -> None:
 
 
 def get_numba_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return Numba's environment variables for the target that ``NMPSIM_KERNELS`` names.
+    """Return Numba's environment variables for the ``NMPSIM_KERNELS`` target, or {}.
 
     Processes started by this one inherit them. Raises UserError (ENV001), see
     :func:`set_kernel_target`.

@@ -108,8 +108,8 @@ def discard_stdout_error(error: OSError) -> UserError:
 
 
 @contextmanager
-def report_write_errors() -> Iterator[None]:
-    """Convert errors of writing to standard output in the context to UserError (FILE002)."""
+def convert_write_errors() -> Iterator[None]:
+    """Convert errors of writing to standard output within the context to UserError (FILE002)."""
     try:
         yield
     except BrokenPipeError:

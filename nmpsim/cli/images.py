@@ -89,7 +89,7 @@ def choose_image_format(
     channel_order: str,
     normalization: Normalization | None = None,
 ) -> ImageFormat:
-    """Return the conversion of images to an input.
+    """Return the image format for an input, chosen by its shape and the options.
 
     Parameters
     ----------

@@ -177,12 +177,12 @@ _watcher = _InterruptWatcher()
 
 
 def watch_interrupts() -> None:
-    """End the process at Ctrl-C from now on, even while it executes compiled code."""
+    """Watch for Ctrl-C and end the process, even while it executes compiled code."""
     _watcher.watch()
 
 
 def get_interrupt_message() -> str:
-    """Return the message that is printed at an interruption."""
+    """Return the message to print when Ctrl-C interrupts the command."""
     return _watcher.message()
 
 
@@ -197,7 +197,7 @@ def end_interrupted() -> None:
 
 @contextmanager
 def add_interrupt_note(note: Callable[[], str | None]) -> Iterator[None]:
-    """Print the text of ``note`` if Ctrl-C interrupts the context."""
+    """Add a note that is printed if Ctrl-C interrupts the context."""
     before, _watcher.note = _watcher.note, note
     yield
     _watcher.note = before  # not after an exception, which may be the interruption
@@ -205,7 +205,7 @@ def add_interrupt_note(note: Callable[[], str | None]) -> Iterator[None]:
 
 @contextmanager
 def interactive_session() -> Iterator[None]:
-    """Let Ctrl-C interrupt single commands, not the process, within the context."""
+    """Enter an interactive session: Ctrl-C interrupts single commands, not the process."""
     _watcher.is_interactive = True
     try:
         yield
@@ -215,7 +215,7 @@ def interactive_session() -> Iterator[None]:
 
 @contextmanager
 def interactive_command() -> Iterator[None]:
-    """Execute a command that handles Ctrl-C; a second Ctrl-C ends the process."""
+    """Execute an interactive command that handles Ctrl-C; a second Ctrl-C ends the process."""
     _watcher.line = object()
     try:
         yield

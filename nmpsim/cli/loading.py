@@ -47,7 +47,7 @@ def load_program(
 
 
 def load_device(path: Path | None) -> DeviceConfig | None:
-    """Load the device file of ``--device``; return None without the option."""
+    """Load the device file of ``--device``, or return None if ``path`` is None."""
     if path is None:
         return None
     from nmpsim.config import load_device as load
@@ -83,7 +83,7 @@ def warn_if_float(metadata: Metadata, model: Path) -> None:
 
 @contextmanager
 def report_slow_loading(path: Path) -> Iterator[None]:
-    """Print on a terminal that a file is being loaded if this takes more than a second."""
+    """Print a message on a terminal if loading a file takes more than a second."""
     timer = threading.Timer(ANNOUNCE_SECONDS, _print_loading, (path,))
     timer.daemon = True
     if sys.stderr is not None and sys.stderr.isatty():

@@ -210,7 +210,7 @@ class WorkerOptions:
 
 
 def make_device_option(default: str) -> Any:
-    """Return the field of ``--device``; ``default`` describes the default device."""
+    """Return the attrs field of option ``--device``; ``default`` describes the default device."""
     return define_option(f"Device file.  [default: {default}]", "D.toml")
 
 
@@ -229,7 +229,7 @@ FORMAT_OPTION: Any = define_option("Tables or JSON.", default="text")
 
 
 def make_output_option(metavar: str, help: str, group: str = "Options") -> Any:
-    """Return the field of ``-o``, a file."""
+    """Return the attrs field of option ``-o``, the path of the output file."""
     return define_option(help, metavar, names="-o --output", group=group)
 
 

@@ -64,7 +64,7 @@ def _check_output(path: Path) -> None:
 
 
 def describe_partial_results(results: Path | None) -> str | None:
-    """Return a message about the partial results of a command; None if the file is missing."""
+    """Return a message about a file of partial results, or None if the file is missing."""
     if results is None or not results.is_file():
         return None
     return f"partial results are in {results}; the same command continues from there"

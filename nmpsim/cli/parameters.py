@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import attrs
 import click
 
-from nmpsim.cli.guard import report_write_errors
+from nmpsim.cli.guard import convert_write_errors
 from nmpsim.cli.stdin import copy_stream_to_file
 from nmpsim.diagnostics import fail
 
@@ -68,7 +68,7 @@ class GroupedCommand(click.Command):
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse the arguments and return the context, or print ``--help``."""
-        with report_write_errors():
+        with convert_write_errors():
             return super().make_context(*args, **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -96,7 +96,7 @@ class GroupedCommand(click.Command):
 
 
 def get_given_arguments(ctx: click.Context) -> tuple[str, ...]:
-    """Return the command-line arguments of the command, before parsing."""
+    """Return the command-line arguments of the command as given by the user."""
     return tuple(ctx.meta[_WORDS])
 
 
@@ -115,7 +115,7 @@ def define_command(run: Callable[[Any], int | None], help: str | None = None) ->
 
 
 def define_argument(metavar: str) -> Any:
-    """Return a field for a positional argument, which is optional in square brackets."""
+    """Return an attrs field for a positional argument; ``[NAME]`` makes the argument optional."""
 
     def make(name: str, kind: Any) -> click.Argument:
         type_, _, is_multiple = _parse_annotation(kind)
@@ -138,7 +138,7 @@ def define_option(
     group: str = _COMMON,
     default: Any = None,
 ) -> Any:
-    """Return a field for an option.
+    """Return an attrs field for a command-line option.
 
     Parameters
     ----------

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class RecordedRun:
-    """A recorded run: a file or folder with results, and the kind of its format."""
+    """File or folder with the results of a run, and its format."""
 
     path: Path
     kind: str
     """``report``, ``npz``, ``folder`` (dumps of Glow) or ``console`` (text printed by Glow)."""
 
     def load_tensors(self, bundle: Bundle | None = None) -> list[StoredTensor]:
-        """Load the recorded tensors of the run; a report has none.
+        """Load the recorded tensors of the run; not for a report, which has no tensors.
 
         ``bundle`` names dumps in a folder without a list of its files.
         """
@@ -44,7 +44,7 @@ class RecordedRun:
 
 
 def open_recorded_run(path: Path) -> RecordedRun:
-    """Return the recorded run at a path; the contents of the file or folder determine its kind.
+    """Return the recorded run at a path, with the format that the contents indicate.
 
     Raises
     ------

@@ -68,20 +68,20 @@ class TraceOptions:
 
     @property
     def outputs(self) -> tuple[Path | None, ...]:
-        """Paths of the trace files; None for a trace not requested."""
+        """Paths of the trace files, with None for each trace that is not requested."""
         return self.trace, self.dram_trace
 
 
 @attrs.frozen
 class RunTraces:
-    """Traces of one run: callbacks that record its work, and the timeline to complete after it."""
+    """Traces of one run: callbacks that record work, and a timeline to finish after the run."""
 
     listeners: tuple[Callable[[Any], None], ...] = ()
     timeline: TimelineTrace | None = None
     scratchpads: ScratchpadRecorder | None = None
 
     def finish(self, report: RunReport) -> None:
-        """Write the rest of the timeline after the run."""
+        """Write the report's events to the timeline trace and close the trace."""
         if self.timeline is None:
             return
         if self.scratchpads is not None:

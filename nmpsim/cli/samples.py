@@ -41,13 +41,13 @@ class ProgramInputs:
 
     @classmethod
     def from_bundle(cls, metadata: Metadata, images: ImageOptions) -> ProgramInputs:
-        """Return the inputs of a bundle."""
+        """Create the inputs from the metadata of a bundle and image options."""
         tensors = {tensor.name: tensor for tensor in metadata.user_inputs}
         normalizations = {one.input: one for one in metadata.normalizations}
         return cls(tensors, images, metadata.channel_order, normalizations)
 
     def get_batch_size(self, name: str) -> int:
-        """Return the size of the batch dimension of an input; 1 without one."""
+        """Return the batch size of an input, or 1 if the input has no batch dimension."""
         shape = self.tensors[name].shape
         return shape[0] if len(shape) > 1 else 1
 
@@ -58,13 +58,13 @@ class ProgramInputs:
         return attrs.evolve(tensor, shape=shape)
 
     def match_value_count(self, name: str, size: int) -> tuple[Tensor, int]:
-        """Return the tensor with ``size`` values, input or batch item, and the files per run."""
+        """Return the tensor that ``size`` values fill (input or item), and the files per run."""
         item, whole = self.get_item_tensor(name), self.tensors[name]
         is_item = size == math.prod(item.shape) != math.prod(whole.shape)
         return (item, self.get_batch_size(name)) if is_item else (whole, 1)
 
     def get_image_format(self, name: str) -> ImageFormat:
-        """Return the conversion of images to an input."""
+        """Return the image format of an input."""
         normalization = self.normalizations.get(name)
         return choose_image_format(
             self.get_item_tensor(name), self.images, self.channel_order, normalization
@@ -92,7 +92,7 @@ class ProgramInputs:
 
 @frozen(eq=False)
 class InputSource:
-    """A file with the values of an input, or of one item of its batch."""
+    """File with the values of an input, or of one item of the input's batch."""
 
     path: Path
     read: Callable[[], Array]
@@ -121,7 +121,7 @@ RunSources = Mapping[str, tuple[InputSource, ...]]
 
 @frozen(eq=False)
 class InputSample:
-    """The input files of one run."""
+    """Input files of one run."""
 
     files: tuple[str, ...]
     """The files that distinguish this run; several if each is an item of a batch."""
@@ -130,7 +130,7 @@ class InputSample:
 
     @property
     def name(self) -> str:
-        """Name of the first file, for messages; followed by an ellipsis if there are more."""
+        """Name of the first file, followed by an ellipsis if there are more files."""
         return self.files[0] + ", ..." * (len(self.files) > 1) if self.files else ""
 
     def load(self) -> dict[str, Array]:
@@ -142,7 +142,7 @@ class InputSample:
 
     @property
     def image_formats(self) -> dict[str, ImageFormat]:
-        """Conversion of images by input, for inputs that are read from images."""
+        """Image formats by input name, for inputs that are read from images."""
         return {
             name: self.inputs.get_image_format(name)
             for name, sources in self.sources.items()
@@ -151,7 +151,7 @@ class InputSample:
 
 
 def print_image_formats(samples: Sequence[InputSample]) -> None:
-    """Print the conversion of images of the samples on stderr."""
+    """Print the image formats of samples on stderr."""
     formats = (str(one) for sample in samples for one in sample.image_formats.values())
     for format in dict.fromkeys(formats):
         print_message(f"note: images are converted to {format}")
@@ -173,7 +173,7 @@ def _load_items(sources: Sequence[InputSource]) -> Array:
 
 
 def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources]:
-    """Group the files of one ``--input`` argument by run, as batches fill an input.
+    """Group input files by run; several files fill a batch if each contains one item.
 
     Raises
     ------

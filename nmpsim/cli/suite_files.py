@@ -50,19 +50,19 @@ def load_cases(
 
 
 def get_core_path(folder: Path | None, case: SuiteCase) -> Path | None:
-    """Return the path of the core file of a case; None without a folder."""
+    """Return the path of the core file of a case, or None if ``folder`` is None."""
     return None if folder is None else folder / f"{make_file_name(case.name)}.core"
 
 
 class BundleCache:
-    """A cache of the last loaded bundle, as most cases of a suite use the same bundle."""
+    """Cache of the bundle that was loaded last."""
 
     def __init__(self) -> None:
         self._key: tuple[object, ...] | None = None
         self._bundle: Bundle | None = None
 
     def load(self, case: SuiteCase) -> Bundle:
-        """Return the bundle of a case, loaded again only if its file or device changed."""
+        """Return the bundle of a case; load it again only if its file or device changed."""
         device = None if case.device is None else load_device(case.device)
         arguments = tuple(one.argument for one in case.input)
         shapes = read_sample_shapes(arguments) if is_model(case.bundle) else {}

@@ -19,7 +19,7 @@ from nmpsim.lir.names import make_display_names
 def assign_numerics(
     operations: tuple[Operation, ...], numerics: str, by_name: Mapping[str, str] | None = None
 ) -> tuple[Operation, ...]:
-    """Return operations with profiles: ``by_name[name]`` if it is given, else ``numerics``.
+    """Return operations with numerics profiles: ``by_name[name]`` if present, else ``numerics``.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def check_custom_formulas(formulas: CustomFormulas, operations: Iterable[Operati
 
 
 def list_layer_operations(layers: Sequence[Operation]) -> list[LayerEntry]:
-    """Return all operations of layers, with the index and display name of their layer."""
+    """Return an entry for each operation of fused layers, with the layer's index and name."""
     shown = make_display_names([op.last_fused.instruction.name for op in layers])
     return [
         LayerEntry(

@@ -25,7 +25,7 @@ def get_clip_range(op: Operation, grid: BufferView) -> tuple[int, int]:
 
 
 def get_clip_bounds(op: Operation, grid: BufferView) -> tuple[int | None, int | None]:
-    """Return the quantized bounds to which an operation clips; None for no bound.
+    """Return the quantized bounds to which an operation clips, with None for a missing bound.
 
     They come from a fused activation or from the opcode; None if there is no bound.
     """

@@ -229,7 +229,7 @@ class _Compilation:
                 if planned is not None:
                     emitter.add_layer(planned, index, index)
             steps.append(ProgramStep("device", indices))
-        entries = iter(emitter.finish())
+        entries = iter(emitter.emit_code())
         constants, packed = self._memory.constants, self._memory.packed
         for name, chunks in make_debug_sections(self._module, constants, packed).items():
             self._builder.set_debug(name, chunks)
@@ -332,7 +332,7 @@ class _Compilation:
                 hint="Change the operation or the types of its tensors.",
             )
         if op.kind is OpcodeKind.AVERAGE_POOL and op.output.is_narrow:
-            get_profile(op).get_words(op, self._place(op))  # raises if the profile lacks it
+            get_profile(op).get_factor_words(op, self._place(op))  # raises if the profile lacks it
         if opcode == "softmax" and op.output.is_narrow:
             beta = op.get_number("Beta", 1.0)
             get_profile(op).check_softmax(op.operands[1], op.output, beta, self._place(op))

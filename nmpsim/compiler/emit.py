@@ -39,8 +39,8 @@ class Emitter:
         for core, program in enumerate(self._programs[-1]):
             program += [words[ends[begins[core]] : ends[begins[core + 1]]], last]
 
-    def finish(self) -> list[int]:
-        """Add the code of all segments to the bundle; return their entry addresses."""
+    def emit_code(self) -> list[int]:
+        """Emit the code of all segments to the bundle and return their entry addresses."""
         return [self._segment(index, p) for index, p in enumerate(self._programs)]
 
     def _add_descriptors(self, plan: LayerPlan, items: Integers, layer: int) -> Integers:

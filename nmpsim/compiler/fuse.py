@@ -24,7 +24,7 @@ from nmpsim.lir.opcode import SATURATES_ANYWHERE, OpcodeKind
 
 
 def find_clip(op: Operation) -> tuple[int, int] | None:
-    """Return the quantized range to which an activation clips; None if it changes the scale."""
+    """Return the quantized range of an activation that only clips, or None for other operations."""
     if op.kind is not OpcodeKind.CLIP or op.host_reason:
         return None
     return get_input_range(op) if keeps_quantization(op) else None

@@ -82,12 +82,12 @@ class BufferView:
 
     @property
     def scale(self) -> float:
-        """Scale; 1 if the tensor is not quantized."""
+        """Scale of the tensor, or 1 if it is not quantized."""
         return self.type.quant.scale if self.type.quant else 1.0
 
     @property
     def offset(self) -> int:
-        """Offset (zero point); 0 if the tensor is not quantized."""
+        """Offset (zero point) of the tensor, or 0 if it is not quantized."""
         return self.type.quant.offset if self.type.quant else 0
 
     def get_constant_values(self, constants: Arrays) -> Array:
@@ -155,7 +155,7 @@ class Operation:
         return bool(self.get_number("Unsigned"))
 
     def get_integers(self, name: str) -> tuple[int, ...]:
-        """Return the value of an integer-list attribute; empty if it is missing."""
+        """Return the value of an integer-list attribute, or () if it is missing."""
         values = self.instruction.attributes.get(name)
         return tuple(int(value) for value in values) if isinstance(values, tuple) else ()
 
@@ -164,7 +164,7 @@ class Operation:
         return self.instruction.attributes.get(name, default)
 
     def list_outputs(self) -> tuple[BufferView, ...]:
-        """Return the written operands, without those of fused activations."""
+        """Return the views of all written operands, excluding the results of fused activations."""
         return tuple(
             view
             for view, operand in zip(self.operands, self.instruction.operands, strict=True)
@@ -172,7 +172,7 @@ class Operation:
         )
 
     def list_inputs(self) -> tuple[BufferView, ...]:
-        """Return the read operands."""
+        """Return the views of all operands that the operation reads."""
         return tuple(
             view
             for view, operand in zip(self.operands, self.instruction.operands, strict=True)

@@ -25,7 +25,7 @@ def find_overflow_warning(op: Operation, place: Place) -> str | None:
     ):
         return None
     target, source = op.operands
-    words = get_profile(op).get_words(op, place)
+    words = get_profile(op).get_factor_words(op, place)
     if op.get_number("CountIncludePads") or words["profile"] not in (GLOW_INT, NMP):
         return None
     kernel = op.get_integers("Kernels")

@@ -12,7 +12,7 @@ from nmpsim.compiler.tiling.channelwise import (
     POOLS,
     compute_smallest_tile_bytes,
     is_depthwise,
-    read_image_shape,
+    make_image_shape,
 )
 from nmpsim.config import DeviceConfig
 from nmpsim.lir.host_execution import find_unsupported_reason
@@ -38,7 +38,7 @@ ELEMENT_BY_ELEMENT = frozenset(
 def assign_placement(
     operations: tuple[Operation, ...], config: DeviceConfig
 ) -> tuple[Operation, ...]:
-    """Return the operations with ``host_reason`` set for those that run on the host."""
+    """Return the operations with ``host_reason`` set for operations that run on the host."""
     return tuple(
         attrs.evolve(op, host_reason=find_host_reason(op) or _large_window(op, config))
         for op in operations
@@ -53,7 +53,7 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
     opcode = op.instruction.opcode
     if op.kind not in POOLS and not is_depthwise(op):
         return ""
-    needs = compute_smallest_tile_bytes(read_image_shape(op))
+    needs = compute_smallest_tile_bytes(make_image_shape(op))
     dtypes = [view.type.dtype for view in op.operands]
     if needs <= config.scratchpad_bytes or find_unsupported_reason(
         opcode, dtypes, get_profile(op).name
@@ -65,7 +65,7 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
 
 
 def find_host_reason(op: Operation) -> str:
-    """Return the reason why an operation must run on the host; empty if the device can run it."""
+    """Return the reason why an operation must run on the host, or '' if the device can run it."""
     rule = _RULES.get(op.kind)
     if rule is None:
         return f"the device has no unit for {op.instruction.opcode}"

@@ -22,7 +22,7 @@ SYMBOL_BYTES = 512
 
 
 class ProgramMemory:
-    """Addresses of a program's buffers; a constant gets its address when it is first used."""
+    """Allocator of the buffers and constants of a program in DRAM."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ProgramMemory:
             )
 
     def get_address(self, view: BufferView) -> int:
-        """Return the DRAM address of a view; its constant is stored first if necessary."""
+        """Return the DRAM address of a view; store a constant at its first use."""
         name = view.buffer.name
         if not view.buffer.constant:
             return self._base + self._offsets[name] + view.byte_offset
@@ -68,11 +68,11 @@ class ProgramMemory:
         return view.get_constant_values(self.values)
 
     def add_constant(self, name: str, data: Array | Buffer | LazyBytes) -> int:
-        """Store data among the constants; return their DRAM address."""
+        """Store the data of a constant and return its DRAM address."""
         return self._builder.add_constant(self._make_symbol(name), data)
 
     def get_next_address(self) -> int:
-        """Return the address of the next constant."""
+        """Return the DRAM address at which the next constant will be stored."""
         return self._builder.get_constant_address()
 
     def record_packed_constant(self, view: BufferView, where: PackedConstantPlace) -> None:

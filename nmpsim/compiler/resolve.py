@@ -41,7 +41,7 @@ def resolve_operands(module: Module) -> tuple[dict[str, BufferView], tuple[Opera
 
 
 def find_inputs_and_outputs(module: Module) -> tuple[list[BufferView], list[BufferView]]:
-    """Return the mutable weights that are read first, and the mutable weights that are written.
+    """Return the mutable weights read before any write, and the mutable weights that are written.
 
     A weight that is read and then written is both an input and an output, also if an instruction
     changes a part of it. An unused weight is neither. ``touch`` discards the contents.

@@ -36,12 +36,12 @@ FIRST_BIT = np.array(
 
 
 def get_entry_index(word: Any) -> Any:
-    """Return the index of the cache entry for an aligned word."""
+    """Return the index of the cache entry for a word, given its address divided by 4."""
     return (word ^ word >> 15) & (ENTRIES - 1)
 
 
 def is_cached(seen: Int64s, number: Any, address: Any) -> Any:
-    """Return whether an aligned access is in the cache."""
+    """Return whether an aligned load or store by instruction ``number`` is in the cache."""
     word = address >> 2
     entry = seen[get_entry_index(word)]
     is_word = entry >> KIND_BITS == word << GENERATION_BITS | seen[GENERATION]
@@ -49,7 +49,7 @@ def is_cached(seen: Int64s, number: Any, address: Any) -> Any:
 
 
 def add_access(seen: Int64s, number: Any, address: Any) -> None:
-    """Add an aligned access to the cache."""
+    """Add an access outside control memory to the cache; a write to control memory clears it."""
     if CONTROL_BASE <= address < CONTROL_BASE + CONTROL_BYTES:
         if IS_WRITE[number]:
             invalidate(seen)
@@ -64,7 +64,7 @@ def add_access(seen: Int64s, number: Any, address: Any) -> None:
 
 
 def invalidate(seen: Int64s) -> None:
-    """Remove all entries from the cache."""
+    """Invalidate all entries of the cache."""
     if seen[IS_USED] == 0:
         return  # an unwritten table takes no host memory
     seen[IS_USED] = 0

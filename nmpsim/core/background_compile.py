@@ -37,7 +37,7 @@ class KernelCacheStatus:
 
     @property
     def lock(self) -> Path:
-        """Lock file of the background process."""
+        """Path of the file that a process locks while it compiles kernels in the background."""
         return self.folder.path / "compiling.lock"
 
     def is_complete(self) -> bool:
@@ -53,7 +53,7 @@ class KernelCacheStatus:
             return False
 
     def is_writable(self) -> bool:
-        """Return whether kernels can be stored in the folder."""
+        """Return whether this process may create or write the kernel cache folder."""
         path = self.folder.path
         return os.access(next(one for one in (path, *path.parents) if one.exists()), os.W_OK)
 
@@ -94,7 +94,7 @@ def _processor() -> str:
 
 
 def start_background_compile(parent: str, host: str) -> bool:
-    """Start the background process if kernels are missing; return whether it was started.
+    """Start a process that compiles missing kernels; return False if none is needed or possible.
 
     Returns
     -------
@@ -121,7 +121,7 @@ def start_background_compile(parent: str, host: str) -> bool:
 
 
 def compile_all_kernels(parent: str, host: str) -> None:
-    """Compile all kernels that are missing in the cache."""
+    """Compile all kernels that the cache lacks, unless another process is compiling them."""
     status = get_kernel_cache_status(parent, host)
     if status is None or status.is_complete():
         return

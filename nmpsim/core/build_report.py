@@ -44,8 +44,8 @@ _FUNCTIONS = {
 result once, as IEEE 754 requires."""
 
 
-def find_quantized_from_float(metadata: Metadata) -> tuple[Layer, ...]:
-    """Return the layers that quantize float32 values computed by the host.
+def find_float_quantizing_layers(metadata: Metadata) -> tuple[Layer, ...]:
+    """Return layers that quantize float32 values whose rounding depends on the host implementation.
 
     A reference that adds in another order, or approximates a function otherwise, may differ there
     by one step.
@@ -108,7 +108,7 @@ _NAMED = 3
 
 @attrs.define
 class RunCycles:
-    """Cycles and critical path of each layer so far, and values that host operations clipped."""
+    """Cycles, critical path and clipped host results of each layer, collected during a run."""
 
     cycles: dict[int, int]
     clips: dict[int, HostClipping]
@@ -119,7 +119,7 @@ class RunCycles:
 
     @classmethod
     def from_layers(cls, layers: Sequence[Layer]) -> RunCycles:
-        """Return a record with 0 cycles for each layer."""
+        """Return a ``RunCycles`` with 0 cycles for each layer."""
         return cls(dict.fromkeys(range(len(layers)), 0), {}, {})
 
     def copy(self) -> RunCycles:
@@ -135,7 +135,7 @@ def record_device_step(
     is_complete: bool,
     path: CriticalPath | None = None,
 ) -> None:
-    """Add the cycles of a device step to its layers, and store its critical path.
+    """Record the cycles of a device step's layers in ``account``, and their critical path if given.
 
     A layer lasts from the end of the one before to its barrier. Cycles after the last passed
     barrier belong to the next layer, or to the last one.
@@ -160,7 +160,7 @@ def record_device_step(
 def record_host_step(
     account: RunCycles, step: ProgramStep, clip: HostClipping | None, config: DeviceConfig
 ) -> None:
-    """Add the cycles and the clipped values of a host step to its layers."""
+    """Record the cycles of a host step's layers in ``account``, and their clipped results."""
     for index in step.layers:
         account.cycles[index] = compute_host_cycles(step, config)
         if clip is not None:
@@ -176,7 +176,7 @@ def _give_unnamed_cycles(machine: Machine, layer: int) -> None:
 
 
 def build_output_report(stored: npt.NDArray[Any], tensor: Tensor, outside: Tensor) -> OutputReport:
-    """Return the report of an output, with its values in the user's element type."""
+    """Return the report of an output tensor, with values in the element type of ``outside``."""
     values = stored.copy()
     if outside.elem != tensor.elem:
         values = (values.astype(np.int32) + UNSIGNED_ELEMS[tensor.elem][1]).astype(
@@ -233,7 +233,7 @@ def build_run_report(
 
 
 def _notes(metadata: Metadata) -> tuple[str, ...]:
-    layers = find_quantized_from_float(metadata)
+    layers = find_float_quantizing_layers(metadata)
     if not layers:
         return ()
     names = ", ".join(layer.display_name for layer in layers[:_NAMED])

@@ -124,7 +124,7 @@ class ContractCheck:
 
     @property
     def violation_fields(self) -> Int64s:
-        """Fields of the first violation: int64 [ViolationField]."""
+        """Fields of the first violation, indexed by ``ViolationField``; CASE is -1 if none."""
         return self._state.found
 
     @property
@@ -152,11 +152,11 @@ class ContractCheck:
         return all(map(self.check_host_read, reads)) and all(map(self.check_host_write, writes))
 
     def begin_segment(self) -> None:
-        """Check the start of all cores by the host, which begins a new segment."""
+        """Begin a new device segment, for which the host has started all cores."""
         self._check_host(HostEvent.STARTS)
 
     def consume(self, events: Int64s, words: Int64s, first_word: int) -> bool:
-        """Check executed instructions; return False after a violation."""
+        """Consume and check events of executed instructions; return False after a violation."""
         if self._has_given_up:
             return True
         if self._before is None and np.isin(events[:, ContractEvent.NUMBER], SEMAPHORES).any():
@@ -185,7 +185,7 @@ class ContractCheck:
         return self._check(self._state, events, words, first_word)
 
     def consume_trace(self, stops: StopConditions) -> bool:
-        """Check an engine's trace and clear it; return False after a violation."""
+        """Check an engine's instruction trace and clear it; return False after a violation."""
         trace = stops.trace[: int(stops.noted[StopState.ROWS])]
         stops.noted[StopState.ROWS] = 0
         begin, end = self._image
@@ -206,7 +206,7 @@ class ContractCheck:
 
 
 def make_events(trace: Int64s) -> Int64s:
-    """Convert trace rows int64 [n, TraceColumn] to events int64 [n, ContractEvent]."""
+    """Convert the rows of an instruction trace to contract events, one row each."""
     t = {column: trace[:, column] for column in TraceColumn}
     number, word, rs1 = t[TraceColumn.NUMBER], t[TraceColumn.WORD], t[TraceColumn.RS1]
     is_wait = number == OP.nmp_wait

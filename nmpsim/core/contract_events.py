@@ -47,7 +47,7 @@ class HostEvent(IntEnum):
 
 
 class ViolationField(IntEnum):
-    """Entries of ``ContractState.found``, the first violation."""
+    """Indices of ``ContractState.found``, which describes the first violation."""
 
     CASE = 0
     """Position in :data:`nmpsim.isa.contract.CASES`; -1 if there is no violation."""

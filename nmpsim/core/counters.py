@@ -63,7 +63,7 @@ class ValueCounters:
 
     @classmethod
     def from_machine(cls, machine: Machine) -> ValueCounters:
-        """Copy the counters of elements and saturated values from a machine."""
+        """Return a copy of a machine's counters of elements and saturated values."""
         layers = machine.layers.view(np.ndarray)
         fields = {name: layers[name].copy() for name in _VALUE_FIELDS}
         begins = layers["channel_base"]
@@ -98,7 +98,7 @@ class ValueCounters:
         return found
 
     def get_saturation(self, layer: Layer) -> tuple[Saturation, ...]:
-        """Return the saturated and clipped values of a layer, by stage and side."""
+        """Return a layer's saturated and clipped values, one record per stage and side with any."""
         index = layer.index
         begin, end = self._begins[index], self._ends[index]
         return tuple(
@@ -117,7 +117,7 @@ class ValueCounters:
 
 @frozen
 class Counters:
-    """Counters of a machine by layer, as Python numbers."""
+    """Counters of each layer, copied from a machine as Python integers."""
 
     config: DeviceConfig
     costs: Costs
@@ -138,7 +138,7 @@ def read_counters(machine: Machine, config: DeviceConfig) -> Counters:
 
 
 def compute_layer_bound(layer: Layer, counters: Counters) -> Bound:
-    """Compute lower bounds of a layer's cycles by MAC array, vector unit and memory."""
+    """Compute lower bounds for a layer's cycles from the MAC array, the vector unit and DRAM."""
     counts, config, wide = counters.counts[layer.index], counters.config, is_wide(layer)
     macs, busy, bursts = (
         counts[i] for i in (CountColumn.MACS, CountColumn.BUSY_VECTOR, CountColumn.BURSTS)
@@ -177,7 +177,7 @@ class HostCounts:
         return sum(one.count for one in self.saturation if not one.is_requested)
 
     def add(self, more: HostCounts) -> HostCounts:
-        """Return the sum of these counters and those of another run."""
+        """Return the combined counters of two runs of a host operation."""
         return HostCounts(self.elements + more.elements, self.saturation + more.saturation)
 
 
@@ -314,7 +314,7 @@ def get_activity_cycles(counts: Sequence[int]) -> Mapping[str, int]:
 
 
 def list_host_saturation(clip: HostClipping) -> tuple[Saturation, ...]:
-    """Return the saturated and clipped values of a host operation, by stage and side."""
+    """Return a host operation's saturated and clipped values, one record per stage and side."""
     parts: dict[tuple[str, int], list[tuple[Array, Array]]] = {}
 
     def add(stage: str, side: int, places: Array, overshoot: Array) -> None:

@@ -39,7 +39,7 @@ ENOUGH = 1 << 16
 
 @frozen(eq=False)
 class CriticalPath:
-    """Critical path of a part of a run, as cycles by cause."""
+    """Critical path of a section of a run: cycles by cause between barrier releases."""
 
     until: Int64s
     """[n] ascending: cycles at which barriers released cores, and the end."""

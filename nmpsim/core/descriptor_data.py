@@ -12,12 +12,12 @@ import numpy as np
 from nmpsim.core.instruction_tables import CHANNELS_WORD, OP, SCALES_WORD
 from nmpsim.core.state import Bytes, Int
 from nmpsim.isa.words import CONV
-from nmpsim.memory.checks import has_bad_scale_table
+from nmpsim.memory.checks import has_invalid_scale_table
 from nmpsim.memory.weight_tail import find_nonzero_padding
 
 
 def find_invalid_scale_table(number: Int, words: Any, scratchpad: Any) -> Any:
-    """Return the index of the word that locates an invalid scale table, or -1.
+    """Return the index of the descriptor word whose scale table is invalid, or -1 if none is.
 
     ``words`` is a valid descriptor, ``scratchpad`` the memory of its core.
     """
@@ -25,7 +25,7 @@ def find_invalid_scale_table(number: Int, words: Any, scratchpad: Any) -> Any:
     if table >= 0:  # both convolutions begin with the same words
         channels = words[CHANNELS_WORD[number]]
         element, profile = words[CONV.element], words[CONV.profile]
-        if has_bad_scale_table(scratchpad, words[table], channels, element, profile):
+        if has_invalid_scale_table(scratchpad, words[table], channels, element, profile):
             return table
     return np.int64(-1)
 

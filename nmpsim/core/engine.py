@@ -28,7 +28,7 @@ EventCheck = Callable[["ContractState", Int64s, Int64s, int], bool]
 
 
 class Compilation:
-    """Compile time of kernels, and the function that is called before they are compiled."""
+    """Time spent on compiling kernels, and a listener that is called before each compilation."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -46,7 +46,7 @@ class RecordedStep(Protocol):
         ...
 
     def plan_layer_kernels(self, machine: Machine, layers: Sequence[Layer]) -> tuple[bool, bool]:
-        """Find the layers that single kernel calls can compute; repeated calls reuse the result.
+        """Plan which layers single kernel calls can compute; later calls return the same result.
 
         ``layers`` are the layers of the bundle, with their claims.
 
@@ -89,7 +89,7 @@ class Engine(ABC):
         stop_at_layers: bool,
         stops: StopConditions | None = None,
     ) -> Outcome:
-        """Run until all cores have halted, or up to a trap, a deadlock or the cycle limit.
+        """Run a machine until all cores have halted, or up to a trap, deadlock or the cycle limit.
 
         Returns PAUSED after ``turns`` turns of cores and DRAM, or earlier if they take about a
         tenth of a second; LAYER_END at a barrier that the bundle knows if ``stop_at_layers`` is
@@ -106,7 +106,7 @@ class Engine(ABC):
     def record(
         self, machine: Machine, costs: Costs, consume: EventConsumer | None = None
     ) -> RecordedStep | None:
-        """Record a program to its end without changing the machine.
+        """Return the recording of a program to its end, or None if the program depends on data.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class Engine(ABC):
         strict: bool = False,
         layer_kernels: bool = False,
     ) -> bool:
-        """Compute the values of a recorded program, without changing the machine's timing.
+        """Compute the values of a recorded program; return False if data invalidate the recording.
 
         Parameters
         ----------

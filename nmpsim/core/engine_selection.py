@@ -41,7 +41,7 @@ INSTRUCTION_SECONDS, MAC_SECONDS, ELEMENT_SECONDS = 2e-4, 2e-8, 3.2e-6
 
 
 def make_engine(name: str, threads: int = 1) -> Engine:
-    """Make an engine by name.
+    """Return a new engine of the given name; raise UserError (ARG001) if the name is unknown.
 
     ``threads`` of the host share the work of the compiled engine; no result depends on it.
     """
@@ -111,7 +111,7 @@ class AutoEngine(Engine):
         return self.current_engine.can_record
 
     def choose_engine(self, bundle: Bundle, limits: Limits) -> None:
-        """Choose the engine that starts a run of a bundle."""
+        """Choose the engine that starts a run of a bundle, from an estimate of its run time."""
         if self._is_compiled:
             return
         timeout = math.inf if limits.timeout is None else limits.timeout
@@ -126,7 +126,7 @@ class AutoEngine(Engine):
         stop_at_layers: bool,
         stops: StopConditions | None = None,
     ) -> Outcome:
-        """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
+        """Run a machine for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
         if not self._is_compiled and turns > 0 and self._should_compile(0.0):
             self._switch_to_compiled(machine, costs)
         begin = time.thread_time()

@@ -42,12 +42,12 @@ UNIT = _constants("UnitNumbers", {unit.name: int(unit) for unit in Unit})
 
 
 def handles_kinds(*kinds: InstructionKind) -> Callable[[_Function], _Function]:
-    """Return a decorator that declares that a function handles these kinds of instructions."""
+    """Return a decorator that checks that a function mentions exactly these instruction kinds."""
     return require_cases(KIND._fields, [kind.name for kind in kinds])
 
 
 def handles_instructions(*kinds: InstructionKind) -> Callable[[_Function], _Function]:
-    """Return a decorator that declares that a function handles all instructions of these kinds."""
+    """Return a decorator that checks that a function mentions all instructions of these kinds."""
     return require_cases(OP._fields, map(_identifier, list_mnemonics(*kinds)))
 
 

@@ -53,11 +53,11 @@ def mark_used(folder: CacheFolder | None) -> None:
         os.utime(mark)
         _is_locked(_marks[folder.path], fcntl.LOCK_SH)
         if is_first:
-            remove_unused(folder.path.parent)
+            remove_unused_folders(folder.path.parent)
 
 
-def remove_unused(parent: Path) -> None:
-    """Remove the kernel folders that have not been used recently."""
+def remove_unused_folders(parent: Path) -> None:
+    """Remove the kernel cache folders below ``parent`` that have not been used recently."""
     if fcntl is None or not is_trusted(parent):
         return
     folders = [path for path in parent.glob(FOLDERS) if _is_own_folder(path)]

@@ -67,13 +67,13 @@ class TimeBudget:
         self._subject = subject
 
     def check(self, seconds: float = 0.0) -> None:
-        """Raise TimeLimitError if ``seconds`` more would exceed the limit."""
+        """Raise TimeLimitError if ``seconds`` more seconds of simulation would exceed the limit."""
         timeout = self._limits.timeout
         if timeout is not None and self._spent + seconds > timeout:
             raise self._late(timeout)
 
     def spend(self, seconds: float) -> None:
-        """Add seconds to the time used."""
+        """Add ``seconds`` to the simulation time that has been spent."""
         self._spent += seconds
 
     def get_remaining_limits(self) -> Limits:
@@ -99,7 +99,7 @@ def count_available_processors() -> int:
 
 
 def check_threads(threads: int | None) -> int:
-    """Return a valid number of threads, by default one for each processor."""
+    """Return ``threads``, or the number of processors if None; raise UserError (ARG001) below 1."""
     if threads is None:
         return count_available_processors()
     if threads < 1:

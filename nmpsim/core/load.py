@@ -22,7 +22,7 @@ def load_machine(
     threads: int = 1,
     save_layers: bool = False,
 ) -> Machine:
-    """Make a machine for a bundle, in its initial state.
+    """Return a new machine with a bundle loaded, in the initial state.
 
     Raises
     ------

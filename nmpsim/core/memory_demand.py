@@ -89,7 +89,7 @@ def check_run_memory(
 
 
 def check_device_memory(config: DeviceConfig, max_memory: int | None) -> None:
-    """Raise UserError (MEM001) if a device is too large for any program."""
+    """Raise UserError (MEM001) if the memories of a device alone exceed ``max_memory``."""
     check_memory("the device", _device_parts(config, 1), max_memory)
 
 
@@ -167,7 +167,7 @@ def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[PlannedAlloca
 
 
 def bound_packed_weight_bytes(nbytes: int, blocks: int) -> int:
-    """Return an upper bound of the bytes of a copy of weights and of their packed form.
+    """Return an upper bound of the memory in bytes for a copy of weights and its packed form.
 
     They are a copy, and what kernels make of it, at most with AVX2
     (:mod:`nmpsim.kernels.packed_weights`).

@@ -36,7 +36,7 @@ _Step = Callable[[bool, LayerCallback], HostClipping | None]
 
 
 class RepeatedRun:
-    """Further runs of a recorded bundle, which compute only values."""
+    """Runner of a recorded bundle on new inputs, which computes values but no cycles."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class RepeatedRun:
             self._fields["contract"] = ContractReport("proved")
 
     def matches(self, options: RunOptions) -> bool:
-        """Return whether a run with these options can be repeated."""
+        """Return whether a run with ``options`` can reuse the recorded run."""
         is_plain = options.work is None and not options.save_layers and options.violation is None
         return is_plain and options.strict == self._strict and options.limits == self._limits
 

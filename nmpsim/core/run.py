@@ -32,7 +32,7 @@ from nmpsim.core.state import CSR_COLUMN, NEVER, Int64s, Machine, Outcome, end_s
 from nmpsim.core.stop_conditions import (
     STEPS_PER_TURN,
     StopConditions,
-    default_stop_conditions,
+    make_default_stop_conditions,
     make_stop_conditions,
 )
 from nmpsim.core.work import WorkListener, add_wait_log, drain_wait_log, drain_work_log
@@ -88,7 +88,7 @@ class RunOptions:
     """Known violation at which the run must end."""
 
     def after_restart(self, restart: RestartError) -> RunOptions:
-        """Return the options for a run after a restart."""
+        """Return the options for the run that follows a restart."""
         if restart.event is ModeEvent.VIOLATED:
             return attrs.evolve(self, violation=restart.violation, work=None, progress=None)
         if restart.event is ModeEvent.ORDER_DEPENDENT:
@@ -97,11 +97,11 @@ class RunOptions:
 
 
 class RunTimeoutError(Exception):
-    """Exception for a run that exceeds its time limit."""
+    """Exception raised if a run exceeds its time limit."""
 
 
 class TrappedRunError(Exception):
-    """Exception for a run that a trap, a limit or a violation of the contract ends."""
+    """Exception raised if a trap, a limit or a contract violation ends a run."""
 
     def __init__(self, trap: TrapReport) -> None:
         super().__init__(trap.message)
@@ -122,7 +122,7 @@ class Clock:
             self._begin = self._now()
 
     def get_elapsed_seconds(self) -> float:
-        """Return the seconds since the start, 0 before it."""
+        """Return the seconds since the clock was started, or 0 if the clock was not started."""
         return 0.0 if self._begin is None else self._now() - self._begin
 
     def check(self) -> None:
@@ -142,7 +142,7 @@ class LayerProgress:
         self.count = 0
 
     def add(self, index: int) -> None:
-        """Count one more completed layer and call the progress callback."""
+        """Count layer ``index`` as completed and call the progress callback."""
         self.count += 1
         if self._progress:
             name = self._layers[index].display_name
@@ -196,7 +196,7 @@ class Run:
         self._path: PathRecorder | None = None
 
     def execute(self) -> RunReport:
-        """Execute all steps; return the report, or the reason for a restart."""
+        """Execute all steps and return the report; raise RestartError if another mode is needed."""
         if self._mode in (Mode.PROVE, Mode.CHECK) and self._options.strict:
             from nmpsim.core.contract_check import ContractCheck  # not needed if proved
 
@@ -367,7 +367,9 @@ class Run:
     def _stops(self) -> StopConditions:
         cores, strict = self._machine.cores.size, self._options.strict
         if self._contract is None or self._mode is not Mode.CHECK:
-            return default_stop_conditions(cores, strict=strict, parallel=self._allows_parallel)
+            return make_default_stop_conditions(
+                cores, strict=strict, parallel=self._allows_parallel
+            )
         return make_stop_conditions(
             cores,
             steps_per_turn=STEPS_PER_TURN,

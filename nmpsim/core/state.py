@@ -147,7 +147,7 @@ class JobColumn(IntEnum):
 
 
 class TrapField(IntEnum):
-    """Entries of the machine's ``trap``."""
+    """Indices of a machine's ``trap`` record, which holds where and why a run ended."""
 
     CORE = 0
     CAUSE = 1
@@ -292,7 +292,7 @@ def _records(count: int, dtype: Any) -> Any:
 
 
 def as_plain_arrays(machine: Machine) -> Machine:
-    """Return a machine that shares the memory, with plain arrays in place of record arrays."""
+    """Return a machine whose plain arrays share the memory of the machine's record arrays."""
     plain = {
         name: getattr(machine, name).view(dtype, np.ndarray)
         for name, dtype in (
@@ -413,7 +413,7 @@ def start_cores(machine: Machine, entry: int) -> None:
 
 
 def end_segment(machine: Machine) -> None:
-    """Advance all clocks to the latest core's clock; count the difference as idle cycles."""
+    """End a device segment: advance all clocks to the latest, and count the difference as idle."""
     cores = machine.cores
     end = cores.clock.max()
     np.add.at(

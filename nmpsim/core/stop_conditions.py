@@ -1,7 +1,7 @@
 """When an engine stops and what it records, as requested by a debugger or a check.
 
-A plain run requests nothing (:func:`default_stop_conditions`). With one step a turn, each turn is
-one instruction of a core or one grant of the DRAM in order of simulated time, so the number of
+A plain run requests nothing (:func:`make_default_stop_conditions`). With one step a turn, each turn
+is one instruction of a core or one grant of the DRAM in order of simulated time, so the number of
 turns identifies a state of the machine.
 """
 
@@ -58,7 +58,7 @@ class TraceColumn(IntEnum):
 
 
 class StopState(IntEnum):
-    """Entries of ``StopConditions.noted``."""
+    """Indices of ``StopConditions.noted``, the state that an engine updates as it runs."""
 
     TURNS = 0
     """Turns done so far."""
@@ -71,7 +71,7 @@ class StopState(IntEnum):
 
 
 class StopConditions(NamedTuple):
-    """Conditions under which an engine returns STOPPED, and its trace."""
+    """Conditions under which an engine stops, and buffers for the instruction trace."""
 
     steps_per_turn: int
     until_cycle: int
@@ -118,7 +118,7 @@ def make_stop_conditions(
     cache_words: int = 0,
     parallel: bool = False,
 ) -> StopConditions:
-    """Make stop conditions for a machine with ``cores`` cores."""
+    """Return stop conditions for a machine with ``cores`` cores; by default there are no stops."""
     chosen = np.ones(cores, np.bool_)
     if of_cores is not None:
         chosen[:] = False
@@ -140,10 +140,10 @@ def make_stop_conditions(
     )
 
 
-def default_stop_conditions(
+def make_default_stop_conditions(
     cores: int, *, strict: bool = False, parallel: bool = False
 ) -> StopConditions:
-    """Make stop conditions for a run without stops and without a trace."""
+    """Return the stop conditions of a run without stops and without a trace."""
     return make_stop_conditions(
         cores, steps_per_turn=STEPS_PER_TURN, strict=strict, parallel=parallel
     )

@@ -142,7 +142,7 @@ def _describe_wait(machine: Machine, core: int) -> str:
 
 
 def build_violation_report(bundle: Bundle, machine: Machine, violation: Int64s) -> ViolationReport:
-    """Build the report of a contract violation from its fields, int64 [ViolationField]."""
+    """Build the report of a contract violation from its fields, indexed by ``ViolationField``."""
     found = {field: int(violation[field]) for field in ViolationField}
     case, layers = CASES[found[ViolationField.CASE]], bundle.metadata.layers
     layer = _layer_at(layers, found[ViolationField.LAYER])
@@ -179,7 +179,7 @@ def build_violation_report(bundle: Bundle, machine: Machine, violation: Int64s) 
 
 
 def make_weight_tail_violation(machine: Machine) -> Int64s:
-    """Make the violation for nonzero weights beyond a tensor, int64 [ViolationField]."""
+    """Return the violation fields for nonzero bytes after a weight tensor, from the trap record."""
     trap = machine.shared[0].trap
     core, address = int(trap[TrapField.CORE]), int(trap[TrapField.VALUE])
     fields = {
@@ -233,7 +233,7 @@ def describe_violation(
     tensor: str | None,
     ending: str = ", without synchronization between them",
 ) -> str:
-    """Describe a contract violation; ``ending`` follows two accesses that are not ordered."""
+    """Return a description of a contract violation; ``ending`` follows unordered accesses."""
     case = CASES[found[ViolationField.CASE]].key
     first, last = found[ViolationField.START], found[ViolationField.END] - 1
     space = "DRAM" if first >= DRAM_BASE else "scratchpad"

@@ -122,6 +122,6 @@ def record_instruction(
 
 
 def record_end(m: Machine, core: Int, pc: Int, cause: Int, value: Int) -> None:
-    """Record where a core ends the run, with the cause and value of a trap, or -1."""
+    """Record the core, pc and cycle at which a run ends, and a trap's cause and value, or -1."""
     trap = m.shared[0]["trap"]
     trap[0], trap[1], trap[2], trap[3], trap[4] = core, cause, value, pc, m.cores[core]["clock"]

@@ -26,24 +26,24 @@ a transfer always comes before work that waited for it.
 
 
 def add_work_log(machine: Machine, room: int = ROOM) -> Machine:
-    """Return a machine that shares the memory and has a work log."""
+    """Return a machine that shares all arrays with ``machine`` and has a new work log."""
     return machine._replace(work=np.zeros(max(room, MAX_NOTES), WORK).view(np.recarray))
 
 
 def add_wait_log(machine: Machine, room: int = ROOM) -> Machine:
-    """Return a machine that shares the memory and has both a work log and a wait log."""
+    """Return a machine that shares all arrays with ``machine`` and has new work and wait logs."""
     return add_work_log(machine, room)._replace(waits=np.zeros(room, WAIT).view(np.recarray))
 
 
 def drain_wait_log(machine: Machine) -> Any:
-    """Return and clear the wait log, an array of ``WAIT``."""
+    """Return a copy of the wait log as a structured array, and clear the log."""
     noted = machine.waits[: int(machine.shared[0].waited)].copy()
     machine.shared.waited[:] = 0
     return noted
 
 
 def drain_work_log(machine: Machine) -> Any:
-    """Return and clear the work log, an array of ``WORK``."""
+    """Return a copy of the work log as a structured array, and clear the log."""
     noted = machine.work[: int(machine.shared[0].noted)].copy()
     machine.shared.noted[:] = 0
     return noted

@@ -48,7 +48,7 @@ from nmpsim.isa.words import PART_FIRST, PART_ONLY, RHS_INT32
 
 @attrs.frozen
 class Term:
-    """One product of a sum, or one value of a pooling window."""
+    """Product in a sum, or element of a pooling window, with the addresses of its operands."""
 
     at: tuple[int, ...]
     """Row, column and channel in the window; the inner index in a matrix product."""
@@ -63,7 +63,7 @@ class Term:
 
     @property
     def product(self) -> float:
-        """Value that the term adds to the sum: input times weight, or the input of a pool."""
+        """Input times weight, or the input itself if the operation has no weights."""
         return self.input if self.weight is None else self.input * self.weight
 
 
@@ -78,7 +78,7 @@ class ArithmeticStep:
 
 @attrs.frozen
 class ResultTrace:
-    """Terms and steps from which one result was computed."""
+    """Terms and arithmetic steps that compute one output element."""
 
     terms: tuple[Term, ...]
     steps: tuple[ArithmeticStep, ...]
@@ -98,12 +98,12 @@ class OutputElement:
 
     @property
     def y(self) -> int:
-        """Row of the result."""
+        """Row of the element in the output, or 0 if the output has no rows."""
         return self.at[0] if self.at else 0
 
     @property
     def x(self) -> int:
-        """Column of the result."""
+        """Column of the element in the output, or 0 if the output has no columns."""
         return self.at[1] if len(self.at) > 1 else 0
 
 
@@ -209,7 +209,7 @@ def _channel_count(d: Descriptor) -> int:
 def list_terms(
     machine: Machine, core: int, name: str, descriptor: Descriptor, at: OutputElement
 ) -> tuple[Term, ...]:
-    """Return the products that an instruction adds to the sum of an output element."""
+    """Return the terms that an instruction adds to the sum of an output element."""
     return _sum_terms(Scratchpad(Core(machine, core)), name, descriptor, at)
 
 
@@ -357,7 +357,7 @@ def trace_result(
     at: OutputElement,
     earlier_terms: Sequence[Term] = (),
 ) -> ResultTrace:
-    """Return the terms and the arithmetic steps with which an instruction computes an element.
+    """Return the terms and arithmetic steps by which an instruction computes an element.
 
     Parameters
     ----------

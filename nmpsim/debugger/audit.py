@@ -28,7 +28,7 @@ SCALE_TOLERANCE = 1e-4
 
 @attrs.frozen
 class ConstantAudit:
-    """Comparison of a constant of the program with an array of a file."""
+    """Result of comparing a program constant with an array from a file."""
 
     name: str
     elem: str
@@ -62,7 +62,7 @@ def describe_bias_scale(facts: LayerFacts | None) -> str:
 def audit_constants(
     module: Module, keys: Iterable[str], read_array: Callable[[str], Any]
 ) -> Iterator[ConstantAudit]:
-    """Yield the comparison of each constant that a file contains with the file's array."""
+    """Compare constants of a module with arrays of the same name; yield the results."""
     known = {key.removeprefix("const/"): key for key in keys}
     for weight in module.weights:
         if not weight.constant or weight.name not in known:
@@ -120,14 +120,14 @@ class StageAudit:
 
     @property
     def wrong_channels(self) -> tuple[ChannelAudit, ...]:
-        """Channels with unexpected rescale integers."""
+        """Channels whose rescale integers differ from the expected integers."""
         return tuple(one for one in self.channels if not one.is_correct)
 
 
 def audit_integers(
     debugger: Debugger, facts: LayerFacts | None, layer: Layer, trace: Sequence[ExecutedInstruction]
 ) -> Iterator[StageAudit]:
-    """Yield the comparison of each rescaling of a layer with the integers that its scales require.
+    """Compare the integers of each rescaling of a layer with the layer's scales.
 
     Parameters
     ----------

@@ -133,7 +133,7 @@ class BreakpointHit:
 def list_stop_addresses(
     breakpoints: Sequence[Breakpoint], more: AddressCondition | None = None
 ) -> npt.NDArray[np.int64]:
-    """Return the addresses of all breakpoints as an array [n, 2] of core (-1: any) and address."""
+    """Return an array [n, 2] of core (-1 for all) and address of the address breakpoints."""
     conditions = [one.condition for one in breakpoints if one.is_enabled]
     wanted = [c for c in (*conditions, more) if isinstance(c, AddressCondition)]
     pairs = [(-1 if c.core is None else c.core, c.address) for c in wanted]
@@ -141,7 +141,7 @@ def list_stop_addresses(
 
 
 def find_stop_cycle(breakpoints: Sequence[Breakpoint], since: int) -> int:
-    """Return the first cycle after ``since`` with a cycle breakpoint, or NEVER."""
+    """Return the cycle of the first cycle breakpoint after ``since``, or NEVER if there is none."""
     conditions = [one.condition for one in breakpoints if one.is_enabled]
     cycles = [c.cycle for c in conditions if isinstance(c, CycleCondition) and c.cycle > since]
     return min(cycles, default=NEVER)
@@ -179,7 +179,7 @@ _PATTERNS = {_compile_form(form): condition for form, condition in _CONDITIONS.i
 def parse_condition(
     text: str, find_layer: Callable[[str], int], find_address: Callable[[str], int]
 ) -> Condition:
-    """Parse the condition of a breakpoint.
+    """Parse a breakpoint condition, such as a layer, an address or a cycle limit.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ Space = Literal["dram", "scratchpad", "control"]
 
 @attrs.frozen
 class ByteRuns:
-    """Set of byte addresses: a run of bytes, repeated along up to four dimensions."""
+    """Set of byte addresses: equal byte ranges at regular strides in up to four dimensions."""
 
     space: Space
     start: int
@@ -28,7 +28,7 @@ class ByteRuns:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the set is empty."""
+        """Whether the set contains no address."""
         return self.run <= 0 or any(count <= 0 for count, _ in self.repeats)
 
     end: int = attrs.field(init=False, eq=False)
@@ -62,7 +62,7 @@ class ByteRuns:
         return bool(((starts < end) & (starts + self.run > start)).any())
 
     def list_starts(self) -> npt.NDArray[np.int64]:
-        """Return the start addresses of all runs, [runs]."""
+        """Return the start addresses of all runs as an array [runs]."""
         starts = np.array([self.start], np.int64)
         for count, step in self.repeats:
             starts = (starts[:, None] + step * np.arange(count)).reshape(-1)
@@ -78,7 +78,7 @@ class ByteRuns:
         return low < high and bool((self._marked(low, high) & other._marked(low, high)).any())
 
     def get_mask(self) -> npt.NDArray[np.bool_]:
-        """Return a mask [end - start] of the addresses in the set, relative to ``start``."""
+        """Return a boolean mask of range [start, end) that is True for addresses in the set."""
         run, repeats = self.run, list(self.repeats)
         while repeats and (repeats[-1][1] == run or repeats[-1][0] == 1):  # adjacent runs
             run *= repeats.pop()[0]
@@ -88,7 +88,7 @@ class ByteRuns:
         return merged._marked(self.start, merged.end)
 
     def list_offsets(self, base: int, size: int) -> npt.NDArray[np.int64]:
-        """Return the offsets from ``base`` of all addresses in the set, below ``size``."""
+        """Return the offsets of the addresses from ``base`` that are below ``size``."""
         offsets = self.get_mask().nonzero()[0] + self.start - base
         return np.asarray(offsets[(offsets >= 0) & (offsets < size)])
 

@@ -74,7 +74,7 @@ def get_word_address(executed: ExecutedInstruction, word: str) -> int:
 
 
 def pack_integer(value: int, size: int) -> bytes:
-    """Return an integer as little-endian bytes; raise UserError (DEBUG002) if it does not fit."""
+    """Pack an integer as little-endian bytes; raise UserError (DEBUG002) if it does not fit."""
     bits = 8 * size
     if not -(1 << (bits - 1)) <= value < 1 << bits:
         raise fail(
@@ -98,11 +98,11 @@ class LayerEffect:
 
     @property
     def problem(self) -> str:
-        """Reason why the difference is unknown; empty if it is known."""
+        """Reason why the difference is unknown, or "" if the difference is known."""
         return "has not run" if self.accumulated is None else ""
 
 
-class ProgramChanges:
+class ProgramEditor:
     """Editor of the program and of tensors in a debugging session."""
 
     def __init__(self, debugger: Debugger) -> None:
@@ -113,7 +113,7 @@ class ProgramChanges:
         """The most recently compiled program, by its scale changes."""
 
     def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
-        """Change a word in all descriptors or channel records of a layer.
+        """Change a word in all descriptors or channel records; return the number of changes.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class ProgramChanges:
         debugger.go_to(here)
 
     def measure_effects(self) -> tuple[StopResult, list[LayerEffect]]:
-        """Run to the end and return the effect of the changes on each layer."""
+        """Run to the end; return the stop and the effect of the changes on each layer."""
         debugger, edits = self._debugger, self._debugger.edits
         if self._unchanged is None:
             debugger.apply_edits(())

@@ -80,7 +80,7 @@ def write_core_file(path: Path, core: CoreDump) -> None:
 
 
 def read_core_file(path: Path, arrays: ArrayReader) -> CoreDump:
-    """Read a core file.
+    """Read a core file; raise UserError (DEBUG003) if the file is not a core file.
 
     Raises
     ------

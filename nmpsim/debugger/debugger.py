@@ -126,14 +126,14 @@ class Debugger(PositionedRun):
         self.breakpoints.remove(self.get_breakpoint(number))
 
     def find_hazards(self) -> Sequence[Hazard]:
-        """Return all hazards up to the current position; later instructions are checked, too."""
+        """Return all hazards from the start of the run up to the current position."""
         if self.hazards is None:
             self.hazards = self.add_log(HazardLog(self))
         self._complete(self.hazards)
         return [one for one in self.hazards.found if one.position <= self.position]
 
     def get_hazard_note(self) -> str:
-        """Return a text if not all accesses could be checked for hazards, otherwise ""."""
+        """Return a note if not all accesses could be checked for hazards, otherwise ""."""
         return self.hazards.message if self.hazards else ""
 
     def _complete(self, log: RunLog) -> None:
@@ -144,7 +144,7 @@ class Debugger(PositionedRun):
                 self.replay(here, self._record)
 
     def record_work(self) -> None:
-        """Start a log of the work of units and DRAM, beginning at the start of the run."""
+        """Start to record the work of units and DRAM, including work before this call."""
         self.work = self.add_log(WorkLog())
         self._complete(self.work)
 
@@ -247,7 +247,7 @@ class Debugger(PositionedRun):
         )
 
     def run_single_layer(self, index: int) -> Array | None:
-        """Execute the next layer from the current machine state and return its output.
+        """Execute the next layer and return its output, or None if the run stops earlier.
 
         Returns None if the layer is not reached. Nothing is recorded. The caller restores the
         machine afterwards.

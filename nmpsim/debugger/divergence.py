@@ -59,8 +59,8 @@ class IsolatedErrors:
         return statistics.median(map(get_isolated_sqnr, self.layers))
 
     @property
-    def has_jump(self) -> bool:
-        """Return whether the worst layer's SQNR is at least JUMP_DB below the median."""
+    def has_outlier(self) -> bool:
+        """Whether the worst layer's SQNR is an outlier: at least 6 dB below the median."""
         return get_isolated_sqnr(self.worst) <= self.median_db - JUMP_DB
 
 
@@ -70,7 +70,7 @@ def get_isolated_sqnr(comparison: LayerComparison) -> float:
 
 
 def isolate_layers(debugger: Debugger, reference: ReferenceOutputs) -> IsolatedErrors | None:
-    """Execute each quantized layer of a reference in isolation; return None without such layers.
+    """Execute each quantized layer of a reference in isolation, or return None if none exists.
 
     The program must have run to its end.
     """
@@ -110,7 +110,7 @@ _WINDOWED = ("convolution", "pool")
 def find_error_causes(
     debugger: Debugger, reference: ReferenceOutputs, comparison: LayerComparison, limit: int
 ) -> tuple[ErrorPattern, ...]:
-    """Return patterns in a layer's wrong elements and descriptors that suggest causes.
+    """Return error patterns that suggest causes of a layer's wrong elements.
 
     Elements that are off by at most ``limit`` count as right.
     """

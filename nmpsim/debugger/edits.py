@@ -26,7 +26,7 @@ ScaleChanges = tuple[tuple[tuple[str, float], ...], ...]
 
 @attrs.frozen
 class Edit:
-    """Changes of memory and of scales by one command."""
+    """Changes of memory and of tensor scales by one debugger command."""
 
     position: int = attrs.field(validator=ge(0))
     """Position at which the change is made, each time the run reaches it. Changes of the program
@@ -72,8 +72,8 @@ def _inside(start: int, count: int, size: int) -> slice | None:
     return slice(start, start + count) if count > 0 and 0 <= start <= size - count else None
 
 
-def list_program_pieces(bundle: Bundle, edits: Sequence[Edit]) -> list[tuple[slice, bytes, str]]:
-    """Return the slice, new bytes and description of each change to the program's image."""
+def list_image_changes(bundle: Bundle, edits: Sequence[Edit]) -> list[tuple[slice, bytes, str]]:
+    """Return the slice, new bytes and description of each change of the program image."""
     pieces = [(address, now, edit.what) for edit in edits for address, now in edit.pieces]
     found = [(find_image_slice(bundle, at, len(now)), now, what) for at, now, what in pieces]
     return [(where, now, what) for where, now, what in found if where is not None]
@@ -81,7 +81,7 @@ def list_program_pieces(bundle: Bundle, edits: Sequence[Edit]) -> list[tuple[sli
 
 def build_patch(bundle: Bundle, edits: Sequence[Edit]) -> tuple[ByteChange, ...]:
     """Combine the edits of the program's image into a patch without overlaps."""
-    pieces = list_program_pieces(bundle, edits)
+    pieces = list_image_changes(bundle, edits)
     now, last = bundle.image.copy(), np.full(bundle.image.size, -1, np.int32)
     for number, (where, data, _) in enumerate(pieces):
         now[where], last[where] = np.frombuffer(data, np.uint8), number
@@ -95,7 +95,7 @@ def build_patch(bundle: Bundle, edits: Sequence[Edit]) -> tuple[ByteChange, ...]
 
 
 def list_scale_changes(edits: Sequence[Edit]) -> ScaleChanges:
-    """Return the changes of scales in a list of edits, in order."""
+    """Return the scale changes of all edits in order."""
     return tuple(tuple(edit.scales.items()) for edit in edits if edit.scales)
 
 

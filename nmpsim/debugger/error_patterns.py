@@ -51,7 +51,7 @@ def find_error_patterns(
     traits: LayerTraits = LayerTraits(),
     explained: Mask | None = None,
 ) -> tuple[ErrorPattern, ...]:
-    """Return the patterns that the wrong elements of a result follow.
+    """Return the patterns in the positions and values of wrong elements.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ class Displacement:
 def find_displacement(
     own: Array, expected: Array, wrong: Mask, parts: Array
 ) -> Displacement | None:
-    """Return the displacement of a result whose values are correct but misplaced, or None.
+    """Return the displacement of correct but misplaced values, or None if there is none.
 
     A place is recognized by ``WINDOW`` consecutive elements that occur only once. ``parts`` numbers
     the part of each element: strides start again in each part.

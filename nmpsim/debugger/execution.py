@@ -39,7 +39,7 @@ from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, reset, start
 from nmpsim.core.stop_conditions import StopConditions, StopState, make_stop_conditions
 from nmpsim.core.termination import build_trap_report
 from nmpsim.core.work import add_wait_log, drain_wait_log, drain_work_log
-from nmpsim.debugger.edits import Edit, apply_scale, check_edit, find_ram_slice, list_program_pieces
+from nmpsim.debugger.edits import Edit, apply_scale, check_edit, find_ram_slice, list_image_changes
 from nmpsim.debugger.snapshots import (
     DEFAULT_BUDGET_MIB,
     Snapshot,
@@ -75,7 +75,7 @@ class PauseReason(Enum):
 
 @attrs.frozen(eq=False)
 class Pause:
-    """Result of :meth:`ReversibleExecution.advance`: the reason and everything executed."""
+    """Result of :meth:`ReversibleExecution.advance`: the reason and the executed events."""
 
     reason: PauseReason
     start: int
@@ -114,14 +114,14 @@ class RunLog(ABC):
     """Position up to which the run has been processed."""
 
     def add(self, pause: Pause) -> None:
-        """Process the events before a pause if they directly follow the processed ones."""
+        """Process the events before a pause if they follow directly after the processed events."""
         if pause.start == self.position:
             self.position = pause.position
             self.process(pause)
 
     @abstractmethod
     def process(self, pause: Pause) -> None:
-        """Process the events between the previous pause and this one."""
+        """Process the events between the previous pause and ``pause``."""
 
 
 class ReversibleExecution:
@@ -170,18 +170,18 @@ class ReversibleExecution:
 
     @property
     def current_step(self) -> ProgramStep | None:
-        """Current step of the bundle; None at the end."""
+        """Current step of the bundle, or None at the end of the run."""
         steps = self.bundle.metadata.steps
         return steps[self._step] if self._step < len(steps) else None
 
     @property
     def is_started(self) -> bool:
-        """Return whether the run is within a device segment."""
+        """Whether the run is within a device segment."""
         return self._is_started
 
     @property
     def is_over(self) -> bool:
-        """Return whether the run is at its end or at a trap."""
+        """Whether the run is at its end or at a trap."""
         return self.current_step is None or self.trap is not None
 
     @property
@@ -203,7 +203,7 @@ class ReversibleExecution:
         cores: npt.NDArray[np.bool_] | None = None,
         addresses: npt.NDArray[np.int64] | None = None,
     ) -> Pause:
-        """Advance the run until a position is reached or a condition is met.
+        """Advance the run to a position or until a condition holds; return the pause.
 
         Parameters
         ----------
@@ -265,7 +265,7 @@ class ReversibleExecution:
             self.on_move = before
 
     def skip_address(self, core: int | None) -> None:
-        """Let a core continue from the stop address at which it is."""
+        """Let a core execute its current instruction even if it is at a stop address."""
         if core is not None:
             self._stops.passed[core] = self.machine.cores[core].retired
 
@@ -310,7 +310,7 @@ class ReversibleExecution:
 
     @contextmanager
     def visit_position(self, position: int | None = None) -> Iterator[None]:
-        """Go to a position for the duration of a context, then restore the current state."""
+        """Go to a position during a ``with`` block, then return to the previous position."""
         here, trap = self.position, self.trap
         try:
             if position is not None:
@@ -333,7 +333,7 @@ class ReversibleExecution:
         self._edit_here()
 
     def apply_edits(self, edits: Sequence[Edit]) -> None:
-        """Replace the list of edits, restart the run and drop its snapshots.
+        """Replace the list of edits, restart the run and delete its snapshots.
 
         Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if an edit lies outside of memory.
         """
@@ -341,7 +341,7 @@ class ReversibleExecution:
         for edit in edits:
             check_edit(bundle, edit)
         image = bundle.image
-        if pieces := list_program_pieces(bundle, edits):
+        if pieces := list_image_changes(bundle, edits):
             image = image.copy()
             for where, now, _ in pieces:
                 image[where] = np.frombuffer(now, np.uint8)
@@ -364,7 +364,7 @@ class ReversibleExecution:
                     self.machine.ram[where] = np.frombuffer(now, np.uint8)
 
     def build_report(self, path: CriticalPath) -> RunReport:
-        """Return the report of the run up to this position; ``path`` is its critical path."""
+        """Return the report of the run up to the current position, with a critical path."""
         account = self.account.copy()
         if self._is_started and self.current_step is not None:
             record_device_step(account, self.machine, self.layers, self.current_step, False)

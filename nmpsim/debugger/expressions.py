@@ -40,7 +40,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Number, Number], Number]] = {
 
 
 def evaluate(text: str, functions: Mapping[str, Function]) -> Number:
-    """Evaluate an expression; true is 1 and false is 0.
+    """Evaluate an arithmetic or logical expression; the value is 1 if true and 0 if false.
 
     A function without arguments needs no parentheses.
 

@@ -47,7 +47,7 @@ class Hazard:
 
 
 class HazardLog(RunLog, ContractCheck):
-    """Log of the hazards of a run: a check of the contract that continues after violations."""
+    """Log of a run's hazards; the contract check continues after each violation."""
 
     def __init__(self, execution: ReversibleExecution) -> None:
         super().__init__(execution.machine, execution.costs, execution.engine.check_events)
@@ -78,7 +78,7 @@ class HazardLog(RunLog, ContractCheck):
             self.check_host_read(tensor)
 
     def check_events(self, events: Int64s, words: Int64s, first_word: int) -> bool:
-        """Check events and report violations; return False if a post requires a repeated check.
+        """Check events and report hazards; return False if the events must be checked again.
 
         The cycle of an event is replaced by its turn, which is unique.
         """

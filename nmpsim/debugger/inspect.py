@@ -190,7 +190,7 @@ def read_registers(debugger: Debugger, core: int) -> Mapping[str, int]:
 
 
 def read_memory(debugger: Debugger, address: int, count: int, core: int = 0) -> bytes:
-    """Return bytes as a core sees them; raise UserError (DEBUG002) if they span memories."""
+    """Return bytes as a core sees them; raise UserError (DEBUG002) for a range across memories."""
     machine = debugger.machine
     found = read_bytes(machine, debugger.check_core_number(core), address, count)
     if found is not None and 0 <= count <= MAX_BYTES:
@@ -222,7 +222,7 @@ def disassemble(
 
 
 def find_address(debugger: Debugger, word: str) -> int:
-    """Parse an address, which is a number or a symbol of the program."""
+    """Return the address that a number or a program symbol denotes; raise UserError if unknown."""
     if word[:1].isdigit():
         try:
             return int(word, 0)

@@ -102,7 +102,7 @@ class ExecutedInstruction:
 
     @property
     def next_position(self) -> int:
-        """Position directly after the instruction."""
+        """Position of the run directly after the instruction."""
         return self.turn + 1
 
     @property
@@ -112,12 +112,12 @@ class ExecutedInstruction:
 
     @property
     def layer(self) -> int | None:
-        """Index of the layer that a tensor instruction belongs to; None for other instructions."""
+        """Index of the layer of a tensor instruction, or None for other instructions."""
         return self.words.get("layer")
 
     @property
     def unit(self) -> Unit | None:
-        """Unit that executes the instruction; None for the core itself."""
+        """Unit that executes the instruction, or None if the core itself executes it."""
         return self.instruction.unit
 
     @property
@@ -127,7 +127,7 @@ class ExecutedInstruction:
 
     @property
     def description(self) -> str:
-        """Text for messages: the core, the mnemonic and the address."""
+        """Description with the core, mnemonic and address of the instruction."""
         return f"core {self.core} {self.instruction.mnemonic} at {self.pc:#x}"
 
     @property
@@ -160,7 +160,7 @@ def _make_access(kind: AccessKind, operand: str, start: int, nbytes: int) -> Mem
 
 
 def find_host_step(execution: ReversibleExecution, pause: Pause) -> ProgramStep | None:
-    """Return the host operation executed since the previous pause, or None."""
+    """Return the host operation executed since the previous pause, or None if there was none."""
     steps = execution.bundle.metadata.steps
     done = [s for s in steps if s.kind == "host" and set(s.layers) & set(pause.layers)]
     return done[0] if done else None

@@ -90,7 +90,7 @@ def read_layer_output(debugger: Debugger, layer: Layer) -> OperandValues:
 def find_operand(
     debugger: Debugger, module: Module | None, operands: LirOperands, name: str, before: int
 ) -> OperandValues | None:
-    """Return the values of a tensor of the LIR or of the device, or None for an unknown name.
+    """Return a tensor's values when layer ``before`` reads them, or None for an unknown name.
 
     ``before`` is the layer that reads it: the last layer before it that writes the tensor counts.
     """
@@ -193,7 +193,7 @@ def _dtype(access: MemoryAccess, words: Mapping[str, int]) -> np.dtype[Any]:
 
 
 def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> OperandValues:
-    """Return the current values of an operand; empty if it spans several memories."""
+    """Return the current values of an operand, or no values if it spans several memories."""
     region, dtype = location.access.region, location.dtype
     elem = next(e for e, one in ELEM_DTYPES.items() if one == dtype)
     name = f"{location.holds} at {region.start:#010x}"

@@ -25,7 +25,7 @@ Labels = npt.NDArray[np.int64]
 
 @attrs.frozen(eq=False)
 class OutputWriters:
-    """Instructions that wrote a layer's output; first and last writer of each element."""
+    """Instructions that wrote a layer's output, and the first and last writer of each element."""
 
     stores: tuple[ExecutedInstruction, ...]
     """Instructions that wrote the output, in order."""
@@ -161,7 +161,7 @@ def _find_outside_stores(
 
 
 def find_overwritten_inputs(debugger: Debugger, index: int) -> Iterator[ErrorPattern]:
-    """Yield descriptions of a layer's operands that were overwritten before it read them."""
+    """Yield an error pattern for each operand that was overwritten before the layer read it."""
     layer = debugger.layers[index]
     before = debugger.list_layers_before(index)
     if layer.placement == "host":
@@ -175,7 +175,7 @@ def find_overwritten_inputs(debugger: Debugger, index: int) -> Iterator[ErrorPat
 
 
 def find_overwritten_results(debugger: Debugger) -> Iterator[ErrorPattern]:
-    """Yield descriptions of outputs of the program that were overwritten before its end.
+    """Yield an error pattern for each program output that was overwritten before the end.
 
     All layers must have run.
     """

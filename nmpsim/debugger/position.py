@@ -59,7 +59,7 @@ class StopResult:
 
 
 class PositionedRun(ReversibleExecution):
-    """Stopped run with its location and the results of its layers."""
+    """Reversible run with its current location and the outputs of its layers."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -174,5 +174,5 @@ class PositionedRun(ReversibleExecution):
         return "" if word is None else disassemble_word(word, pc, {})
 
     def make_stop(self, reason: Reason, **more: Any) -> StopResult:
-        """Return a stop result for the current location."""
+        """Return a stop result with a reason and the current location."""
         return StopResult(reason, self.get_location(), **more)

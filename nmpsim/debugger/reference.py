@@ -24,7 +24,7 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 
 
 class ArrayReader(Protocol):
-    """Protocol of a file of named arrays."""
+    """Protocol of readers of a file with named arrays."""
 
     @property
     def keys(self) -> Sequence[str]:
@@ -62,7 +62,7 @@ class LayerComparison:
 
     @property
     def inherits_error(self) -> bool:
-        """Whether the output differs only because the inputs do; False if unknown."""
+        """Whether the output differs only because of errors in the inputs; False if unknown."""
         is_wrong = self.accumulated is not None and not self.accumulated.equal
         return is_wrong and self.isolated is not None and self.isolated.equal
 
@@ -113,7 +113,7 @@ class ReferenceOutputs:
         return frozenset(self._loads)
 
     def is_float(self) -> bool:
-        """Whether the reference contains real values for all quantized layers."""
+        """Whether the reference contains float values for all quantized layers."""
         quantized = [index for index in self._loads if self._outputs[index].scale is not None]
         return {self._loads[index]().array.dtype.kind for index in quantized} == {"f"}
 
@@ -138,7 +138,7 @@ class ReferenceOutputs:
 
 
 def measure_difference(layer: Layer, actual: Array, expected: Array) -> OutputDifference | str:
-    """Return a layer's difference from the expected output, or a text if types do not match."""
+    """Measure a layer's difference from the expected output, or return why it is unknown."""
     output = layer.output
     if actual.dtype != expected.dtype and (expected.dtype.kind != "f" or output.scale is None):
         return f"the reference is {expected.dtype}, the layer {actual.dtype}"
@@ -146,7 +146,7 @@ def measure_difference(layer: Layer, actual: Array, expected: Array) -> OutputDi
 
 
 def convert_scale(values: Array, old: Tensor, new: Tensor) -> Array:
-    """Return values dequantized with the old scale, or unchanged if both scales are equal."""
+    """Dequantize values with the old scale, or return them unchanged if the scales are equal."""
     if old.scale is None or old.scale == new.scale:
         return values
     return dequantize_values(values, old.elem, old.scale, old.offset)
@@ -169,7 +169,7 @@ def compare_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -
 
 
 def isolate_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -> LayerComparison:
-    """Compare a layer with the reference, in the network and in isolation.
+    """Execute a layer with the reference's inputs and compare its output with the reference.
 
     The run goes to the start of the layer. The inputs, and the reference's outputs of all earlier
     layers, are written to memory, the layer is executed, and the run returns to its position.
@@ -198,7 +198,7 @@ def isolate_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -
 
 
 def get_stored_output(layer: Layer, reference: ReferenceOutputs) -> Array | None:
-    """Return the expected output of a layer in the stored type of the layer, or None."""
+    """Return the expected output in the layer's stored type, or None if it is unknown."""
     values = reference.get_output(layer)
     if values is None or values.dtype == ELEM_DTYPES[layer.output.elem]:
         return values

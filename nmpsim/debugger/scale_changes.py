@@ -108,7 +108,7 @@ def compute_scale_change(original: CompiledProgram, layer: Layer, scale: float) 
 def apply_scale_changes(
     original: CompiledProgram, changes: Sequence[Iterable[tuple[str, float]]]
 ) -> CompiledProgram:
-    """Compile a program again with other scales of some buffers."""
+    """Compile a program again with new scales by buffer name."""
     if not changes:
         return original
     module = replace_scales(original.module, changes)
@@ -118,7 +118,7 @@ def apply_scale_changes(
 
 
 def replace_scales(module: Module, changes: Iterable[Iterable[tuple[str, float]]]) -> Module:
-    """Return a module in which some buffers declare other scales; integers do not change."""
+    """Return a module with new scales by buffer name; constants keep their integers."""
     for change in changes:
         module = _rescale_buffers(module, dict(change))
     return module

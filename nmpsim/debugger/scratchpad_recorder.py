@@ -47,7 +47,7 @@ class ScratchpadRecorder:
             self._written |= {(layer, core, *one) for one in self._get_ranges(pc, descriptor)}
 
     def list_blocks(self, layers: int) -> tuple[ScratchpadBlock, ...]:
-        """Return the blocks of the first ``layers`` layers, ordered by layer and address."""
+        """Return the scratchpad blocks of the first ``layers`` layers, by layer and address."""
         return tuple(
             block
             for layer, rows in groupby(sorted(self._written), itemgetter(0))

@@ -16,7 +16,7 @@ from nmpsim.report.json import to_json
 
 
 class CommandResultDocument(TypedDict):
-    """Result of a debugger command, as text and as JSON data."""
+    """JSON form of a debugger command's result."""
 
     command: Annotated[str, Source(lambda answer: answer.line.text.strip())]
     line: Annotated[int, "of the script", Source("line.number")]
@@ -76,7 +76,7 @@ def run_script(
     on_answer: Callable[[ScriptLineResult], None] = lambda _: None,
     line_context: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> ScriptOutcome:
-    """Execute the lines of a script in order.
+    """Execute the lines of a script in order and return their results.
 
     Parameters
     ----------
@@ -106,11 +106,11 @@ def run_script(
             on_answer(answer)
         if answer.result.ends:
             break
-    return ScriptOutcome(tuple(answers), list_unmet_breakpoints(shell))
+    return ScriptOutcome(tuple(answers), describe_missed_breakpoints(shell))
 
 
-def list_unmet_breakpoints(shell: Shell) -> tuple[str, ...]:
-    """Return descriptions of the breakpoints and watchpoints that were never hit."""
+def describe_missed_breakpoints(shell: Shell) -> tuple[str, ...]:
+    """Return a description of each breakpoint and watchpoint that was never hit."""
     return tuple(
         f"{one.kind} {one.number} was never hit: {one.text}"
         for one in shell.debugger.breakpoints

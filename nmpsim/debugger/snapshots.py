@@ -70,7 +70,7 @@ def copy_pages(machine: Machine, before: Snapshot | None) -> tuple[Bytes, ...]:
 
 
 class SnapshotStore:
-    """Store of snapshots by position with a memory budget; it always keeps the first one."""
+    """Snapshots by position within a memory budget; the first snapshot is never removed."""
 
     def __init__(self, budget_mib: int = DEFAULT_BUDGET_MIB) -> None:
         self._budget_bytes = budget_mib << 20
@@ -93,14 +93,14 @@ class SnapshotStore:
         return index > 0 and self._kept[index - 1].position == position
 
     def add(self, snapshot: Snapshot) -> None:
-        """Add a snapshot; remove others if the budget is exceeded."""
+        """Add a snapshot and remove other snapshots while the memory budget is exceeded."""
         self._kept.insert(self._index(snapshot.position), snapshot)
         self._count(snapshot, 1)
         while self.nbytes > self._budget_bytes and len(self._kept) > 2:
             self._keep([self._kept[0], *self._kept[2::2]], self._kept[1::2])
 
     def remove_after(self, position: int) -> None:
-        """Remove the snapshots after a position."""
+        """Remove all snapshots after a position."""
         index = self._index(position)
         self._keep(self._kept[:index], self._kept[index:])
 

@@ -37,7 +37,7 @@ def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
 def find_last_writer(
     trace: Sequence[ExecutedInstruction], space: Space, address: int
 ) -> ExecutedInstruction | None:
-    """Return the last instruction that wrote a byte, or None."""
+    """Return the last instruction that wrote a byte, or None if none wrote it."""
     for one in reversed(trace):
         if find_access(one, "write", space, address):
             return one
@@ -47,7 +47,7 @@ def find_last_writer(
 def find_access(
     executed: ExecutedInstruction, kind: str, space: Space, address: int
 ) -> MemoryAccess | None:
-    """Return the access of an instruction to a byte, or None."""
+    """Return the access of an instruction to a byte, or None if it does not access the byte."""
     for access in executed.accesses:
         if access.kind == kind and access.region.space == space and access.region.contains(address):
             return access

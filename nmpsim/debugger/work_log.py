@@ -75,7 +75,7 @@ class WorkLog(RunLog):
             del self._chunks[0]
 
     def get_spans(self) -> Spans:
-        """Return all recorded work as an array of ``SPAN``."""
+        """Return the recorded work as a structured array with one element per interval."""
         if len(self._chunks) > 1:
             self._chunks = [np.concatenate(self._chunks)]
         return self._chunks[0] if self._chunks else np.zeros(0, SPAN)

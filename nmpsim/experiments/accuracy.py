@@ -66,7 +66,7 @@ def evaluate(
     progress: ProgressCallback | None = None,
     limits: Limits = NO_LIMITS,
 ) -> Evaluation:
-    """Run a classifier on samples with labels, in parallel.
+    """Evaluate a classifier on labelled samples, in parallel.
 
     It starts new processes: a script that calls it needs ``if __name__ == "__main__":``.
 

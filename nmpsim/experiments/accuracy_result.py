@@ -23,7 +23,7 @@ _PREDICTION_FIELDS = tuple(field.name for field in attrs.fields(Prediction))
 
 @attrs.frozen
 class EvaluationKey:
-    """Versions and digests that identify an evaluation, so that results are never mixed."""
+    """Versions and digests that identify an evaluation."""
 
     nmpsim: str
     program: str
@@ -37,7 +37,7 @@ class EvaluationKey:
 
 @attrs.frozen
 class LayerSaturation:
-    """Numbers of elements and saturated values of a layer in all completed runs."""
+    """Number of elements and of saturated values of a layer in all completed runs."""
 
     name: str
     display_name: str
@@ -48,13 +48,13 @@ class LayerSaturation:
 
     @property
     def share(self) -> float:
-        """Share of the elements that saturated."""
+        """Share of the layer's elements that saturated."""
         return self.saturated / self.elements if self.elements else 0.0
 
 
 @attrs.frozen
 class ClassCounts:
-    """Numbers of samples and of correct predictions of a class."""
+    """Number of samples of a class and number of correct predictions."""
 
     label: int
     name: str
@@ -87,7 +87,7 @@ class Evaluation:
 
     @property
     def failed(self) -> tuple[Prediction, ...]:
-        """Predictions of samples whose run did not complete, which count as wrong."""
+        """Predictions of samples whose run did not complete; these count as wrong."""
         return tuple(prediction for prediction in self.predictions if prediction.error is not None)
 
     def count_correct(self, top: int = 1) -> int:
@@ -99,7 +99,7 @@ class Evaluation:
         return self.count_correct(top) / len(self.predictions) if self.predictions else 0.0
 
     def summarize_cycles(self) -> tuple[int, float, int]:
-        """Return the smallest, mean and largest cycles of completed runs; zeros without runs."""
+        """Return minimum, mean and maximum cycles of completed runs, or zeros if there are none."""
         cycles = [prediction.cycles for prediction in self.predictions if prediction.error is None]
         return (min(cycles), sum(cycles) / len(cycles), max(cycles)) if cycles else (0, 0.0, 0)
 
@@ -109,7 +109,7 @@ class Evaluation:
         return sorted(saturated, key=lambda layer: -layer.share)
 
     def count_by_class(self) -> list[ClassCounts]:
-        """Return the counts of each class with samples, by ascending label."""
+        """Count the samples and correct predictions of each class, by ascending label."""
         counts: dict[int, tuple[int, int]] = {}
         for prediction in self.predictions:
             samples, right = counts.get(self.labels[prediction.index], (0, 0))
@@ -128,7 +128,7 @@ class Evaluation:
         return self.labels.count(UNLABELLED)
 
     def count_confusions(self) -> list[ConfusionEntry]:
-        """Return the nonzero entries of the confusion matrix by class and predicted class."""
+        """Count the samples for each pair of class and predicted class that occurs."""
         counts = Counter(
             (self.labels[prediction.index], prediction.best)
             for prediction in self.predictions
@@ -137,7 +137,7 @@ class Evaluation:
         return [ConfusionEntry(*pair, samples) for pair, samples in sorted(counts.items())]
 
     def add_chunks(self, chunks: Sequence[ChunkResult]) -> Evaluation:
-        """Return the evaluation with the results of further chunks of samples."""
+        """Return a copy of the evaluation with the results of further chunks of samples."""
         if not chunks:
             return self
         more = (prediction for chunk in chunks for prediction in chunk.predictions)
@@ -155,7 +155,7 @@ class Evaluation:
 
 
 class CyclesDocument(TypedDict):
-    """Cycles of completed runs; zeros if there are none."""
+    """JSON form of the minimum, mean and maximum cycles of completed runs."""
 
     min: int
     mean: float
@@ -163,7 +163,7 @@ class CyclesDocument(TypedDict):
 
 
 class PredictionsDocument(TypedDict):
-    """Predictions for samples, with one list per column."""
+    """JSON form of the predictions for samples, with one list per column."""
 
     index: list[int]
     best: Annotated[list[int | None], "the class that it names; null if the run did not end"]
@@ -220,7 +220,7 @@ def has_exceeded_limit(prediction: Prediction) -> bool:
 
 
 def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
-    """Return ``fresh`` with the predictions and layers that a results file already contains.
+    """Return ``fresh`` with the predictions and layers of an existing results file.
 
     Raises
     ------

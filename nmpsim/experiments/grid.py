@@ -21,7 +21,7 @@ _HINT = "Write lists as in a device file, such as count = [1, 2, 4] in section [
 
 @attrs.frozen
 class GridPoint:
-    """Combination of settings with its device, or with the error of an invalid combination."""
+    """Combination of settings with its device, or with an error if the combination is invalid."""
 
     settings: Mapping[str, int]
     device: DeviceConfig | None

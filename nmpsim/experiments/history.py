@@ -58,12 +58,12 @@ class HistoryEntry:
 
     @property
     def series(self) -> tuple[str, str]:
-        """Network and label, which all comparable entries share."""
+        """Network and label; entries with equal series are comparable."""
         return self.network or self.program, self.label
 
 
 class EntryDocument(TypedDict):
-    """A file in the folder of a history."""
+    """JSON form of a history file: an entry and its compressed document."""
 
     schema: Literal["nmpsim-entry-2"]
     entry: HistoryEntry
@@ -111,7 +111,7 @@ def list_entries(folder: Path) -> list[HistoryEntry]:
 
 
 def read_document(folder: Path, number: int) -> str:
-    """Read the JSON document of an entry by its number from 1, as in :func:`list_entries`."""
+    """Read the JSON document of the entry with a number, counted from 1, oldest first."""
     found = _all(folder)
     if not 0 < number <= len(found):
         raise fail(
@@ -152,7 +152,7 @@ def make_series_names(entries: Sequence[HistoryEntry]) -> dict[tuple[str, str], 
 
 
 def find_latest_pairs(entries: Sequence[HistoryEntry]) -> list[tuple[HistoryEntry, HistoryEntry]]:
-    """Return the last two entries of each series and kind that has two or more."""
+    """Return the last two entries of each series and kind with at least two entries."""
     series: dict[object, list[HistoryEntry]] = {}
     for entry in entries:
         series.setdefault((entry.series, entry.kind), []).append(entry)

@@ -41,7 +41,7 @@ def make_results_error(
 
 @functools.cache
 def get_code_version() -> str:
-    """Return nmpsim's version with a digest of its sources, as ``0.1.0+0123abcd``."""
+    """Return nmpsim's version and a digest of its sources, such as ``0.1.0+0123abcd``."""
     return f"{nmpsim.__version__}+{compute_source_digest(Path(__file__).parents[1])[:8]}"
 
 

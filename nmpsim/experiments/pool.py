@@ -35,7 +35,7 @@ class Pool:
     """Functions for jobs on each machine of a cluster; empty if all workers share one."""
 
     def prepare(self, compiling: Callable[[], None]) -> None:
-        """Compile the kernels on each machine before jobs are submitted, if they are not cached.
+        """Compile missing kernels on each machine before jobs are submitted.
 
         ``compiling`` is called first if they have to be compiled.
         """

@@ -40,7 +40,7 @@ class Samples(Protocol):
 
 @attrs.frozen(eq=False)
 class ArraySamples:
-    """Samples along the first axis of an array for each input."""
+    """Samples along the first axis of arrays, with one array per input."""
 
     arrays: Arrays
     digest: str
@@ -54,7 +54,7 @@ class ArraySamples:
         lengths: Mapping[str, int] | None = None,
         digest: str | None = None,
     ) -> ArraySamples:
-        """Return the samples along the first axis of arrays.
+        """Create samples from an array per input, with samples along the first axis.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class ArraySamples:
 
 
 def fit_sample(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Arrays:
-    """Read a sample; reshape arrays that differ from the inputs' shapes only in dimensions of 1.
+    """Read a sample and reshape its arrays to the inputs' shapes; raise UserError (INPUT002).
 
     Raises INPUT002, with the sample's source, for one that no run could take.
     """
@@ -111,15 +111,15 @@ def fit_sample(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Array
     return sample
 
 
-def is_score_shape(shape: Sequence[int]) -> bool:
-    """Return whether exactly one dimension of a shape is not 1, as in an array of scores."""
+def is_vector_shape(shape: Sequence[int]) -> bool:
+    """Return whether exactly one dimension of a shape is not 1."""
     return sum(dim != 1 for dim in shape) == 1
 
 
 def count_classes(bundle: Bundle) -> int:
     """Return the number of classes of a classifier. Raises UserError (DATA001) for others."""
     outputs = bundle.metadata.user_outputs
-    scores = [output for output in outputs if is_score_shape(output.shape)]
+    scores = [output for output in outputs if is_vector_shape(output.shape)]
     if not scores:
         shapes = ", ".join(f"{one.name}: {'x'.join(map(str, one.shape))}" for one in outputs)
         raise fail(

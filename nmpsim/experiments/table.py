@@ -85,7 +85,7 @@ COLUMNS = (
 
 
 def compute_measures(measured: PointResult) -> dict[str, Any]:
-    """Return the measured columns of a completed point by name."""
+    """Return the measured columns of a completed sweep point by column name."""
     return {
         name: read(measured) if callable(read) else get_value(measured, read)
         for name, read in MEASURES.items()
@@ -94,14 +94,14 @@ def compute_measures(measured: PointResult) -> dict[str, Any]:
 
 @attrs.define
 class ResultsFile:
-    """The table of a sweep's results, kept in memory and, if it has a path, in a file."""
+    """Table of a sweep's results in memory and, if a path is set, in a file."""
 
     path: Path | None
     rows: dict[str, Row]
 
     @classmethod
     def open(cls, path: Path | None, same: Mapping[str, str]) -> ResultsFile:
-        """Open a results file, new or of the same program, inputs and version.
+        """Read or create a results file; raise UserError (RESULT001) if ``same`` differs.
 
         Raises
         ------
@@ -121,12 +121,12 @@ class ResultsFile:
         return cls(path, {row["point"]: row for row in rows})
 
     def add(self, row: Row) -> None:
-        """Add a row and write the file."""
+        """Add a row to the table and write the file."""
         self.rows[row["point"]] = row
         self.write()
 
     def sort(self, points: Sequence[str]) -> None:
-        """Move the rows of ``points`` to the end, in their given order, and write the file."""
+        """Move the rows of ``points`` to the end in the order of ``points``, and write the file."""
         wanted = set(points)
         ordered = [point for point in self.rows if point not in wanted]
         ordered += [point for point in points if point in self.rows]
@@ -135,7 +135,7 @@ class ResultsFile:
             self.write()
 
     def write(self) -> None:
-        """Write all rows to the file, if there is one."""
+        """Write all rows to the file; do nothing if no path is set."""
         if self.path is None:
             return
         write = _write_parquet if _is_parquet(self.path) else _write_csv

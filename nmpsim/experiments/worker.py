@@ -20,7 +20,7 @@ from nmpsim.core.engine_selection import make_compiled_engine
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.load import make_empty_machine
 from nmpsim.diagnostics import UserError
-from nmpsim.experiments.samples import is_score_shape
+from nmpsim.experiments.samples import is_vector_shape
 from nmpsim.kernels.array_types import Float64s, Int64s
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.timing import get_costs
@@ -46,7 +46,7 @@ def compile_kernels(_: object, __: object) -> None:
 
 @attrs.frozen
 class SweepPoint:
-    """A device of a sweep, and its position in the grid."""
+    """Device of a sweep and its position in the grid."""
 
     index: int
     device: DeviceConfig
@@ -74,7 +74,7 @@ class PointResult:
 
 
 def measure_point(work: SweepWork, point: SweepPoint) -> PointResult:
-    """Compile the program for a point's device and run it there.
+    """Compile and run the program on the device of a sweep point.
 
     That it does not fit the device is a result; any other error is raised.
     """
@@ -116,7 +116,7 @@ class Chunk:
 
 @attrs.frozen
 class Prediction:
-    """The prediction of a classifier for a sample."""
+    """Prediction of a classifier for one sample."""
 
     index: int
     best: int | None
@@ -137,7 +137,7 @@ class ChunkResult:
 
 
 def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
-    """Run the samples of a chunk and rank their classes; a job of a pool."""
+    """Run the samples of a chunk in a pool worker and rank the classes of each sample."""
     with _turn:
         bundle, device = _load_device(work)
         found = device.run_batch(bundle, chunk.samples, limits=work.limits)
@@ -169,11 +169,11 @@ def _make_prediction(index: int, run: batch.SampleResult, best: int, rank: int) 
 
 
 def get_scores(outputs: Sequence[OutputReport]) -> Float64s:
-    """Return the scores [C] of the classes, from the first output with scores."""
-    output = next(one for one in outputs if is_score_shape(one.values.shape))
+    """Return the dequantized class scores [C] from the first output with scores."""
+    output = next(one for one in outputs if is_vector_shape(one.values.shape))
     return output.dequantize().astype(np.float64).reshape(-1)
 
 
 def rank_classes(scores: Float64s) -> Int64s:
-    """Return the classes [..., C] by descending score; among equals the first comes first."""
+    """Return the classes [..., C] by descending score; ties are ordered by class."""
     return np.argsort(-scores, axis=-1, kind="stable")

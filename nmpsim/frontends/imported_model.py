@@ -16,7 +16,7 @@ TFLITE_IDENTIFIER = b"TFL3"
 
 
 class UnsupportedError(Exception):
-    """Error for an operator that cannot be compiled, or not with these attributes and types."""
+    """Error for an operator, or for its attributes or types, that cannot be compiled."""
 
     def __init__(self, found: str, expected: str | None = None) -> None:
         super().__init__(found)
@@ -59,7 +59,7 @@ DEFAULT_IMPORT_OPTIONS = ImportOptions()
 
 
 def make_onnx_option_error(options: ImportOptions, place: Place, file_kind: str) -> UserError:
-    """Return the UserError (ARG001) for an option of ONNX models with another kind of file."""
+    """Return the UserError (ARG001) for an ONNX option that is used with another kind of file."""
     name = "--input-shape" if options.input_shapes else "--integer-islands"
     return fail(
         "ARG001",

@@ -33,11 +33,11 @@ class ModelOrigin:
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-model-2"], WrittenBefore("operators")]:
-        """Version of the document."""
+        """Name and version of the document's schema."""
         return SCHEMA
 
     def to_json(self) -> bytes:
-        """Return the JSON document."""
+        """Return the model origin as a JSON document."""
         return format_record(self, SCHEMA) + b"\n"
 
 
@@ -68,6 +68,6 @@ def read_model_origin(lir: Path) -> ModelOrigin | None:
 
 
 def import_lir(module: Module, origin: ModelOrigin | None = None) -> ImportedModel:
-    """Return an imported model of an LIR module and, if known, its origin."""
+    """Return an LIR module, with its model origin if known, as an imported model."""
     operators, normalizations = (origin.operators, origin.normalizations) if origin else ((), ())
     return ImportedModel(module, frozenset(), operators, DEFAULT_NUMERICS, normalizations)

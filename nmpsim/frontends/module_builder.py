@@ -58,11 +58,11 @@ class ModuleBuilder(UniqueNames):
         """Buffers that are to be freed, by name."""
 
     def add_input(self, name: str, type: TensorType) -> BuilderTensor:
-        """Add an input of the program."""
+        """Add an input of the program and return it."""
         return self.add_output(self.make_unique(name), type)
 
     def add_output(self, name: str, type: TensorType) -> BuilderTensor:
-        """Add an output of the program; ``name`` must be a result of ``unique_name``."""
+        """Add an output of the program; ``name`` must be a result of :meth:`make_unique`."""
         self._weights.append(WeightVar(name, type, False, self.span))
         return BuilderTensor(name, type, name)
 
@@ -72,7 +72,7 @@ class ModuleBuilder(UniqueNames):
         self._weights.sort(key=lambda weight: order.get(weight.name, len(order)))
 
     def add_constant(self, name: str, values: Array, type: TensorType) -> BuilderTensor:
-        """Add a constant and return it; read-only arrays are not copied."""
+        """Add a constant and return it, without copying read-only arrays."""
         name = self.make_unique(name)
         self._weights.append(WeightVar(name, type, True, self.span))
         stored = np.array(values, type.dtype, copy=values.flags.writeable or None)
@@ -155,7 +155,7 @@ class ModuleBuilder(UniqueNames):
             )
 
     def build(self, variables: Sequence[WeightVar] = ()) -> Module:
-        """Free buffers after their last use, append ``variables`` to the weights, and verify.
+        """Return the verified module, with ``variables`` appended and buffers freed after last use.
 
         Returns
         -------

@@ -14,7 +14,7 @@ from nmpsim.kernels.hostops.windows import SlidingWindow
 def convolve(
     src: Array, weights: Array, bias: Array, shape: Shape, attributes: Attributes
 ) -> Array:
-    """Compute a 2-D convolution with zero padding and its fused activation.
+    """Return the 2-D convolution of real numbers, with zero padding, bias and fused activation.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ Written = tuple[Instruction, str, Array]
 
 
 class ResultIterator(Iterator[Written]):
-    """Iterator over the results of a program, which is executed during the iteration."""
+    """Iterator that executes a program and yields (instruction, name, contents) of each result."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ResultIterator(Iterator[Written]):
         return next(self._steps)
 
     def copy_values(self, name: str) -> Array:
-        """Return a copy of a tensor's current values; outputs are complete after the iteration."""
+        """Return a copy of the values of a tensor at the current point of the iteration."""
         return np.array(self._memory.read(name))
 
 
@@ -92,7 +92,7 @@ def execute_real(
     real: RealType = REAL,
     sum_orders: Mapping[str, npt.NDArray[np.intp]] | None = None,
 ) -> ResultIterator:
-    """Run a float or quantized program in real arithmetic, without rounding or saturation.
+    """Return an iterator that executes a program in real arithmetic, unrounded and unsaturated.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def execute_real(
 
 
 def execute_exact(module: Module, inputs: Arrays, numerics: str = "glow-int") -> ResultIterator:
-    """Run a program on its stored values with the exact arithmetic of a numerics profile.
+    """Return an iterator that executes a program with the exact arithmetic of a numerics profile.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ class TensorLocation:
 
 
 def locate_tensors(module: Module) -> dict[str, TensorLocation]:
-    """Return the location of each weight, buffer and view of a module by name."""
+    """Return the locations of a module's weights, buffers and views by tensor name."""
     places = {w.name: TensorLocation(w.name, 0, w.type) for w in module.weights}
     for instruction in module.instructions:
         type_ = instruction.attributes.get("Ty")
@@ -45,7 +45,7 @@ def _flat_index(offsets: Any, shape: Shape) -> int:
 
 
 class TensorMemory:
-    """Values of all tensors of a program, initially zero."""
+    """Memory for the values of all tensors of a program, initialized with zeros."""
 
     def __init__(self, module: Module, dtype_of: Callable[[TensorType], np.dtype[Any]]) -> None:
         self._places = locate_tensors(module)
@@ -60,12 +60,12 @@ class TensorMemory:
         return self._places[name]
 
     def read(self, name: str) -> Array:
-        """Return a view of a tensor's values in the tensor's shape."""
+        """Return a writable view of the values of a tensor, with the shape of the tensor."""
         place = self._places[name]
         return view_tensor(self._buffers[place.storage], place)
 
     def write(self, name: str, values: Array) -> None:
-        """Replace the values of a tensor."""
+        """Replace the values of a tensor in memory."""
         self.read(name)[...] = values
 
 
@@ -79,6 +79,6 @@ def _parts(
 
 
 def view_tensor(values: Array, place: TensorLocation) -> Array:
-    """Return a view of a buffer's elements at a location, with the shape of the tensor."""
+    """Return the elements of a tensor as a view of its buffer, with the shape of the tensor."""
     flat = values.reshape(-1)
     return flat[place.start : place.start + place.type.elements].reshape(place.type.shape)

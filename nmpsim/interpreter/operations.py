@@ -39,7 +39,7 @@ def evaluate_operation(
     real: RealType = REAL,
     sum_order: npt.NDArray[np.intp] | None = None,
 ) -> dict[int, RealArray]:
-    """Evaluate one instruction in real arithmetic, without rounding or saturation.
+    """Evaluate an instruction in real arithmetic and return its results by operand index.
 
     Parameters
     ----------
@@ -137,13 +137,13 @@ def has_implied_relu(instruction: Instruction, dest: TensorType) -> bool:
 
 
 def get_storage_dtype(type_: TensorType, real: RealType) -> np.dtype[Any]:
-    """Return the dtype for a tensor's real values; bool and index tensors keep their dtype."""
+    """Return ``real`` for a float or quantized tensor, else the tensor's own dtype."""
     is_number = type_.elem in QUANTIZED_ELEMS or "float" in type_.elem
     return np.dtype(real) if is_number else type_.dtype
 
 
 def find_scale_operands(instruction: Instruction) -> Mapping[int, tuple[int, int]]:
-    """Return, by operand index, the indices of the operands with its scale and offset.
+    """Return the operand indices (scales, offsets) by the index of the operand that they quantize.
 
     Such are the filter and bias of a channelwise convolution and the weights of a row-wise fully
     connected layer; the scales in the types of such operands mean nothing.
@@ -173,7 +173,7 @@ def dequantize_operands(
 
 
 def dequantize(array: Array, type_: TensorType, real: RealType = REAL) -> RealArray:
-    """Return ``scale * (q - offset)``, or an array that is not quantized unchanged."""
+    """Return the real values ``scale * (q - offset)``, or unquantized elements unchanged."""
     dtype = get_storage_dtype(type_, real)
     if type_.quant is None:
         return array.astype(dtype, copy=False)

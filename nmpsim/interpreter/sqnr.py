@@ -20,7 +20,7 @@ def compute_energy(values: Array) -> float:
 
 
 def convert_to_decibels(signal: float, noise: float) -> float:
-    """Return the ratio of two energies in dB: inf without noise, -inf without a signal."""
+    """Return the ratio of two energies in dB: inf if the noise is 0, -inf if the signal is 0."""
     if noise == 0:
         return math.inf
     ratio = signal / noise

@@ -84,8 +84,8 @@ class PendingInstruction:
     operands: Mapping[str, Expression]
     column: int
 
-    def word(self, pc: int, scope: Scope) -> int:
-        """Encode the instruction.
+    def encode_word(self, pc: int, scope: Scope) -> int:
+        """Return the instruction's word at address ``pc``; ``scope`` returns the values of symbols.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class PendingInstruction:
 def parse_instruction(
     mnemonic: ExpressionToken, tokens: Sequence[ExpressionToken], end_column: int, known: Scope
 ) -> list[PendingInstruction]:
-    """Parse an instruction or a pseudo-instruction.
+    """Parse an instruction, or expand a pseudo-instruction; return the resulting instructions.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def _parse_memory_operands(form: InstructionFormat, cursor: Cursor) -> dict[str,
 
 def _parse_operand(field: BitField, cursor: Cursor) -> Expression:
     if field.name in _REGISTER_FIELDS:
-        token = cursor.take("name", "a register")
+        token = cursor.read_token("name", "a register")
         if token.text not in REGISTER_NUMBERS:
             raise make_unknown_name_error("register", token, REGISTER_NUMBERS)
         return make_constant(REGISTER_NUMBERS[token.text], token.column)
@@ -237,7 +237,7 @@ def _parse_named(what: str, names: Mapping[str, int], cursor: Cursor) -> Express
     token = cursor.peek()
     if token is None or token.kind != "name":
         return parse_expression(cursor)
-    cursor.take("name", what)
+    cursor.read_token("name", what)
     if token.text not in names:
         raise make_unknown_name_error(what, token, names, f"known are {', '.join(names)}")
     return make_constant(names[token.text], token.column)
@@ -291,7 +291,7 @@ def disassemble_word(word: int, pc: int = 0, labels: Mapping[int, str] | None = 
 
 
 def format_decoded(decoded: DecodedInstruction, pc: int, labels: Mapping[int, str]) -> str:
-    """Format a decoded instruction as assembly text."""
+    """Return a decoded instruction as assembly text."""
     form = decoded.instruction.format
     texts = [_operand_text(f, decoded.operands[f.name], pc, labels) for f in form.fields]
     if form in _MEMORY_FORMATS:

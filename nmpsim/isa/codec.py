@@ -77,7 +77,7 @@ def _candidates(opcode: int, funct3: int) -> tuple[DeviceInstruction, ...]:
 
 
 def encode_descriptor(name: str, values: Mapping[str, int | str]) -> bytes:
-    """Encode a descriptor or record from the values of its words by name.
+    """Return the bytes of a descriptor or record, given a mapping from word names to values.
 
     A word with named choices also accepts the name of a choice; an unsigned word accepts 0 to
     2^32-1, a signed one -2^31 to 2^31-1.
@@ -93,7 +93,7 @@ def encode_descriptor(name: str, values: Mapping[str, int | str]) -> bytes:
 
 
 def encode_table(name: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    """Encode many records of one kind from an array [records, words].
+    """Encode records of one kind, an int64 array [records, words], as an array of uint32 words.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def encode_table(name: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.uint
 
 
 def decode_descriptor(name: str, data: bytes | bytearray | memoryview) -> dict[str, int]:
-    """Return the words, by name, of the descriptor or record that begins ``data``."""
+    """Decode the descriptor or record at the start of ``data``; return its words by name."""
     record = _record(name)
     if len(data) < record.nbytes:
         raise fail(
@@ -131,7 +131,7 @@ def _layout(name: str) -> tuple[tuple[str, ...], struct.Struct]:
 
 @cache
 def get_word_indices(name: str) -> dict[str, int]:
-    """Return the index of each word of a record by name; the byte offset is four times it."""
+    """Return a mapping from the names of a record's words to their indices."""
     return {word.name: index for index, word in enumerate(_record(name))}
 
 

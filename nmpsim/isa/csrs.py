@@ -51,7 +51,7 @@ MIE, MPIE, MPP = 1 << 3, 1 << 7, 3 << 11
 
 @frozen
 class CsrDefinition:
-    """A control and status register."""
+    """Definition of a control and status register: reset value, writable bits and counter."""
 
     summary: str
     reset: int

@@ -28,7 +28,7 @@ def check_exhaustive(place: str, given: Iterable[object], expected: Iterable[obj
 def make_exhaustive_table(
     place: str, table: Mapping[_Key, _Value], expected: Iterable[object]
 ) -> dict[_Key, _Value]:
-    """Return a table; raise IncompleteError unless its keys are the expected ones."""
+    """Return a copy of ``table``; raise IncompleteError unless its keys equal ``expected``."""
     check_exhaustive(place, table, expected)
     return dict(table)
 

@@ -48,7 +48,7 @@ def make_unknown_name_error(
 
 @attrs.frozen
 class ExpressionToken:
-    """A token of a line with its 1-based column."""
+    """Token of a line of assembly text: its kind, its text and its 1-based column."""
 
     kind: Literal["name", "number", "mark"]
     text: str
@@ -117,24 +117,24 @@ class Cursor:
         return self._tokens[self._position] if self._position < len(self._tokens) else None
 
     def next_is(self, mark: str) -> bool:
-        """Return whether the next token is a given punctuation mark."""
+        """Return whether the next token is the punctuation mark ``mark``."""
         token = self.peek()
         return token is not None and token.kind == "mark" and token.text == mark
 
     def accept(self, mark: str) -> bool:
-        """Read the next token if it is a given punctuation mark; return whether it was."""
+        """Read the next token if it is the mark ``mark``; return whether the token was read."""
         if self.next_is(mark):
             self._position += 1
             return True
         return False
 
     def expect(self, mark: str) -> None:
-        """Read a punctuation mark; raise SourceError if another token is next."""
+        """Read the punctuation mark ``mark``; raise SourceError if another token is next."""
         if not self.accept(mark):
             raise self.unexpected(repr(mark))
 
-    def take(self, kind: str, expected: str) -> ExpressionToken:
-        """Read a token of a kind; raise SourceError if another token is next."""
+    def read_token(self, kind: str, expected: str) -> ExpressionToken:
+        """Read and return a token of ``kind``; raise SourceError if another kind is next."""
         token = self.peek()
         if token is None or token.kind != kind:
             raise self.unexpected(expected)
@@ -147,7 +147,7 @@ class Cursor:
             raise self.unexpected("end of line")
 
     def unexpected(self, expected: str) -> SourceError:
-        """Return the error for an unexpected next token."""
+        """Return the SourceError for a next token other than ``expected``."""
         token = self.peek()
         found = repr(token.text) if token else "end of line"
         return SourceError("ASM001", "unexpected text", self.column, found=found, expected=expected)
@@ -168,7 +168,7 @@ def make_constant(value: int, column: int) -> Expression:
 
 
 def compute_high_part(value: int) -> int:
-    """Return the upper 20 bits for ``lui``; adding the low part yields the value."""
+    """Return the 20 bits for ``lui`` that yield the value when the low part is added."""
     return (value + 0x800) >> 12 & 0xF_FFFF
 
 
@@ -206,9 +206,9 @@ def _parse_factor(cursor: Cursor) -> Callable[[Scope], int]:
     if token is None or token.kind == "mark":
         raise cursor.unexpected("a number or a symbol")
     if token.kind == "number":
-        number = _number(cursor.take("number", "a number"))
+        number = _number(cursor.read_token("number", "a number"))
         return lambda _: number
-    name = cursor.take("name", "a symbol")
+    name = cursor.read_token("name", "a symbol")
     if name.quoted or not name.text.startswith("%"):
         return lambda scope: scope(name)
     if name.text not in _PARTS:

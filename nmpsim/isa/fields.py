@@ -66,17 +66,17 @@ class BitField:
 
     @property
     def lowest_bit(self) -> int:
-        """Lowest bit of the value that is encoded; lower bits of the value are zero."""
+        """Index of the lowest encoded bit of the value; all bits below are zero."""
         return min(p.value_bit for p in self.pieces)
 
     @property
     def bits(self) -> int:
-        """Number of bits of the value, including its zero bits."""
+        """Number of bits of the value, including low bits that are always zero."""
         return max(p.value_bit + p.width for p in self.pieces)
 
     @property
     def range(self) -> tuple[int, int]:
-        """Smallest and largest value."""
+        """Smallest and largest value that the field can hold."""
         if self.signed:
             return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - (1 << self.lowest_bit)
         return 0, (1 << self.bits) - (1 << self.lowest_bit)
@@ -97,7 +97,7 @@ class BitField:
         )
 
     def decode(self, word: int) -> int:
-        """Decode the value of the field in a word."""
+        """Return the value of the field in an instruction word."""
         value = sum(
             ((word >> p.word_bit) & ((1 << p.width) - 1)) << p.value_bit for p in self.pieces
         )

@@ -24,7 +24,7 @@ Weights = npt.NDArray[Any]
 
 
 def pack_weights(weights: Weights) -> Weights:
-    """Pack weights for ``nmp.conv``, padded with zeros.
+    """Return weights packed for ``nmp.conv``, padded with zeros and flattened.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class AccessDirection(IntEnum):
 
 
 class ItemSize(IntEnum):
-    """Item sizes that depend on the descriptor; negative to differ from sizes in bytes."""
+    """Sizes of operand items that depend on the descriptor, as negative numbers."""
 
     ELEMENT = -1
     """1 for Int8, 2 for Int16."""
@@ -114,7 +114,7 @@ class ItemSize(IntEnum):
 
 @frozen
 class RepeatAxis:
-    """Repetition of the inner axes at a distance in bytes, as often as the sum of some words.
+    """Axis of an operand: the descriptor words with its step in bytes and with its length.
 
     With ``windows`` the axis covers the input of windows: the words are the number of windows,
     their stride, taps and dilation.

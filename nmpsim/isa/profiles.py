@@ -78,7 +78,7 @@ def compute_real_factor(kind: ScaleKind, pre: int, mul: int, post: int) -> float
 
 
 def make_float64_scale(out: ScaleWords, bias: ScaleWords) -> ScaleWords:
-    """Join the two halves of a float64 factor; ``bias`` holds its lower ``LOW_BITS`` bits."""
+    """Return the words of a float64 scale whose factor is split between ``out`` and ``bias``."""
     (pre, high, post), (_, low, more) = out, bias
     return pre, (high << LOW_BITS) + low, post + more
 
@@ -238,7 +238,7 @@ def check_profiles(place: str, numbers: Iterable[int], *descriptors: str) -> Non
 
 @frozen
 class NumericsProfile:
-    """The arithmetic of one reference, by its name for ``--numerics``."""
+    """Numerics profile: its name for ``--numerics``, its reference and its device profiles."""
 
     name: str
     whose: str

@@ -215,7 +215,7 @@ INSTRUCTIONS = tuple(
 
 
 def list_mnemonics(*kinds: InstructionKind) -> tuple[str, ...]:
-    """Return the mnemonics of all instructions of some kinds."""
+    """Return the mnemonics of all instructions whose kind is one of ``kinds``."""
     return tuple(i.mnemonic for i in INSTRUCTIONS if i.kind in kinds)
 
 

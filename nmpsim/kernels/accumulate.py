@@ -9,9 +9,9 @@ import numpy as np
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.array_types import Int, Int32s, Int64s
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.movement import ScratchpadViews, read_run
+from nmpsim.kernels.movement import ScratchpadViews, read_elements
 from nmpsim.kernels.rounding import MAX_MAGNITUDE, hold
-from nmpsim.kernels.saturate import ONCE, SaturationCounters, clamp_run, clamp_value
+from nmpsim.kernels.saturate import ONCE, SaturationCounters, clamp_elements, clamp_value
 from nmpsim.kernels.saturation_stages import ACCUMULATOR
 
 _INT32_HIGH: Any = np.int64((1 << 31) - 1)
@@ -29,14 +29,14 @@ def get_accumulator_max(element: Int) -> Any:
 
 @jit
 def may_overflow(largest_start: Int, terms: Int, element: Int) -> Any:
-    """Return whether a sum of ``terms`` products and an initial value may leave the accumulator."""
+    """Return whether an initial value plus ``terms`` products may overflow the accumulator."""
     product = _INT16_PRODUCT if element == INT16 else _INT8_PRODUCT
     return largest_start + terms * product > get_accumulator_max(element)
 
 
 @jit
 def find_max_magnitude(values: Int32s | Int64s) -> Any:
-    """Return the largest magnitude of the values, clamped to 2^62."""
+    """Return the largest magnitude in an array, clamped to 2^62."""
     most = np.int64(0)
     for i in range(values.size):
         most = max(most, abs(hold(np.int64(values[i]), MAX_MAGNITUDE)))
@@ -53,21 +53,21 @@ def find_max_partial_sum(spm: ScratchpadViews, element: Int, start: Int, count: 
 
 @jit
 def read_partial_sums(spm: ScratchpadViews, element: Int, start: Int, run: Int64s) -> None:
-    """Read partial sums at byte ``start``, clamped so that additions cannot overflow."""
-    read_run(spm, 2 + element, start, run)
+    """Read partial sums into ``run``, clamped so that additions cannot overflow."""
+    read_elements(spm, 2 + element, start, run)
     for i in range(run.size):
         run[i] = hold(run[i], MAX_MAGNITUDE)
 
 
 @jit
 def saturate_sum(value: Int, element: Int, index: Int, counters: SaturationCounters) -> Any:
-    """Saturate a sum to the accumulator; ``index`` is its position in the layer's output."""
+    """Return a sum saturated to the range of the accumulator; count it if it saturated."""
     high = get_accumulator_max(element)
     return clamp_value(value, -high - ONCE, high, ACCUMULATOR, ONCE, index, counters)
 
 
 @jit
 def saturate_sums(sums: Int64s, element: Int, index: Int, counters: SaturationCounters) -> None:
-    """Saturate a run of sums in place; the first has position ``index`` in the output."""
+    """Saturate consecutive sums to the range of the accumulator in place, and count saturations."""
     high = get_accumulator_max(element)
-    clamp_run(sums, -high - ONCE, high, ACCUMULATOR, ACCUMULATOR, index, counters)
+    clamp_elements(sums, -high - ONCE, high, ACCUMULATOR, ACCUMULATOR, index, counters)

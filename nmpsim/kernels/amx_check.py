@@ -24,7 +24,7 @@ _ROWS = MAX_TILES * SIDE
 
 
 def is_correct(module: str) -> bool:
-    """Return whether the module of :func:`emit_check` computes the same sums as NumPy."""
+    """Return whether the AMX code of an LLVM module computes the same sums as NumPy."""
     values = np.random.default_rng(0).integers(-128, 128, 2 * MAX_TILES * TILE_BYTES, np.int8)
     values[:: ROW_BYTES + 1] = -128
     inputs, weights = values.reshape(2, -1)
@@ -38,7 +38,7 @@ def is_correct(module: str) -> bool:
 
 
 def emit_check() -> str:
-    """Return LLVM IR of a function ``block`` that multiplies one register block.
+    """Return LLVM IR of a function ``block`` that multiplies one register block to check AMX.
 
     Its arguments are the addresses of inputs, weights, sums, and 64 bytes for the configuration.
     """

@@ -57,7 +57,7 @@ def _load_tile(b: IRBuilder, tile: int, address: Value, stride: Value) -> None:
 
 
 def emit_tile_configuration(b: IRBuilder, configuration: Value, pixels: Value) -> Any:
-    """Emit ``ldtilecfg`` for ``pixels`` pixels; ``configuration`` is a 64-byte buffer.
+    """Emit code that configures the tiles for ``pixels`` pixels with ``ldtilecfg``.
 
     Tiles lose what they held.
     """
@@ -170,7 +170,7 @@ def emit_gather(
 def emit_pack_tails(
     b: IRBuilder, blocks: Value, weights: Value, block_stride: Value, steps: Value, tails: Value
 ) -> Any:
-    """Emit code that copies the last 1 to 15 steps of each block, padded with zeros to 16."""
+    """Emit code that copies the last 1 to 15 weight steps of each block, zero-padded to 16."""
     over_blocks = EmittedLoop(b, blocks, [weights, tails])
     source, tail = over_blocks.values
     row = make_int_constant(ROW_BYTES)

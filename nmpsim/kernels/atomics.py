@@ -48,19 +48,19 @@ _yield: Any = define_function("yield_processor", _emit_yield)
 
 @jit
 def atomic_load(address: Int) -> Any:
-    """Load a number with acquire ordering."""
+    """Load a 64-bit integer from an address with acquire ordering."""
     return _load((address,))
 
 
 @jit
 def atomic_store(address: Int, value: Int) -> None:
-    """Store a number with release ordering."""
+    """Store a 64-bit integer at an address with release ordering."""
     _store((address, value))
 
 
 @jit
 def compare_exchange(address: Int, expected: Int, value: Int) -> Any:
-    """Store ``value`` if the address contains ``expected``; return whether it did."""
+    """Store ``value`` if the address contains ``expected``; return whether it was stored."""
     return _exchange((address, expected, value)) != 0
 
 

@@ -39,7 +39,7 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class CacheFolder:
-    """Cache folder with named entries; invalid entries are treated as missing."""
+    """Cache folder with named entries, in which invalid entries count as missing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -71,7 +71,7 @@ class CacheFolder:
 
     @contextmanager
     def lock_entry(self, name: str) -> Iterator[None]:
-        """Hold the lock of an entry while the context is active, if the file system has locks.
+        """Lock an entry while the context is active, if the file system supports locks.
 
         After :data:`LOCK_SECONDS` the caller continues without it: its holder may be suspended.
         """
@@ -98,8 +98,8 @@ class CacheFolder:
         except OSError:
             return None
 
-    def has_prefix(self, beginning: str) -> bool:
-        """Return whether the name of a valid entry starts with ``beginning``."""
+    def has_entry_with_prefix(self, beginning: str) -> bool:
+        """Return whether the folder has a valid entry whose name starts with ``beginning``."""
         return any(map(self._is_intact, self.path.glob(f"{beginning}*")))
 
     def _is_intact(self, entry: Path) -> bool:
@@ -109,7 +109,7 @@ class CacheFolder:
 
 
 def try_lock_file(file: int) -> bool:
-    """Try to lock an open file until it is closed; return whether the lock was acquired."""
+    """Try to lock an open file; return False if another process holds the lock."""
     if sys.platform == "win32":
         return False
     try:
@@ -162,7 +162,7 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 def is_trusted(folder: Path) -> bool:
-    """Return whether only this user may write to a folder; the folder need not exist.
+    """Return whether only this user may write to a folder, which need not exist.
 
     As in ``sshd``, the folder must belong to the user, those above it to the user or root, and not
     everybody may write them, except for those like /tmp that protect others' files.

@@ -20,7 +20,7 @@ from nmpsim.kernels.saturation_stages import ACCUMULATOR, BIAS, HIGH, LOW
 def fill_channel_table(
     spm: ScratchpadViews, at: OperandOffsets, q: Quantizer, first: Int, table: Int64s
 ) -> None:
-    """Fill the table of the channels that begin at ``first``, except for the row START."""
+    """Fill a table of channel parameters, except initial sums, from channel ``first`` on."""
     for c in range(table.shape[1]):
         offset, bias_scale, out = read_channel_scales(spm, at, first + c, q)
         bias, _ = read_channel_record(spm, at, first + c)
@@ -29,7 +29,7 @@ def fill_channel_table(
 
 
 @jit
-def fill_starts(
+def fill_initial_sums(
     spm: ScratchpadViews,
     at: OperandOffsets,
     q: Quantizer,
@@ -39,11 +39,11 @@ def fill_starts(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Fill the row START with bias plus zero term; saturations count once for each pixel.
+    """Fill in the initial sum of each channel; return whether they are Int8 and none saturated.
 
     Returns whether nothing saturated, for Int8; only its tables are reused.
     """
-    high, before = get_accumulator_max(q.element), count_saturated_starts(place, counters)
+    high, before = get_accumulator_max(q.element), get_saturation_count(place, counters)
     low = -high - ONCE
     for c in range(table.shape[1]):
         index = place.origin + first + c
@@ -52,12 +52,12 @@ def fill_starts(
         start = scale_bias(q, stored, scale, pixels, index, counters) + zero_term
         start = clamp_value(start, low, high, ACCUMULATOR, pixels, index, counters)
         table[START, c] = start
-    return q.element != INT16 and count_saturated_starts(place, counters) == before
+    return q.element != INT16 and get_saturation_count(place, counters) == before
 
 
 @jit
-def count_saturated_starts(place: OutputPosition, counters: SaturationCounters) -> Any:
-    """Return the number of saturated biases and initial sums of the layer."""
+def get_saturation_count(place: OutputPosition, counters: SaturationCounters) -> Any:
+    """Return the number of saturated biases and sums that the layer has counted so far."""
     counted = counters.layers[counters.layer].saturated
     return (
         counted[BIAS, LOW]

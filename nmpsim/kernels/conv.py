@@ -33,10 +33,10 @@ from nmpsim.kernels.workspace_size import IS_VALID, MAX_START
 
 
 @jit
-def sum_exactly(
+def sum_with_saturation(
     t: MacTile, first: Int, patch: Int16s, workspace: ConvWorkspace, index: Int
 ) -> None:
-    """Sum a pixel's products for channels from ``first``; saturate after each addition.
+    """Sum the products of a pixel for channels from ``first`` on, saturating after each addition.
 
     Padding of the patch has x = 0. The initial sums are those of the workspace.
     """
@@ -55,8 +55,8 @@ def sum_exactly(
 
 
 @jit_allocating
-def convolve_exactly(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
-    """Convolve one group of a tile; saturate sums after each addition."""
+def convolve_with_saturation(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
+    """Convolve one channel group of a tile, saturating sums after each addition."""
     w, q, run = t.shape, t.q, workspace.run
     first, size = group * run.size, 2 + q.element
     patch = np.zeros(w.kernel_h * get_padded_row_length(w, q.element), np.int16)
@@ -70,13 +70,13 @@ def convolve_exactly(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
         start = corner + y * w.stride_h * w.in_row_stride + x * w.stride_w * w.in_pixel_stride
         gather_window(t.spm, q.element, w, start, patch)
         index = get_output_index(t, pixel, first)
-        sum_exactly(t, first, patch, workspace, index)
+        sum_with_saturation(t, first, patch, workspace, index)
         write_pixel(t, pixel, first, partial, workspace)
 
 
 @jit_allocating
 def convolve_tile(t: MacTile, memory: Int64s) -> None:
-    """Convolve a tile, group by group; ``memory`` provides the workspace."""
+    """Convolve a tile group by group, with ``memory`` as workspace."""
     w, element = t.shape, t.q.element
     pixels, depth = w.out_h * w.out_w, w.kernel_h * get_padded_row_length(w, element)
     count = w.out_channels // w.groups
@@ -92,7 +92,7 @@ def convolve_tile(t: MacTile, memory: Int64s) -> None:
             most = workspace.head[MAX_START]
         if may_overflow(most, depth, element):
             workspace.head[IS_VALID] = 0  # running sums replace the initial sums
-            convolve_exactly(t, group, workspace)
+            convolve_with_saturation(t, group, workspace)
         elif element == INT16:
             convolve_group_int16(t, group, workspace)
         else:

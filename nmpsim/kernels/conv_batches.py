@@ -14,10 +14,10 @@ from nmpsim.kernels.conv_workspace import ConvWorkspace
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import (
     ZERO,
-    copy_run,
+    copy_elements,
     gather_window,
     get_padded_row_length,
-    write_run,
+    write_elements,
 )
 from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile
 from nmpsim.kernels.requantize import requantize
@@ -36,7 +36,7 @@ from nmpsim.kernels.workspace_size import HAS_OFFSETS, MAX_PIXELS
 
 
 class PixelBatch(NamedTuple):
-    """Buffers and settings for the sums and results of a batch of one group's pixels."""
+    """Buffers and settings for a batch of pixels of one channel group."""
 
     elements: Any
     """The scratchpad as int8 or int16."""
@@ -91,7 +91,7 @@ def choose_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
 
 @jit
 def has_uniform_results(w: ConvShape, element: Int, lane: Int, count: Int) -> Any:
-    """Return whether results fill whole blocks and pixels are equally far apart."""
+    """Return whether results fill whole channel blocks and their pixels have a uniform stride."""
     is_disjoint = w.out_pixel_stride >= count << element
     is_even = w.out_row_stride == w.out_w * w.out_pixel_stride
     return is_disjoint and is_even and lane == 0 and count % LANES == 0
@@ -99,7 +99,7 @@ def has_uniform_results(w: ConvShape, element: Int, lane: Int, count: Int) -> An
 
 @jit
 def write_window_offsets(w: ConvShape, begin: Int, offsets: Int64s) -> None:
-    """Write the byte offsets of the windows of the pixels that begin at ``begin``.
+    """Write the byte offset of each pixel's window, from pixel ``begin`` on, to ``offsets``.
 
     They are counted from the first pixel's window. The last pixel's offset is repeated.
     """
@@ -126,7 +126,7 @@ def get_output_byte(t: MacTile, pixel: Int, first: Int) -> Any:
 
 @jit
 def get_output_index(t: MacTile, pixel: Int, first: Int) -> Any:
-    """Return the index of a pixel's result in channel ``first`` in the layer's output."""
+    """Return the index in the layer's output of a pixel's result in channel ``first``."""
     y = pixel // t.shape.out_w
     x = pixel - y * t.shape.out_w
     return t.place.origin + y * t.place.stride_y + x * t.place.stride_x + first
@@ -145,7 +145,7 @@ def sum_windows(
     pixels: Int,
     sums: Int32s | Int64s,
 ) -> None:
-    """Sum the inputs of each pixel's window."""
+    """Write the sum of the inputs of each pixel's window to ``sums``."""
     kind = sums.dtype.type
     for p in range(pixels):
         total = kind(0)
@@ -186,7 +186,7 @@ def sum_products(
 def compute_sums(
     t: MacTile, b: PixelBatch, workspace: ConvWorkspace, multiply: Any, begin: Int, pixels: Int
 ) -> None:
-    """Compute the sums of a batch of pixels; gather their windows if required."""
+    """Compute the sums of a batch of pixels in ``b.sums``; gather their windows if required."""
     offsets, element = workspace.offsets, t.q.element
     write_window_offsets(t.shape, begin, offsets)
     if not b.is_gathered:
@@ -203,7 +203,7 @@ def compute_sums(
 def add_partial_sums(
     t: MacTile, b: PixelBatch, workspace: ConvWorkspace, start: Int, pixels: Int
 ) -> None:
-    """Add earlier instructions' partial sums, stored at byte ``start``, to a batch's sums."""
+    """Add the partial sums stored from byte ``start`` on to the sums of a batch."""
     run, kind, element = workspace.run, b.sums.dtype.type, t.q.element
     for p in range(pixels):
         at = start + (p * t.shape.out_channels << (2 + element))
@@ -225,7 +225,7 @@ def requantize_pixels(
     begin: Int,
     pixels: Int,
 ) -> Any:
-    """Requantize the sums of a batch with vector code and return its status."""
+    """Requantize the sums of consecutive pixels with vector code; return status flags."""
     q, step, first = t.q, t.shape.out_pixel_stride, b.first
     how = workspace.parameters, workspace.counts, b.formula, q.clip
     if b.has_uniform_results:
@@ -235,7 +235,7 @@ def requantize_pixels(
     found = requantize_blocks(sums, pixels, *how, *to)
     for p in range(pixels):
         at = get_output_byte(t, begin + p, first) >> q.element
-        copy_run(b.results[p], b.lane, b.elements, at, workspace.run.size)
+        copy_elements(b.results[p], b.lane, b.elements, at, workspace.run.size)
     return found
 
 
@@ -243,7 +243,7 @@ def requantize_pixels(
 def requantize_batch(
     t: MacTile, b: PixelBatch, workspace: ConvWorkspace, begin: Int, pixels: Int
 ) -> Any:
-    """Requantize a batch with vector code and write the results; return the status.
+    """Requantize a batch and write results; return status flags, or -1 if a sum is too large.
 
     Returns bits of what was limited, or -1 if a sum is too large: then nothing is counted.
     """
@@ -273,19 +273,19 @@ def write_pixel(t: MacTile, pixel: Int, first: Int, partial: Int, workspace: Con
     if t.parts.ends:
         index = get_output_index(t, pixel, first)
         requantize(run, workspace.table, t.q, index, t.counters)
-        write_run(run, t.spm, element, get_output_byte(t, pixel, first))
+        write_elements(run, t.spm, element, get_output_byte(t, pixel, first))
     else:
-        write_run(run, t.spm, 2 + element, partial)
+        write_elements(run, t.spm, 2 + element, partial)
 
 
 @jit
 def write_pixels(
     t: MacTile, b: PixelBatch, workspace: ConvWorkspace, begin: Int, pixels: Int, partial: Int
 ) -> None:
-    """Write a batch with 64-bit arithmetic: results, or partial sums at byte ``partial``."""
+    """Write the sums of a batch as results, or as partial sums from byte ``partial`` on."""
     run, starts, size = workspace.run, workspace.table[START], 2 + t.q.element
     for p in range(pixels):
-        copy_run(b.sums[p], b.lane, run, ZERO, run.size)
+        copy_elements(b.sums[p], b.lane, run, ZERO, run.size)
         if t.parts.begins:
             for c in range(run.size):
                 run[c] += starts[c]
@@ -295,7 +295,7 @@ def write_pixels(
 
 @jit
 def convolve_batches(t: MacTile, b: PixelBatch, workspace: ConvWorkspace, multiply: Any) -> None:
-    """Compute the results of a group's pixels in batches.
+    """Convolve the pixels of a channel group in batches.
 
     ``multiply(batch, inputs, base, offsets, pixels)`` sums products into ``batch.sums``.
     """

@@ -45,7 +45,7 @@ from nmpsim.kernels.workspace_size import LEVELS, MAX_PIXELS
 
 
 class Int8Buffers(NamedTuple):
-    """Buffers for sums of Int8 products (see ``microkernel.py``)."""
+    """Buffers of the kernel that sums Int8 products."""
 
     excess: Int32s
     workspace: Int64s
@@ -54,7 +54,7 @@ class Int8Buffers(NamedTuple):
 
 @jit
 def has_nonzero_padding(spm: ScratchpadViews, w: ConvShape, weights: Int, blocks: Int) -> Any:
-    """Return whether a weight after the last input of a kernel row is not zero."""
+    """Return whether the padding after a kernel row of weights contains a nonzero weight."""
     length = w.kernel_w * w.in_channels
     tail, fours = length % 4, (length + 3) // 4
     if tail == 0:
@@ -84,14 +84,14 @@ def must_gather(spm: ScratchpadViews, w: ConvShape, weights: Int, blocks: Int) -
 def sum_products_int8(
     b: PixelBatch, inputs: Int8s, base: Int, offsets: Int64s, pixels: Int
 ) -> None:
-    """Sum the products of weights and ``pixels`` windows of Int8 inputs."""
+    """Write the sums of products of weights and Int8 windows to ``b.sums``."""
     read, buffers = (inputs, base, offsets, b.window, b.elements, b.weights), b.buffers
     products(*read, pixels, b.sums, buffers.excess, buffers.workspace, buffers.packed)
 
 
 @jit_allocating
 def convolve_group_int8(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
-    """Convolve one group of a tile; the tables in the workspace are those of its channels."""
+    """Convolve one channel group of an Int8 tile with the channel tables in the workspace."""
     w, spm, count = t.shape, t.spm, workspace.run.size
     first = group * count
     lane = first % LANES
@@ -151,7 +151,7 @@ class Int16Buffers(NamedTuple):
 
 @jit
 def find_range(inputs: Int16s) -> Any:
-    """Return the smallest and largest input; the range always includes 0."""
+    """Return (low, high) of the inputs, extended to include 0."""
     low, high = np.int16(0), np.int16(0)
     for i in range(inputs.size):
         low = inputs[i] if inputs[i] < low else low
@@ -160,8 +160,8 @@ def find_range(inputs: Int16s) -> Any:
 
 
 @jit
-def find_input_runs(w: ConvShape) -> Any:
-    """Return the rows, runs per row and run length that contain the inputs of all windows."""
+def find_input_segments(w: ConvShape) -> Any:
+    """Return the rows, segments per row and inputs per segment that cover all windows."""
     rows = (w.out_h - 1) * w.stride_h + (w.kernel_h - 1) * w.dilation_h + 1
     columns = (w.out_w - 1) * w.stride_w + (w.kernel_w - 1) * w.dilation_w + 1
     if w.in_pixel_stride == w.in_channels << 1:
@@ -171,8 +171,8 @@ def find_input_runs(w: ConvShape) -> Any:
 
 @jit
 def find_input_range(spm: ScratchpadViews, w: ConvShape, corner: Int) -> Any:
-    """Return the range of the inputs of all windows; it always includes 0."""
-    rows, runs, length = find_input_runs(w)
+    """Return (low, high) of the inputs of all windows, extended to include 0."""
+    rows, runs, length = find_input_segments(w)
     low, high = ZERO, ZERO
     for y in range(rows):
         for x in range(runs):
@@ -184,8 +184,8 @@ def find_input_range(spm: ScratchpadViews, w: ConvShape, corner: Int) -> Any:
 
 @jit
 def bound_input_energy(spm: ScratchpadViews, w: ConvShape, corner: Int) -> Any:
-    """Return an upper bound of the sum of squares of any granule of inputs, divided by 256."""
-    rows, runs, length = find_input_runs(w)
+    """Return an upper bound of the sum of squares of any 16 adjacent inputs, divided by 256."""
+    rows, runs, length = find_input_segments(w)
     energy = ZERO
     for y in range(rows):
         for x in range(runs):
@@ -205,7 +205,7 @@ def find_carry_interval(
     bounds: Int64s,
     is_cached: bool,
 ) -> Any:
-    """Return the number of steps after which the sums of a tile must be carried."""
+    """Return the number of steps between two carries of a tile's sums, or 0 if none is safe."""
     low, high = find_input_range(spm, w, corner)
     if not is_cached and w.out_h * w.out_w < FEW_PIXELS and low > -32768:
         return ONCE
@@ -235,7 +235,7 @@ def split_pairs(weights: Int16s) -> Any:
 def sum_products_int16(
     b: PixelBatch, inputs: Int16s, base: Int, offsets: Int64s, pixels: Int
 ) -> None:
-    """Sum the products of weights and ``pixels`` windows of Int16 inputs."""
+    """Write the sums of products of weights and Int16 windows to ``b.sums``."""
     read, halves, others = (inputs, base, offsets, b.window), b.buffers.halves, b.buffers.other_sums
     if halves.size == 0:
         compute_products_int16(*read, b.buffers.steps, b.elements, b.weights, pixels, b.sums)
@@ -249,7 +249,7 @@ def sum_products_int16(
 
 @jit_allocating
 def convolve_group_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
-    """Convolve one group of a tile; the tables in the workspace are those of its channels."""
+    """Convolve one channel group of an Int16 tile with the channel tables in the workspace."""
     w, spm = t.shape, t.spm
     count = workspace.run.size
     first = group * count

@@ -13,7 +13,7 @@ import numpy as np
 from nmpsim.isa.words import CHANNEL_BYTES, INT16, SCALE_BYTES
 from nmpsim.kernels.accumulate import find_max_magnitude
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
-from nmpsim.kernels.channel_tables import fill_channel_table, fill_starts
+from nmpsim.kernels.channel_tables import fill_channel_table, fill_initial_sums
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ScratchpadViews
@@ -66,7 +66,7 @@ class ConvWorkspace(NamedTuple):
 
 @jit_allocating
 def divide_workspace(memory: Int64s, channels: Int, lanes: Int) -> Any:
-    """Divide int64 memory into a workspace for ``channels`` channels; return the workspace."""
+    """Return a workspace for ``channels`` channels that consists of sections of int64 memory."""
     offsets = HEAD_WORDS + MAX_PIXELS
     records = offsets + _RECORD * channels
     table = records + TABLE_ROWS * channels
@@ -98,7 +98,7 @@ def divide_workspace(memory: Int64s, channels: Int, lanes: Int) -> Any:
 def write_table_key(
     at: OperandOffsets, q: Quantizer, begins: bool, workspace: ConvWorkspace
 ) -> Any:
-    """Write the cache key of the channel tables, without the channel records.
+    """Write the cache key of the channel tables, except the channel records, to the workspace.
 
     They include the clip: the counts keep the extreme results of tiles in which none was limited.
     """
@@ -127,8 +127,8 @@ def write_table_key(
 
 
 @jit
-def are_equal(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
-    """Return whether the longer of two arrays begins with the elements of the other."""
+def starts_with(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
+    """Return whether ``values`` starts with the elements of ``others``."""
     difference = np.int64(0)
     for i in range(others.size):
         difference |= np.int64(values[i] ^ others[i])
@@ -137,13 +137,13 @@ def are_equal(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
 
 @jit
 def are_tables_valid(spm: ScratchpadViews, at: OperandOffsets, workspace: ConvWorkspace) -> Any:
-    """Return whether the tables belong to a convolution of all channels with the new key."""
+    """Return whether the tables in the workspace match the new key and the channel records."""
     words = workspace.head[FIRST_KEY:]
-    if workspace.head[IS_VALID] == 0 or not are_equal(words, words[KEY_WORDS:]):
+    if workspace.head[IS_VALID] == 0 or not starts_with(words, words[KEY_WORDS:]):
         return False
-    if at.scales >= 0 and not are_equal(spm.i32[at.scales >> 2 :], workspace.scales):
+    if at.scales >= 0 and not starts_with(spm.i32[at.scales >> 2 :], workspace.scales):
         return False
-    return are_equal(spm.i64[at.channels >> 3 :], workspace.records)
+    return starts_with(spm.i64[at.channels >> 3 :], workspace.records)
 
 
 @jit
@@ -155,7 +155,7 @@ def copy_words(source: Int32s | Int64s, target: Int32s | Int64s) -> None:
 
 @jit
 def store_key(spm: ScratchpadViews, at: OperandOffsets, workspace: ConvWorkspace) -> None:
-    """Store the key and the channel records for which the tables are valid."""
+    """Mark the channel tables as valid and store their key and channel records."""
     words = workspace.head[FIRST_KEY:]
     copy_words(words[KEY_WORDS:], words[:KEY_WORDS])
     if at.scales >= 0:
@@ -166,7 +166,7 @@ def store_key(spm: ScratchpadViews, at: OperandOffsets, workspace: ConvWorkspace
 
 @jit
 def update_tables(t: MacTile, first: Int, workspace: ConvWorkspace) -> None:
-    """Fill the tables of the channels that begin at ``first`` unless they are valid."""
+    """Fill the channel tables from channel ``first`` on unless the tables are valid."""
     spm, at, q, begins = t.spm, t.at, t.q, t.parts.begins
     write_table_key(at, q, begins, workspace)
     if first == 0 and are_tables_valid(spm, at, workspace):
@@ -176,7 +176,7 @@ def update_tables(t: MacTile, first: Int, workspace: ConvWorkspace) -> None:
     fill_channel_table(spm, at, q, first, table)
     if begins:
         pixels = t.shape.out_h * t.shape.out_w
-        is_unsaturated = fill_starts(spm, at, q, first, table, pixels, t.place, t.counters)
+        is_unsaturated = fill_initial_sums(spm, at, q, first, table, pixels, t.place, t.counters)
         most = find_max_magnitude(table[START])
     for c in range(workspace.run.size):
         offsets |= table[OFFSET, c]

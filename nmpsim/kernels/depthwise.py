@@ -11,12 +11,12 @@ from llvmlite.ir import IRBuilder, Value
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.accumulate import find_max_magnitude, may_overflow, saturate_sums
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
-from nmpsim.kernels.channel_tables import fill_channel_table, fill_starts
+from nmpsim.kernels.channel_tables import fill_channel_table, fill_initial_sums
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.conv_batches import get_output_byte, get_output_index
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ZERO, ScratchpadViews, copy_run, write_run
+from nmpsim.kernels.movement import ZERO, ScratchpadViews, copy_elements, write_elements
 from nmpsim.kernels.operands import ConvShape, MacTile
 from nmpsim.kernels.pointers import get_address
 from nmpsim.kernels.requantize import requantize
@@ -104,7 +104,7 @@ def add_taps(
 
 
 class DepthwiseBuffers(NamedTuple):
-    """Offsets of the taps, factors, table of the channels, and sums.
+    """Buffers of a depthwise convolution: tap offsets, factors, channel table and sums.
 
     Factors and sums are padded to whole vectors.
     """
@@ -127,7 +127,7 @@ def fill_factors(weights: Int8s | Int16s, start: Int, offset: Int64s, factors: I
 
 @jit
 def fill_tap_offsets(w: ConvShape, taps: Int64s) -> None:
-    """Fill in the byte offset of each tap from the corner of its window."""
+    """Fill ``taps`` with the byte offset of each tap from the corner of its window."""
     for tap in range(taps.size):
         ky = tap // w.kernel_w
         taps[tap] = ky * w.dilation_h * w.in_row_stride
@@ -141,7 +141,7 @@ def convolve_pixels(t: MacTile, buffers: DepthwiseBuffers) -> None:
     taps, factors, table = buffers.taps, buffers.factors, buffers.table
     run, pixels = buffers.sums[: w.out_channels], w.out_h * w.out_w
     fill_channel_table(spm, at, t.q, ZERO, table)
-    fill_starts(spm, at, t.q, ZERO, table, pixels, t.place, counters)
+    fill_initial_sums(spm, at, t.q, ZERO, table, pixels, t.place, counters)
     is_checked = may_overflow(find_max_magnitude(table[START]), taps.size, element)
     fill_tap_offsets(w, taps)
     if element == INT16:
@@ -153,7 +153,7 @@ def convolve_pixels(t: MacTile, buffers: DepthwiseBuffers) -> None:
         x = pixel - y * w.out_w
         corner = at.input + y * w.stride_h * w.in_row_stride + x * w.stride_w * w.in_pixel_stride
         index = get_output_index(t, pixel, ZERO)
-        copy_run(table[START], ZERO, run, ZERO, run.size)
+        copy_elements(table[START], ZERO, run, ZERO, run.size)
         if is_checked:
             for tap in range(taps.size):
                 one = slice(tap, tap + 1)
@@ -162,7 +162,7 @@ def convolve_pixels(t: MacTile, buffers: DepthwiseBuffers) -> None:
         else:
             add_taps(spm, element, corner, taps, factors, buffers.sums)
         requantize(run, table, t.q, index, counters)
-        write_run(run, spm, element, get_output_byte(t, pixel, ZERO))
+        write_elements(run, spm, element, get_output_byte(t, pixel, ZERO))
     counters.layers[counters.layer].elements += pixels * run.size
 
 

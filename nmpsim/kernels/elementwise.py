@@ -25,7 +25,13 @@ from nmpsim.kernels.elementwise_int8 import (
     encode_sum,
 )
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ZERO, ScratchpadViews, copy_run, read_run, write_run
+from nmpsim.kernels.movement import (
+    ZERO,
+    ScratchpadViews,
+    copy_elements,
+    read_elements,
+    write_elements,
+)
 from nmpsim.kernels.operands import (
     BinaryScales,
     BinaryShape,
@@ -37,7 +43,7 @@ from nmpsim.kernels.operands import (
 )
 from nmpsim.kernels.profiles import compute_binary, rescale_values
 from nmpsim.kernels.rounding import real, round_to_int32
-from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run, saturate_run
+from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_elements, saturate_elements
 from nmpsim.kernels.saturation_stages import RESCALE
 
 _MAX: Any = np.float64(1 << 29)
@@ -48,7 +54,7 @@ _LARGEST: Any = np.float64(1 << 15)
 
 @jit
 def bound_operand(scale: IntegerScaleRecord, offset: Int) -> Any:
-    """Return an upper bound of the magnitude of an Int16 operand before and after its scale."""
+    """Return an upper bound of an Int16 operand's magnitude both before and after scaling."""
     magnitude = _LARGEST + np.abs(offset)
     return magnitude + magnitude * abs(np.float64(real(scale.mul)))
 
@@ -68,7 +74,7 @@ def can_add_int16(t: BinaryShape, q: BinaryScales) -> Any:
 
 @jit
 def add_int16(left: Int16s, right: Int16s, q: BinaryScales, values: Int32s) -> None:
-    """Add two runs of Int16 values with the formula of profile glow_float, before the clip."""
+    """Write the unclipped sums of two Int16 arrays to ``values``, as profile glow_float."""
     lhs, rhs = real(q.lhs_scale.mul), real(q.rhs_scale.mul)
     factor, addend = real(q.out_scale.mul), np.float32(q.out_offset)
     for i in range(values.size):
@@ -98,7 +104,7 @@ def add_tile_int8(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Add or subtract Int8 tiles with 16-bit arithmetic; return False if that is not possible."""
+    """Add or subtract Int8 tiles in 16-bit arithmetic; return False if that is not supported."""
     channels = counters.layers[counters.layer].channels
     numbers = np.empty(PARAMETERS, np.int16)
     if not encode_sum(t, q, numbers):
@@ -127,7 +133,7 @@ def add_tile_int16(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Add two Int16 tiles with 32-bit arithmetic; return False if that is not possible."""
+    """Add two Int16 tiles in 32-bit arithmetic; return False if that is not supported."""
     if not can_add_int16(t, q):
         return False
     count = t.columns
@@ -137,8 +143,8 @@ def add_tile_int16(
         left, right = lhs >> 1, rhs >> 1
         add_int16(spm.i16[left : left + count], spm.i16[right : right + count], q, values)
         index = place.origin + row * place.stride_y
-        clip_run(values, q.clip, index, counters)
-        copy_run(values, ZERO, spm.i16, output >> 1, count)
+        clip_elements(values, q.clip, index, counters)
+        copy_elements(values, ZERO, spm.i16, output >> 1, count)
     return True
 
 
@@ -150,7 +156,7 @@ def compute_eltwise(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> None:
-    """Compute a binary operation of one tile."""
+    """Compute an elementwise binary operation on a tile; count saturated and clipped values."""
     count = t.columns
     counters.layers[counters.layer].elements += t.rows * count
     if add_tile_int8(spm, t, q, place, counters) or add_tile_int16(spm, t, q, place, counters):
@@ -160,14 +166,14 @@ def compute_eltwise(
     for row in range(t.rows):
         index = place.origin + row * place.stride_y
         lhs, rhs, output = get_row_offsets(t, row)
-        read_run(spm, t.element, lhs, left)
-        read_run(spm, t.rhs_size, rhs, right)
+        read_elements(spm, t.element, lhs, left)
+        read_elements(spm, t.rhs_size, rhs, right)
         subtract_offset(left, q.lhs_offset)
         subtract_offset(right, q.rhs_offset)
-        saturate_run(right, RESCALE, index, counters)
+        saturate_elements(right, RESCALE, index, counters)
         compute_binary(left, right, t, q, index, counters)
-        clip_run(left, q.clip, index, counters)
-        write_run(left, spm, t.element, output)
+        clip_elements(left, q.clip, index, counters)
+        write_elements(left, spm, t.element, output)
 
 
 CLIPPED_BOTH: Any = np.int64(3)
@@ -183,7 +189,7 @@ def rescale_tile_int8(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Rescale an Int8 tile with 16-bit arithmetic; return False if 16 bits do not suffice."""
+    """Rescale an Int8 tile in 16-bit arithmetic; return False if that is not supported."""
     channels = counters.layers[counters.layer].channels
     numbers = np.empty(PARAMETERS, np.int16)
     if not can_use_blocks(sides, place.origin, count, channels) or not encode_rescale(u, numbers):
@@ -205,22 +211,22 @@ def rescale_tile(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> None:
-    """Apply an activation to a tile, change its scale, and clip the result."""
+    """Apply an activation to a tile, rescale the values, and clip the results."""
     counters.layers[counters.layer].elements += count
     if rescale_tile_int8(spm, (source, source, target), count, u, place, counters):
         return
     values = np.zeros(count, np.int64)
-    read_run(spm, u.element, source, values)
+    read_elements(spm, u.element, source, values)
     clamp = Clip(u.in_low, u.in_high, CLIPPED_BOTH)
-    clip_run(values, clamp, place.origin, counters)
+    clip_elements(values, clamp, place.origin, counters)
     subtract_offset(values, u.in_offset)
     rescale_values(values, u, place.origin, counters)
-    clip_run(values, u.clip, place.origin, counters)
-    write_run(values, spm, u.element, target)
+    clip_elements(values, u.clip, place.origin, counters)
+    write_elements(values, spm, u.element, target)
 
 
 @jit
 def look_up(spm: Int8s, source: Int, target: Int, table: Int, count: Int) -> None:
-    """Replace each element by its entry in a table of 256 bytes."""
+    """Write the entry of a 256-byte table for each of ``count`` Int8 elements to ``target``."""
     for i in range(count):
         spm[target + i] = spm[table + np.int64(spm[source + i]) + 128]

@@ -23,7 +23,7 @@ from nmpsim.kernels.array_types import Int, Int8s, Int16s
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.movement import ZERO, ScratchpadViews, copy_run
+from nmpsim.kernels.movement import ZERO, ScratchpadViews, copy_elements
 from nmpsim.kernels.operands import (
     BinaryScales,
     BinaryShape,
@@ -221,7 +221,7 @@ def compute_blocks(
     numbers: Int16s,
     table: Int16s,
 ) -> None:
-    """Add or rescale Int8 values of pixels, in blocks of LANES adjacent bytes.
+    """Add or rescale the Int8 values of pixels in blocks of 16 channels.
 
     A rescale clips the left side, scales it, and clips the result; a sum has one clip.
 
@@ -281,7 +281,7 @@ def encode_scale(scale: IntegerScaleRecord, offset: Int, numbers: Int16s, first:
 def encode_clip(
     q: BinaryScales | RescaleParameters, element: Int, numbers: Int16s, first: Int
 ) -> Any:
-    """Write a zero point and a clip; return False if vector code does not support them."""
+    """Encode a zero point and a clip; return False if vector code does not support them."""
     low, high = q.clip.low, q.clip.high
     if element != 0 or q.profile not in (GLOW_INT, NMP) or np.abs(q.out_offset) > _MAX_SIDE:
         return False
@@ -293,7 +293,7 @@ def encode_clip(
 
 @jit
 def encode_sum(t: BinaryShape, q: BinaryScales, numbers: Int16s) -> Any:
-    """Write the parameters of a sum or difference; return False if it does not fit 16 bits."""
+    """Encode the parameters of a sum or difference; return False if vector code lacks support."""
     if (t.operation != OP_ADD and t.operation != OP_SUB) or t.rhs_size != 0:
         return False
     numbers[SIGN] = 1 if t.operation == OP_ADD else -1
@@ -306,7 +306,7 @@ def encode_sum(t: BinaryShape, q: BinaryScales, numbers: Int16s) -> Any:
 
 @jit
 def encode_rescale(u: RescaleParameters, numbers: Int16s) -> Any:
-    """Write the parameters of a rescale; return False if it does not fit 16 bits."""
+    """Encode the parameters of a rescale; return False if vector code lacks support."""
     if u.leaky or not _INT8_LOW <= u.in_low <= u.in_high <= _INT8_HIGH:
         return False
     numbers[CLIP_LOW], numbers[CLIP_HIGH] = u.in_low, u.in_high
@@ -317,7 +317,7 @@ def encode_rescale(u: RescaleParameters, numbers: Int16s) -> Any:
 
 @jit
 def choose_rescale(u: RescaleParameters) -> Any:
-    """Return RESCALE_UNCLIPPED if the clip cannot limit any result, else RESCALE.
+    """Choose the rescale operation: unclipped if the clip cannot limit any result.
 
     All results lie between those of the ends of the input's range.
     """
@@ -331,7 +331,7 @@ def choose_rescale(u: RescaleParameters) -> Any:
 
 @jit
 def can_use_blocks(sides: RunOffsets, index: Int, count: Int, channels: Int) -> Any:
-    """Return whether a run has whole blocks of channels and overwrites no unread operand.
+    """Return whether values form whole channel blocks and results overwrite no unread operand.
 
     ``sides`` are the first bytes of left, right and result.
     """
@@ -342,7 +342,7 @@ def can_use_blocks(sides: RunOffsets, index: Int, count: Int, channels: Int) -> 
 
 @jit
 def are_same_or_disjoint(start: Int, other: Int, count: Int) -> Any:
-    """Return whether two runs are the same or do not overlap."""
+    """Return whether two ranges of ``count`` bytes are the same or do not overlap."""
     return start == other or np.abs(start - other) >= count
 
 
@@ -406,19 +406,19 @@ def compute_values(
             missing -= record_first_values(operation, table, width, clip, pixel, counters)
             pixel += width
         if is_in_place:
-            copy_run(buffer, ZERO, i8, to, pixels * width)
+            copy_elements(buffer, ZERO, i8, to, pixels * width)
         done += pixels * width
 
 
 @jit
 def count_clips(operation: Int) -> Any:
-    """Return the number of clips of an operation; the first one of a rescale is its activation."""
+    """Return the number of clips of an operation: 2 for a clipped rescale, else 1."""
     return CLIPS if operation == RESCALE else 1
 
 
 @jit
 def get_stages_of_clip(operation: Int, number: Int, clip: Clip) -> Any:
-    """Return the stages of values that a clip of an operation limits from below and above."""
+    """Return the stages that count values below and above the limits of an operation's clip."""
     low, high = get_clip_stages(clip)
     if operation != SUM and number == 0:
         low, high = ACTIVATION, ACTIVATION
@@ -435,7 +435,7 @@ def add_clip_counts(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Add a run's counts of saturated and clipped values to the layer's counters.
+    """Add clip counts to the layer's counters; return how many may lack their first value.
 
     Returns how many counters may not know their first limited value yet.
     """
@@ -465,7 +465,7 @@ def add_side_counts(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Add the counts of one side; return 1 if they may include the layer's first value, else 0."""
+    """Add counts of values beyond one limit; return 1 if they may include the first, else 0."""
     account = counters.layers[counters.layer]
     channel = account.channel_base + index % account.channels
     by_channel = counters.channel_saturated[stage, side, channel : channel + counts.size]
@@ -487,7 +487,7 @@ def record_first_values(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Record the first saturated or clipped value of each kind; return how many were found."""
+    """Record the index of the first value beyond each limit; return how many were found."""
     found = np.int64(0)
     for number in range(count_clips(operation)):
         low_stage, high_stage = get_stages_of_clip(operation, number, clip)
@@ -501,7 +501,7 @@ def record_first_values(
 def record_first_value(
     counts: Int16s, stage: Int, side: Int, index: Int, counters: SaturationCounters
 ) -> Any:
-    """Record the first value saturated on one side; return 1 if one was found, else 0."""
+    """Record the index of the first value beyond one limit; return 1 if one was found, else 0."""
     first = counters.layers[counters.layer].first
     if first[stage, side] <= index:
         return np.int64(0)

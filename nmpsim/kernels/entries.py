@@ -46,7 +46,7 @@ class _CachedFunction:
 
     def is_cached(self) -> bool:
         """Return whether this process or an earlier one has cached it."""
-        return CACHE is not None and CACHE.has_prefix(f"{self.name}-")
+        return CACHE is not None and CACHE.has_entry_with_prefix(f"{self.name}-")
 
     def _code(self, kinds: tuple[Kind, ...] | int) -> bytes | None:
         """Return its object file, cached or compiled now; None if Numba cannot make one."""

@@ -17,7 +17,7 @@ from nmpsim.kernels.formulas import Formula
 
 
 class Interval(NamedTuple):
-    """Range of an integer."""
+    """Inclusive range of an integer."""
 
     low: int
     high: int
@@ -37,7 +37,7 @@ _ROUNDED = Interval(-(1 << 62), 1 << 62)
 
 
 class FormulaError(Exception):
-    """A problem of a formula, with what was found and expected."""
+    """Exception for an invalid formula, with the found and the expected value."""
 
     def __init__(self, message: str, found: object = None, expected: object = None) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ def require(holds: bool, message: str, found: object = None, expected: object = 
 
 
 def make_signed_interval(bits: int) -> Interval:
-    """Return the range of a signed integer."""
+    """Return the range of a signed integer of ``bits`` bits."""
     return Interval(-(1 << bits - 1), (1 << bits - 1) - 1)
 
 
@@ -64,7 +64,7 @@ def contains(outer: Interval, inner: Interval) -> bool:
 
 
 def find_word_range(word: str) -> Interval:
-    """Return the range of a word of a descriptor."""
+    """Return the range of the integers that a descriptor word may contain."""
     if word.endswith(("_pre", "_post")):
         return Interval(0, 31)
     ranges = {"element": Interval(0, 1), "divisor": Interval(1, 1 << 31)}
@@ -76,13 +76,13 @@ def find_word_range(word: str) -> Interval:
 
 
 def find_range(function: Callable[..., int], *operands: Interval) -> Interval:
-    """Return the range of a function that is monotonic in each operand."""
+    """Return the range of the results of a function that is monotonic in each operand."""
     corners = [function(*at) for at in product(*operands)]
     return Interval(min(corners), max(corners))
 
 
 def join(one: ValueRange, other: ValueRange) -> ValueRange:
-    """Return the range of a value that is one of two."""
+    """Return the smallest range that contains two ranges, or the common type of two floats."""
     if isinstance(one, Interval) and isinstance(other, Interval):
         return Interval(min(one.low, other.low), max(one.high, other.high))
     require(one == other, "mixes types", f"{one} and {other}", "two values of one type")
@@ -90,13 +90,13 @@ def join(one: ValueRange, other: ValueRange) -> ValueRange:
 
 
 def limit(x: Interval, most: Interval) -> Interval:
-    """Return the range of ``limit``, ``hold`` and ``within``."""
+    """Return the range of a value whose magnitude is limited to ``most``."""
     require(most.low >= 0, "saturates to a negative magnitude", most, "a magnitude of 0 or more")
     return find_range(lambda value: min(max(value, -most.high), most.high), x)
 
 
 def saturate(x: Interval, bits: Interval) -> Interval:
-    """Return the range of ``saturate``."""
+    """Return the range of a value saturated to a signed integer of ``bits`` bits."""
     require(
         bits.low > 0 and bits.high < 64,
         "saturates to an invalid width",
@@ -113,7 +113,7 @@ def _divide_away(x: int, divisor: int) -> int:
 
 
 def divide_away(x: Interval, divisor: Interval) -> Interval:
-    """Return the range of ``divide_away``."""
+    """Return the range of ``x / divisor``, rounded to nearest with halves away from zero."""
     _require_divisor(divisor)
     is_small = max(-x.low, x.high) + divisor.high // 2 < 1 << 63
     require(is_small, "computes an integer that may exceed 64 bits", x, "an integer of 64 bits")
@@ -121,7 +121,7 @@ def divide_away(x: Interval, divisor: Interval) -> Interval:
 
 
 def shift_away(x: Interval, count: Interval) -> Interval:
-    """Return the range of ``shift_away``."""
+    """Return the range of ``x / 2**count``, rounded to nearest with halves away from zero."""
     _require_count(count)
     return find_range(lambda value, shift: _divide_away(value, 1 << shift), x, count)
 
@@ -135,7 +135,7 @@ def _require_divisor(divisor: Interval) -> None:
 
 
 def absolute(x: Interval) -> Interval:
-    """Return the range of ``abs``."""
+    """Return the range of the absolute value of ``x``."""
     return Interval(max(x.low, -x.high, 0), max(-x.low, x.high))
 
 
@@ -153,7 +153,7 @@ def _combine(_: Interval, x: ValueRange, y: ValueRange) -> ValueRange:
 
 
 class Primitive(NamedTuple):
-    """Rule of a primitive."""
+    """Typing rule of a primitive function: types of its arguments and range of its result."""
 
     types: tuple[str, ...]
     """Types of the arguments: ``integer``, ``float``, FLOAT64, or empty for any."""
@@ -195,7 +195,7 @@ _FLOAT_OPERATORS = ast.Add, ast.Sub, ast.Mult, ast.Div
 
 
 def find_ranges(formula: Formula, values: Mapping[str, ValueRange]) -> dict[str, ValueRange]:
-    """Return the range or type of each step of a formula.
+    """Return the range or type of each constant and step of a formula, by name.
 
     Parameters
     ----------

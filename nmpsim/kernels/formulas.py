@@ -41,7 +41,7 @@ class Formula:
     """Name of a constant or step -> its name in the text of the formula, if it has one."""
 
     def flatten(self) -> Formula:
-        """Return the formula with its constants as steps."""
+        """Return the formula with its constants moved to its steps."""
         return Formula((), self.constants + self.steps, self.words, self.words, self.names)
 
     def restore_names(self, term: str) -> str:
@@ -76,7 +76,7 @@ class FormulaReader:
         self._names: dict[str, str] = {}
 
     def read(self, text: str) -> Formula:
-        """Parse the text of a formula."""
+        """Parse the text of a formula and return the formula."""
         result = self._evaluate(text, {})
         constants, steps = self._terms
         steps[RESULT] = ast.unparse(result)

@@ -14,7 +14,7 @@ from nmpsim.kernels.accumulate import (
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int64s
 from nmpsim.kernels.channel_tables import fill_channel_table
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ZERO, ScratchpadViews, read_run, write_run
+from nmpsim.kernels.movement import ZERO, ScratchpadViews, read_elements, write_elements
 from nmpsim.kernels.operands import MacTile, MatmulShape
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.workspace_size import TABLE_ROWS
@@ -50,10 +50,10 @@ def add_products(
 
 
 @jit
-def add_rows(
+def add_row_products(
     spm: ScratchpadViews, element: Int, start: Int, g: MatmulShape, factors: Int64s, sums: Int64s
 ) -> None:
-    """Add the products of the right side's rows, which begin at byte ``start``, to ``sums``."""
+    """Add each factor times a row of the right matrix, from byte ``start`` on, to ``sums``."""
     if element == INT16:
         add_products(spm.i16, start >> 1, g.rhs_stride >> 1, g.rhs_offset, factors, sums)
     else:
@@ -62,7 +62,7 @@ def add_rows(
 
 @jit
 def multiply_rows(t: MacTile, table: Int64s, factors: Int64s, sums: Int64s) -> None:
-    """Compute all rows of a matrix product.
+    """Multiply two matrices row by row, with ``factors`` and ``sums`` as buffers.
 
     ``factors`` [inner] and ``sums`` [columns] are buffers.
     """
@@ -76,28 +76,28 @@ def multiply_rows(t: MacTile, table: Int64s, factors: Int64s, sums: Int64s) -> N
         else:
             read_partial_sums(spm, element, partial, sums)
         is_checked = may_overflow(find_max_magnitude(sums), 2 * g.inner, element)
-        read_run(spm, element, at.input + row * g.lhs_stride, factors)
+        read_elements(spm, element, at.input + row * g.lhs_stride, factors)
         for k in range(g.inner):
             factors[k] -= g.lhs_offset
         if is_checked:
             for k in range(g.inner):
                 start = at.weights + k * g.rhs_stride
-                add_rows(spm, element, start, g, factors[k : k + 1], sums)
+                add_row_products(spm, element, start, g, factors[k : k + 1], sums)
                 saturate_sums(sums, element, index, counters)
         else:
-            add_rows(spm, element, at.weights, g, factors, sums)
+            add_row_products(spm, element, at.weights, g, factors, sums)
         if t.parts.ends:
             requantize(sums, table, t.q, index, counters)
-            write_run(sums, spm, element, at.output + row * g.out_stride)
+            write_elements(sums, spm, element, at.output + row * g.out_stride)
         else:
-            write_run(sums, spm, 2 + element, partial)
+            write_elements(sums, spm, 2 + element, partial)
     if t.parts.ends:
         counters.layers[counters.layer].elements += g.rows * g.columns
 
 
 @jit_allocating
 def multiply_matrices(t: MacTile) -> None:
-    """Multiply ``at.input`` by ``at.weights``; add in the order of the inner dimension."""
+    """Multiply the matrices at ``at.input`` and ``at.weights``, summing in order of K."""
     inner, columns = t.shape.inner, t.shape.columns
     table = np.zeros((TABLE_ROWS, columns), np.int64)
     multiply_rows(t, table, np.zeros(inner, np.int64), np.zeros(columns, np.int64))

@@ -102,7 +102,7 @@ def get_cpu_features(settings: Mapping[str, str]) -> str:
 
 
 def find_usable_features(settings: Mapping[str, str]) -> frozenset[str]:
-    """Return the features that kernels may use, including those that LLVM does not list."""
+    """Return the features that kernels may use, including features that LLVM does not list."""
     initialize_llvm()
     features = frozenset(get_cpu_features(settings).split(","))
     name = get_cpu_name(settings)

@@ -36,7 +36,7 @@ def jit_allocating(function: _F) -> _F:
 
 
 def jit_inlined(function: _F) -> _F:
-    """Compile a function inline in each caller.
+    """Compile a function that is inlined in each caller.
 
     For functions that choose between arrays, or that are the switch of a hot loop.
     """
@@ -61,7 +61,7 @@ def jit_general(function: _F) -> _F:
 def compile_object_file(
     function: Callable[..., Any], argument_types: Sequence[Kind] | int
 ) -> bytes | None:
-    """Compile a function and its callees to an object file.
+    """Compile a function and its callees to an object file, or return None if not supported.
 
     Returns None if this version of Numba is not supported. ``argument_types`` is the number of
     arguments if all are integers.
@@ -94,5 +94,5 @@ def compile_with_numba(function: Callable[..., Any]) -> Any:
 
 
 def make_cfunc(function: Callable[..., Any], arguments: int) -> Any:
-    """Compile a C callback of int64 arguments; its ``address`` is the entry point."""
+    """Compile a C callback of int64 arguments, whose entry point is the attribute ``address``."""
     return numba.cfunc(numba.int64(*[numba.int64] * arguments), error_model="numpy")(function)

@@ -57,7 +57,7 @@ def get_width(x: Interval) -> int:
 
 
 class FormulaEmitter:
-    """Emitter of a formula's vector code.
+    """Code generator for a formula, with checks for values that the code does not support.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ _engines: list[binding.ExecutionEngine] = []
 
 
 def load_object_file(contents: bytes) -> int:
-    """Load an object file; return its entry's address, valid until the process ends."""
+    """Load an object file; return the address of its entry, valid until the process ends."""
     initialize_llvm()
     machine = binding.Target.from_triple(binding.get_process_triple()).create_target_machine()
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
@@ -32,7 +32,7 @@ def load_object_file(contents: bytes) -> int:
 
 
 def compile_function(module: str, name: str, cpu: str, features: str) -> int:
-    """Compile LLVM IR; return a function's address, valid until the process ends."""
+    """Compile an LLVM module; return a function's address, valid until the process ends."""
     target = binding.Target.from_default_triple()
     machine = target.create_target_machine(cpu=cpu, features=features)
     engine = binding.create_mcjit_compiler(binding.parse_assembly(module), machine)

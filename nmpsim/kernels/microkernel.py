@@ -62,7 +62,7 @@ _QUARTER = make_int_vector_type(32, 4)
 
 
 class Int8Target(NamedTuple):
-    """Instructions of a kernel target for sums of products of bytes."""
+    """Code generators of a kernel target for sums of Int8 products."""
 
     shapes: dict[int, tuple[int, ...]]
     """Blocks -> pixels of the register blocks."""
@@ -185,7 +185,7 @@ def emit_block(
     out_stride: Value,
     excess: Value,
 ) -> None:
-    """Compute the sums of one register block with a target's instructions."""
+    """Emit code that computes the sums of one register block with a target's instructions."""
     parts = len(target.sums)
     corners = load_corners(b, window, offsets, pixels)
 

@@ -96,7 +96,7 @@ def compute_products_amx(
     workspace: Int64s,
     __: Int64s,
 ) -> None:
-    """Compute :func:`~nmpsim.kernels.microkernel.products` with AMX tiles."""
+    """Compute the sums of Int8 products of windows and weights with AMX tiles."""
     rows = make_window_rows(get_address(inputs) + base, window, 4)
     steps, blocks = rows.rows * rows.runs * rows.steps, np.int64(out.shape[1]) // LANES
     chunks, rest = steps // SIDE, steps % SIDE

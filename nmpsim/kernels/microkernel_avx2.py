@@ -276,7 +276,7 @@ def get_workspace_size_avx2(_: Int, depth: Int) -> Any:
 
 @jit
 def initialize_workspace_avx2(workspace: Int64s) -> None:
-    """Fill the constant parts of a workspace."""
+    """Fill in the constants of a workspace."""
     workspace[_ONES:_ZEROS] = _ALL_ONES
     workspace[_ZEROS:_PATCHES] = 0
 
@@ -295,7 +295,7 @@ def compute_products_avx2(
     workspace: Int64s,
     packed: Int64s,
 ) -> None:
-    """Compute :func:`~nmpsim.kernels.microkernel.products` with AVX2 instructions."""
+    """Compute the sums of Int8 products of windows and weights with AVX2 instructions."""
     rows = make_window_rows(get_address(inputs) + base, window, 4)
     steps, blocks = rows.rows * rows.runs * rows.steps, np.int64(out.shape[1]) // LANES
     original, at = get_address(weights) + start, get_address(workspace)

@@ -72,7 +72,7 @@ def _multiply_pairs(b: IRBuilder, weights: Value, inputs: Value) -> Any:
 
 
 class Int16Target(NamedTuple):
-    """Instructions of a kernel target for sums of products of Int16."""
+    """Code generators of a kernel target for sums of Int16 products."""
 
     shapes: dict[int, int]
     """Blocks -> most pixels of a register block."""
@@ -251,7 +251,7 @@ def compute_products_int16(
     pixels: Int,
     out: Int64s,
 ) -> None:
-    """Sum the products of each pixel's window and each lane's weights: ``out[p, lane]``.
+    """Write the sum of products of each pixel's window and each lane's weights to ``out``.
 
     The sums are exact if the products of ``steps`` steps are at most MAX_PRODUCTS.
 
@@ -292,7 +292,7 @@ def compute_products_int16(
 
 @jit
 def bound_energy(inputs: Int16s, start: Int, granules: Int, known: Int) -> Any:
-    """Return an upper bound of the sum of squares of any granule, divided by 256.
+    """Return an upper bound, at least ``known``, of 1/256 of the sum of squares of 16 inputs.
 
     ``inputs`` are int16, granules from element ``start``; ``known`` is returned if it is larger.
     """
@@ -359,7 +359,7 @@ def _is_exact(s: CarrySearch, energy: Int, level: Int) -> Any:
 
 @jit
 def find_carry_steps(s: CarrySearch, energy: Int) -> Any:
-    """Return how many steps may be summed before a carry without overflow; 0 if unproved.
+    """Return the number of steps between carries that cannot overflow, or 0 if none is proved.
 
     ``energy`` is the bound of :func:`bound_energy` for the inputs of any MIDDLE_STEPS steps, or
     negative if it is not known.

@@ -17,7 +17,7 @@ ONE: Any = np.int64(1)
 
 
 class ScratchpadViews(NamedTuple):
-    """A core's scratchpad as integers of each size."""
+    """Views of a core's scratchpad as integers of each size."""
 
     i8: Int8s
     i16: Int16s
@@ -26,8 +26,8 @@ class ScratchpadViews(NamedTuple):
 
 
 @jit
-def copy_run(source: Integers, start: Int, target: Integers, to: Int, count: Int) -> None:
-    """Copy ``count`` consecutive elements.
+def copy_elements(source: Integers, start: Int, target: Integers, to: Int, count: Int) -> None:
+    """Copy ``count`` consecutive elements from ``source`` to ``target``.
 
     A loop, because an assignment of slices would include code that reports wrong shapes. It is over
     slices, because LLVM vectorizes only indices that begin at zero.
@@ -39,34 +39,34 @@ def copy_run(source: Integers, start: Int, target: Integers, to: Int, count: Int
 
 
 @jit
-def read_run(spm: ScratchpadViews, size: Int, start: Int, values: Int64s) -> None:
-    """Fill ``values`` (int64) with integers of ``1 << size`` bytes from byte ``start`` on."""
+def read_elements(spm: ScratchpadViews, size: Int, start: Int, values: Int64s) -> None:
+    """Fill ``values`` with consecutive integers of ``1 << size`` bytes from byte ``start`` on."""
     if size == 0:
-        copy_run(spm.i8, start, values, ZERO, values.size)
+        copy_elements(spm.i8, start, values, ZERO, values.size)
     elif size == 1:
-        copy_run(spm.i16, start >> 1, values, ZERO, values.size)
+        copy_elements(spm.i16, start >> 1, values, ZERO, values.size)
     elif size == 2:
-        copy_run(spm.i32, start >> 2, values, ZERO, values.size)
+        copy_elements(spm.i32, start >> 2, values, ZERO, values.size)
     else:
-        copy_run(spm.i64, start >> 3, values, ZERO, values.size)
+        copy_elements(spm.i64, start >> 3, values, ZERO, values.size)
 
 
 @jit
-def write_run(values: Int64s, spm: ScratchpadViews, size: Int, to: Int) -> None:
-    """Write values (int64) as integers of ``1 << size`` bytes from byte ``to`` on."""
+def write_elements(values: Int64s, spm: ScratchpadViews, size: Int, to: Int) -> None:
+    """Write ``values`` as consecutive integers of ``1 << size`` bytes from byte ``to`` on."""
     if size == 0:
-        copy_run(values, ZERO, spm.i8, to, values.size)
+        copy_elements(values, ZERO, spm.i8, to, values.size)
     elif size == 1:
-        copy_run(values, ZERO, spm.i16, to >> 1, values.size)
+        copy_elements(values, ZERO, spm.i16, to >> 1, values.size)
     elif size == 2:
-        copy_run(values, ZERO, spm.i32, to >> 2, values.size)
+        copy_elements(values, ZERO, spm.i32, to >> 2, values.size)
     else:
-        copy_run(values, ZERO, spm.i64, to >> 3, values.size)
+        copy_elements(values, ZERO, spm.i64, to >> 3, values.size)
 
 
 @jit
 def copy_strided(source: Integers, start: Int, target: Integers, to: Int, box: CopyShape) -> None:
-    """Copy a box from byte ``start`` of ``source`` to byte ``to`` of ``target``."""
+    """Copy a strided box of bytes from ``start`` in ``source`` to ``to`` in ``target``."""
     runs, run = box.count_x, box.run
     if box.from_stride_x == run and box.to_stride_x == run:
         runs, run = ONE, runs * run
@@ -74,7 +74,7 @@ def copy_strided(source: Integers, start: Int, target: Integers, to: Int, box: C
         for x in range(runs):
             a = start + y * box.from_stride_y + x * box.from_stride_x
             b = to + y * box.to_stride_y + x * box.to_stride_x
-            copy_run(source, a, target, b, run)
+            copy_elements(source, a, target, b, run)
 
 
 @jit
@@ -88,7 +88,7 @@ def fill_rows(
     run: Int,
     value: Int,
 ) -> None:
-    """Fill ``rows`` x ``runs`` runs of ``run`` elements with a value."""
+    """Fill ``rows`` x ``runs`` segments of ``run`` consecutive elements with a value."""
     if run_stride == run:
         runs, run = ONE, runs * run
     for y in range(rows):
@@ -101,7 +101,7 @@ def fill_rows(
 def copy_strided_elements(
     spm: Int8s, element: Int, source: Int, step: Int, target: Int, to_step: Int, count: Int
 ) -> None:
-    """Copy ``count`` elements that are ``step`` and ``to_step`` bytes apart."""
+    """Copy ``count`` elements from and to equally spaced byte addresses."""
     if element == 1:
         for i in range(count):
             spm[target + i * to_step] = spm[source + i * step]
@@ -130,7 +130,7 @@ def permute(
     from_strides: Int64s,
     to_strides: Int64s,
 ) -> None:
-    """Copy up to four dimensions of elements of ``element`` bytes with any strides."""
+    """Permute an array of up to four dimensions by copying its elements between strides."""
     outer, inner = 2, 3
     if sizes[3] < sizes[2] and can_swap_loops(element, sizes, to_strides):
         outer, inner = 3, 2  # a long row takes less time than many short ones
@@ -154,7 +154,7 @@ def get_padded_row_length(w: ConvShape, element: Int) -> Any:
 def gather_window(
     spm: ScratchpadViews, element: Int, w: ConvShape, corner: Int, patch: Int16s
 ) -> None:
-    """Copy the window at byte ``corner`` to ``patch``; each row is padded."""
+    """Copy the window at byte ``corner`` to ``patch``, with padding after each row."""
     row, length, columns = get_padded_row_length(w, element), w.in_channels, w.kernel_w
     if w.dilation_w == 1 and w.in_pixel_stride == w.in_channels << element:
         length *= columns
@@ -165,6 +165,6 @@ def gather_window(
             source += kx * w.dilation_w * w.in_pixel_stride
             target = ky * row + kx * length
             if element == INT16:
-                copy_run(spm.i16, source >> 1, patch, target, length)
+                copy_elements(spm.i16, source >> 1, patch, target, length)
             else:
-                copy_run(spm.i8, source, patch, target, length)
+                copy_elements(spm.i8, source, patch, target, length)

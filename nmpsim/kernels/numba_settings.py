@@ -17,7 +17,7 @@ _FILE = ".numba_config.yaml"
 
 
 def read_settings(*names: str) -> dict[str, str]:
-    """Return Numba's values of environment variables; variables that are None are omitted.
+    """Return Numba's value of each named environment variable; omit variables without a value.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def _without_yaml(name: str, *more: Any) -> Any:
 
 
 def is_enabled(setting: str) -> bool:
-    """Return whether a setting's text means true."""
+    """Return whether the text of a setting is not '', '0' or 'False'."""
     return setting not in ("", "0", "False")
 
 

@@ -15,7 +15,7 @@ RunOffsets: TypeAlias = tuple[Int, Int, Int]
 
 
 class OutputPosition(NamedTuple):
-    """Position of a tile in its layer's output.
+    """Position of a tile in the output of a layer.
 
     The index of a result is ``origin + y * stride_y + x * stride_x + channel``.
     """
@@ -26,7 +26,7 @@ class OutputPosition(NamedTuple):
 
 
 class Clip(NamedTuple):
-    """Range of a result.
+    """Limits of a result, with flags for the limits that the network asks for.
 
     Bits 0 and 1 of ``wanted`` say that the network asks for the lower and upper limit.
     """
@@ -37,7 +37,7 @@ class Clip(NamedTuple):
 
 
 class IntegerScaleRecord(NamedTuple):
-    """Integer scale ``((x >> pre) * mul + half) >> post``."""
+    """Integer scale ``((x >> pre) * mul + half) >> post`` in the form of compiled code."""
 
     pre: Int
     mul: Int
@@ -61,7 +61,7 @@ class OperandOffsets(NamedTuple):
 
 
 class Quantizer(NamedTuple):
-    """Parameters that convert sums to results."""
+    """Parameters of the requantization of sums to results."""
 
     element: Int
     profile: Int
@@ -76,7 +76,7 @@ class Quantizer(NamedTuple):
 
 
 class ConvShape(NamedTuple):
-    """Geometry of a convolution; strides of the images in bytes."""
+    """Geometry of a convolution, with strides of the images in bytes."""
 
     groups: Int
     in_channels: Int
@@ -96,7 +96,7 @@ class ConvShape(NamedTuple):
 
 
 class InputWindow(NamedTuple):
-    """Inputs of a pixel: ``rows`` times ``runs`` runs of ``length`` elements; strides in bytes.
+    """Input window of a pixel: ``rows`` x ``runs`` segments of ``length`` elements.
 
     Runs are read in steps of four bytes; inputs after a run must have weights of zero.
     """
@@ -109,14 +109,14 @@ class InputWindow(NamedTuple):
 
 
 class SumParts(NamedTuple):
-    """Flags: whether an instruction is the first, and the last, of a divided sum."""
+    """Flags that mark the first and the last instruction of a sum in several parts."""
 
     begins: bool
     ends: bool
 
 
 class MacTile(NamedTuple):
-    """Operands of an instruction of the MAC array; in compiled code, most are passed by address."""
+    """Operands of a MAC-array instruction, with the shape and counters of the tile."""
 
     spm: Any
     shape: Any
@@ -129,7 +129,7 @@ class MacTile(NamedTuple):
 
 
 class CopyShape(NamedTuple):
-    """Box of ``count_y`` rows of ``count_x`` runs of ``run`` bytes; strides in bytes."""
+    """Strided box of ``count_y`` rows of ``count_x`` segments of ``run`` bytes."""
 
     run: Int
     count_x: Int
@@ -141,7 +141,7 @@ class CopyShape(NamedTuple):
 
 
 class MatmulShape(NamedTuple):
-    """Geometry of a matrix product; strides in bytes."""
+    """Geometry of a matrix product, with strides in bytes."""
 
     rows: Int
     inner: Int
@@ -154,7 +154,7 @@ class MatmulShape(NamedTuple):
 
 
 class PoolShape(NamedTuple):
-    """Geometry of a pool; offsets and strides in elements."""
+    """Geometry of a pool, with offsets and strides in elements."""
 
     input: Int
     output: Int
@@ -176,7 +176,7 @@ class PoolShape(NamedTuple):
 
 
 class AverageParameters(NamedTuple):
-    """Parameters that convert sums to averages; ``result_scale`` holds float32 bits."""
+    """Parameters of an average pool: zero points, scales and the clip of the result."""
 
     element: Int
     profile: Int
@@ -189,7 +189,7 @@ class AverageParameters(NamedTuple):
 
 
 class BinaryShape(NamedTuple):
-    """Geometry of two tensors and their result; offsets and strides in bytes.
+    """Geometry of a binary operation, with offsets and strides in bytes.
 
     ``element`` and ``rhs_size`` are log2 of the bytes of an element of lhs and result, and of rhs.
     """
@@ -208,7 +208,7 @@ class BinaryShape(NamedTuple):
 
 
 class BinaryScales(NamedTuple):
-    """Zero points and scales of a binary operation; ``result_scale`` holds float32 bits."""
+    """Zero points, scales and clip of a binary operation."""
 
     profile: Int
     lhs_offset: Int
@@ -222,7 +222,7 @@ class BinaryScales(NamedTuple):
 
 
 class RescaleParameters(NamedTuple):
-    """Parameters of a rescale of one tensor; ``result_scale`` holds float32 bits."""
+    """Parameters of a rescale of one tensor: zero points, scales and clips."""
 
     element: Int
     profile: Int

@@ -19,7 +19,7 @@ STATE, FIRST_RESIDUALS = 0, 1
 
 
 class PackedWeights(NamedTuple):
-    """Addresses of the parts of weights packed for AVX2.
+    """Addresses of the sections of weights that are packed for AVX2.
 
     There is a copy for inputs of 0 to 127 and one for all inputs.
     """
@@ -36,7 +36,7 @@ class PackedWeights(NamedTuple):
 
 
 def locate_packed_weights(address: Int, blocks: Int, depth: Int) -> Any:
-    """Return the packed layout at an address for ``blocks`` blocks of ``depth`` inputs each."""
+    """Return the addresses of packed weights at ``address``, for blocks of ``depth`` inputs."""
     steps = blocks * (((depth >> 2) + 1) & -2)
     starts = address + ((8 * (FIRST_RESIDUALS + blocks + 1) + 63) & -64)
     packed = starts + blocks * STARTS_BYTES

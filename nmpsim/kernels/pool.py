@@ -9,23 +9,23 @@ import numpy as np
 from nmpsim.isa.profiles import ONNX
 from nmpsim.kernels.array_types import Float32s, Int, Int8s, Int16s, Int64s
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ZERO, ScratchpadViews, copy_run, write_run
+from nmpsim.kernels.movement import ZERO, ScratchpadViews, copy_elements, write_elements
 from nmpsim.kernels.operands import AverageParameters, OutputPosition, PoolShape
 from nmpsim.kernels.profiles import compute_averages, get_profile_number
 from nmpsim.kernels.rounding import real
-from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run
+from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_elements
 
 
 @jit
 def find_window_range(position: Int, stride: Int, pad: Int, kernel: Int, size: Int) -> Any:
-    """Return the begin and end of the part of a window that is inside the tile."""
+    """Return the begin and end of a window along one dimension, clipped to the tile."""
     begin = position * stride - pad
     return max(begin, 0), min(begin + kernel, size)
 
 
 @jit_allocating
 def compute_max_pool(spm: Int8s | Int16s, w: PoolShape, lowest: Int, empty_value: Int) -> None:
-    """Compute the maximum of the taps inside the tile, or ``empty_value`` if there are none.
+    """Compute a max pool of a tile; a window without taps inside the tile gives ``empty_value``.
 
     ``spm`` is a scratchpad of the element's type, ``w`` counts elements; ``lowest`` is the lowest
     element.
@@ -43,7 +43,7 @@ def compute_max_pool(spm: Int8s | Int16s, w: PoolShape, lowest: Int, empty_value
                     for c in range(w.channels):
                         best[c] = max(best[c], values[c])
             to = w.output + y * w.out_row_stride + x * w.out_pixel_stride
-            copy_run(best, ZERO, spm, to, w.channels)
+            copy_elements(best, ZERO, spm, to, w.channels)
 
 
 @jit
@@ -64,7 +64,7 @@ def sum_window(
     offset: Int,
     sums: Int64s,
 ) -> Any:
-    """Sum ``x - offset`` over ranges of rows and columns; return the number of taps."""
+    """Write the sums of ``x - offset`` over a window to ``sums``; return the number of taps."""
     top, bottom = rows
     left, right = columns
     taps = max(bottom - top, 0) * max(right - left, 0)
@@ -88,7 +88,7 @@ def sum_dequantized(
     columns: tuple[Int, Int],
     totals: Float32s,
 ) -> Any:
-    """Add dequantized taps to ``totals`` in order; return the divisor of the sum.
+    """Write the sums of dequantized taps to ``totals``; return the divisor of their average.
 
     It is the number of taps inside the tile, or that of the whole window.
     """
@@ -119,7 +119,7 @@ def compute_average_pool(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> None:
-    """Compute the average of the taps inside the tile: the sum of ``x - in_offset``, scaled."""
+    """Compute an average pool of a tile, skipping taps outside the tile."""
     sums = np.zeros(w.channels, np.int64)
     totals = np.zeros(w.channels, np.float32)
     for y in range(w.out_h):
@@ -134,7 +134,7 @@ def compute_average_pool(
                 taps = taps if a.by_valid_taps else ONCE
             index = place.origin + y * place.stride_y + x * place.stride_x
             compute_averages(sums, totals, max(taps, ONCE), a, index, counters)
-            clip_run(sums, a.clip, index, counters)
+            clip_elements(sums, a.clip, index, counters)
             to = w.output + y * w.out_row_stride + x * w.out_pixel_stride
-            write_run(sums, spm, a.element, to << a.element)
+            write_elements(sums, spm, a.element, to << a.element)
     counters.layers[counters.layer].elements += w.out_h * w.out_w * w.channels

@@ -51,7 +51,7 @@ def get_profile_number(profile: Int) -> Any:
 
 @jit
 def is_custom(profile: Int) -> Any:
-    """Return whether the formulas of a profile are those of the program."""
+    """Return whether custom formulas of the program replace the formulas of a profile."""
     return profile >> PROFILE_BITS != 0
 
 
@@ -118,7 +118,7 @@ def compile_formulas(
     words: Mapping[str, str] | None = None,
     first_lines: Sequence[str] = (),
 ) -> Any:
-    """Compile a function that computes the formula of a key.
+    """Compile a function that selects a formula by key and computes it.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def compile_formulas(
 def read_kinds(
     place: str, kinds: Sequence[str], of: Sequence[str] = (), table: FormulaTable = FORMULAS
 ) -> dict[Key, Formula]:
-    """Return formulas of some kinds by key, in which the number of the kind is first.
+    """Return the formulas of the given kinds by key: kind number, profile and element type.
 
     Raises
     ------
@@ -187,8 +187,8 @@ def read_kinds(
 
 
 @frozen
-class Family:
-    """Formulas of all profiles for one purpose, which one function computes."""
+class FormulaFamily:
+    """Family of formulas, one for each profile, that one compiled function computes."""
 
     kinds: tuple[str, ...]
     """Kinds of the formulas: keys of ``isa/formulas.toml``."""
@@ -205,7 +205,7 @@ class Family:
 
     @property
     def passed(self) -> tuple[str, ...]:
-        """Arguments of the functions of single formulas."""
+        """Names of the arguments that the function of each formula takes."""
         return *filter(None, (self.run, self.other)), *self.more
 
 
@@ -243,27 +243,27 @@ def _write_bias(formula: Formula) -> list[str]:
 
 _MAC = "conv", "dwconv", "gemm"
 FAMILIES = {
-    "fill_parameters": Family(("sums",), _write_parameters, other="table", more=("index",)),
-    "scale_sums": Family(("sums",), _write_sums, "run", "table", instructions=_MAC),
-    "scale_bias": Family(
+    "fill_parameters": FormulaFamily(("sums",), _write_parameters, other="table", more=("index",)),
+    "scale_sums": FormulaFamily(("sums",), _write_sums, "run", "table", instructions=_MAC),
+    "scale_bias": FormulaFamily(
         ("bias",), _write_bias, more=("pixels", "index", "counters"), instructions=_MAC
     ),
-    "apply_leaky": Family(("leaky_sums",), partial(_write_loop, acc="run[i]"), "run"),
-    "compute_averages": Family(
+    "apply_leaky": FormulaFamily(("leaky_sums",), partial(_write_loop, acc="run[i]"), "run"),
+    "compute_averages": FormulaFamily(
         ("average",),
         partial(_write_loop, acc="sums[i]", total="totals[i]"),
         "sums",
         "totals",
         instructions=("avgpool",),
     ),
-    "compute_binary": Family(
+    "compute_binary": FormulaFamily(
         OPERATIONS,
         partial(_write_loop, lhs="left[i]", rhs="right[i]"),
         "left",
         "right",
         instructions=("eltwise",),
     ),
-    "rescale_values": Family(
+    "rescale_values": FormulaFamily(
         ("rescale", "leaky"),
         partial(_write_loop, x="values[i]"),
         "values",

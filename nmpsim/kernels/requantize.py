@@ -10,12 +10,12 @@ from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Quantizer
 from nmpsim.kernels.profiles import SUM_NUMBERS, apply_leaky, is_custom, scale_sums
-from nmpsim.kernels.saturate import SaturationCounters, clip_run
+from nmpsim.kernels.saturate import SaturationCounters, clip_elements
 
 
 @jit
 def get_sum_formula(q: Quantizer) -> Any:
-    """Return the index in ``SUMS`` of the formula that scales the sums of a quantizer, or -1."""
+    """Return the index in ``SUMS`` of a quantizer's formula, or -1 if it is custom."""
     return np.int64(-1) if is_custom(q.profile) else np.int64(SUM_NUMBERS[q.profile, q.element])
 
 
@@ -29,11 +29,11 @@ def has_vector_code(q: Quantizer) -> Any:
 def requantize(
     run: Int64s, table: Int64s, q: Quantizer, index: Int, counters: SaturationCounters
 ) -> None:
-    """Convert sums (int64) to results in place, with the table of their channels.
+    """Requantize sums (int64) to results in place, with the table of their channels.
 
     ``index`` is the first one's in the layer's output.
     """
     scale_sums(run, table, q, index, counters)
     if q.leaky:
         apply_leaky(run, q, index, counters)
-    clip_run(run, q.clip, index, counters)
+    clip_elements(run, q.clip, index, counters)

@@ -58,7 +58,7 @@ _LONGS = make_int_vector_type(64)
 
 
 class ChannelBlock(NamedTuple):
-    """Arguments for a block of 16 channels; strides are in bytes from pixel to pixel."""
+    """Arguments of vector code for a block of 16 channels, with strides in bytes."""
 
     formula: Any
     """Number of a formula in ``SUMS``."""
@@ -212,7 +212,7 @@ def requantize_blocks(
     start: Int,
     step: Int,
 ) -> Any:
-    """Compute results of at most MAX_PIXELS pixels; count saturated and clipped ones.
+    """Requantize the sums of pixels in blocks of 16 channels; return flags of limited results.
 
     Parameters
     ----------

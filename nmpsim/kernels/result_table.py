@@ -37,7 +37,7 @@ TOO_LARGE = 4
 
 @jit
 def copy_parameters_to_blocks(table: Int64s, begins: bool, lane: Int, parameters: Int64s) -> None:
-    """Copy the channel table to blocks; channel 0 is in lane ``lane`` of the first block.
+    """Copy the channel table to blocks, starting in lane ``lane`` of the first block.
 
     Initial sums are 0 unless a sum begins. Lanes without a channel are 0.
     """

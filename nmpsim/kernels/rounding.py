@@ -46,7 +46,7 @@ def get_bits64(value: np.float64) -> Any:
 
 @jit
 def exp2(exponent: Int) -> Any:
-    """Return a power of two as float64; the exponent is within +-1022."""
+    """Return ``2**exponent`` as float64, for an exponent from -1022 to 1022."""
     return np.int64((1023 + exponent) << 52).view(np.float64)
 
 
@@ -60,7 +60,7 @@ def _to_integer(value: np.float64) -> Any:
 
 @jit
 def round_away(value: Any) -> Any:
-    """Round a float to the nearest integer, halves away from zero (C's ``round``)."""
+    """Round a float to the nearest integer, with halves away from zero (C's ``round``)."""
     size = abs(np.float64(value))
     whole = np.floor(size)
     if size - whole >= 0.5:
@@ -70,7 +70,7 @@ def round_away(value: Any) -> Any:
 
 @jit
 def round_to_int32(value: np.float32) -> Any:
-    """Round a float32 below 2^30 to int32, halves away from zero.
+    """Round a float32 below 2^30 to int32, with halves away from zero.
 
     Adding a little less than a half reaches the next integer from the half on, not before.
     """
@@ -79,13 +79,13 @@ def round_to_int32(value: np.float32) -> Any:
 
 @jit
 def round_even(value: Any) -> Any:
-    """Round a float to the nearest integer, halves to even (C's ``nearbyintf``)."""
+    """Round a float to the nearest integer, with halves to even (C's ``nearbyintf``)."""
     return _to_integer(np.rint(np.float64(value)))
 
 
 @jit
 def shift_away(x: Int, shift: Int) -> Any:
-    """Compute gemmlowp's RoundingDivideByPOT: ``x / 2^shift``, halves away from zero."""
+    """Return ``x / 2^shift`` with halves away from zero (gemmlowp's RoundingDivideByPOT)."""
     mask = (np.int64(1) << shift) - np.int64(1)
     threshold = mask >> np.int64(1)
     if x < 0:
@@ -98,7 +98,7 @@ def shift_away(x: Int, shift: Int) -> Any:
 
 @jit
 def divide_away(x: Int, divisor: Int) -> Any:
-    """Divide by a positive integer, halves away from zero (as libjit and TFLite do)."""
+    """Divide by a positive integer and round halves away from zero, as libjit and TFLite do."""
     if x > 0:
         return (x + divisor // 2) // divisor
     return -((-x + divisor // 2) // divisor)
@@ -106,7 +106,7 @@ def divide_away(x: Int, divisor: Int) -> Any:
 
 @jit
 def fma(x: Any, factor: Any, addend: Any) -> Any:
-    """Return ``f32(x * factor + addend)`` of float64 numbers, rounded once.
+    """Return ``x * factor + addend`` of float64 numbers, rounded once to float32.
 
     ``x`` is an element and ``factor`` a float32, so float64 holds their product. The sum is rounded
     to odd, so that rounding it to float32 is the only visible rounding.
@@ -124,7 +124,7 @@ def fma(x: Any, factor: Any, addend: Any) -> Any:
 
 @jit
 def combine(operation: Int, x: Any, y: Any) -> Any:
-    """Return the sum, difference, maximum or minimum of two values."""
+    """Return the sum, difference, maximum or minimum of two values, as ``operation`` selects."""
     if operation == OP_ADD:
         return x + y
     if operation == OP_SUB:
@@ -137,13 +137,13 @@ def combine(operation: Int, x: Any, y: Any) -> Any:
 
 @jit
 def hold(value: Int, most: Int) -> Any:
-    """Return a value clamped to -most ... most."""
+    """Return a value clamped to ``-most`` ... ``most``."""
     return min(max(value, -most), most)
 
 
 @jit
 def within(value: Int, _: Int) -> Any:
-    """Return the value unchanged; the formula states its range for vector code."""
+    """Return the value unchanged; vector code assumes that its magnitude is within the limit."""
     return value
 
 
@@ -151,7 +151,7 @@ def within(value: Int, _: Int) -> Any:
 def limit(
     stage: Int, times: Int, index: Int, counters: SaturationCounters, value: Int, most: Int
 ) -> Any:
-    """Return a value clamped to -most ... most; count it if it was outside."""
+    """Return a value clamped to ``-most`` ... ``most``; count the value if it was outside."""
     return clamp_value(value, -most, most, stage, times, index, counters)
 
 

@@ -18,7 +18,7 @@ ONCE: Any = np.int64(1)
 
 
 class SaturationCounters(NamedTuple):
-    """Counters of a layer's saturated and clipped values; the arrays belong to the machine."""
+    """Counters of a layer's saturated and clipped values, in arrays of the machine."""
 
     layers: Records
     channel_saturated: Int64s
@@ -35,7 +35,7 @@ def add_saturations(
     overshoot: Int,
     times: Int,
 ) -> None:
-    """Count ``times`` saturated or clipped values; the first has position ``index``."""
+    """Count ``times`` saturated or clipped values, the first of which is at ``index``."""
     account = counters.layers[counters.layer]
     channel = account.channel_base + index % account.channels
     account.saturated[stage, side] += times
@@ -65,35 +65,35 @@ def clamp_value(
 
 
 @jit
-def saturate_run(values: Int64s, stage: Int, index: Int, counters: SaturationCounters) -> None:
-    """Saturate a run of values to 32 bits in place.
+def saturate_elements(values: Int64s, stage: Int, index: Int, counters: SaturationCounters) -> None:
+    """Saturate an array to 32 bits in place, and count saturated values.
 
     ``index`` is the first one's in the layer's output, here and below.
     """
     low, high = np.int64(INT32_MIN), np.int64(INT32_MAX)
-    clamp_run(values, low, high, stage, stage, index, counters)
+    clamp_elements(values, low, high, stage, stage, index, counters)
 
 
 @jit
 def get_clip_stages(clip: Clip) -> Any:
-    """Return the stages of values that a clip limits from below and above."""
+    """Return the stages that count values below and above the limits of a clip."""
     return ACTIVATION if clip.wanted & 1 else RESULT, ACTIVATION if clip.wanted & 2 else RESULT
 
 
 @jit
-def clip_run(
+def clip_elements(
     values: Int32s | Int64s,
     clip: Clip,
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Clip a run of values in place; count saturated and clipped values."""
+    """Clip an array in place, and count saturated and clipped values."""
     low_stage, high_stage = get_clip_stages(clip)
-    clamp_run(values, clip.low, clip.high, low_stage, high_stage, index, counters)
+    clamp_elements(values, clip.low, clip.high, low_stage, high_stage, index, counters)
 
 
 @jit
-def clamp_run(
+def clamp_elements(
     values: Int32s | Int64s,
     low: Int,
     high: Int,
@@ -102,7 +102,7 @@ def clamp_run(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Clamp a run of values to ``low`` ... ``high`` in place and count by each side's stage.
+    """Clamp an array to ``low`` ... ``high`` in place, and count values beyond each limit.
 
     The values' type holds both limits.
     """
@@ -132,7 +132,7 @@ def record_worst(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Record the largest overshoot of a run and its first value beyond ``limit``."""
+    """Record the largest overshoot and the index of the first value beyond ``limit``."""
     account = counters.layers[counters.layer]
     account.worst[stage, side] = max(account.worst[stage, side], overshoot)
     if index >= account.first[stage, side]:
@@ -153,7 +153,7 @@ def count_outside(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Count the values of a run beyond ``limit`` (of the same type), in total and by channel."""
+    """Count the values of an array beyond ``limit``, in total and for each channel."""
     account = counters.layers[counters.layer]
     # Inverting all bits reverses the order: values above a limit become values below it.
     inverted = values.dtype.type(-side)

@@ -92,7 +92,7 @@ def make_integer_scales(
 def apply_integer_scale(
     x: npt.NDArray[np.int64], scale: IntegerScale, offset: int = 0
 ) -> npt.NDArray[np.int64]:
-    """Rescale integers by one scale; see :func:`apply_integer_scales`."""
+    """Rescale integers by one integer scale and add an offset."""
     return apply_integer_scales(x, scale.pre, scale.post, scale.mul, offset)
 
 

@@ -34,7 +34,7 @@ COMPILERS = ("numpy", "numba", "llvmlite")
 
 
 def list_compiled_sources() -> list[Path]:
-    """Return the files that match COMPILED_SOURCES."""
+    """Return the paths of all source files that compiled code depends on."""
     root = Path(__file__).parents[1]
     return [path for pattern in COMPILED_SOURCES for path in sorted(root.glob(pattern))]
 

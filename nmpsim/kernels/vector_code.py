@@ -18,7 +18,7 @@ FLOATS, DOUBLES = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), ir.Do
 
 
 def make_int_vector_type(bits: int, lanes: int = LANES) -> Any:
-    """Return the type of a vector of integers."""
+    """Return the LLVM type of a vector of ``lanes`` integers of ``bits`` bits."""
     return ir.VectorType(ir.IntType(bits), lanes)
 
 
@@ -26,34 +26,34 @@ INT32S = make_int_vector_type(32)
 
 
 def make_int_constant(value: int) -> Any:
-    """Return a 64-bit constant."""
+    """Return a 64-bit integer constant of LLVM."""
     return Constant(I64, value)
 
 
 def make_splat_constant(kind: ir.VectorType, value: float) -> Any:
-    """Return a vector constant with equal lanes."""
+    """Return a vector constant whose lanes all have the same value."""
     return Constant(kind, [value] * kind.count)
 
 
 def make_zero_constant(kind: ir.Type) -> Any:
-    """Return the zero of a type."""
+    """Return the zero constant of a type."""
     return Constant(kind, None)
 
 
 def load(b: IRBuilder, address: Value, kind: ir.Type, alignment: int) -> Any:
-    """Load a value of a type from an address."""
+    """Emit a load of a value from an address and return the value."""
     value = b.load(b.inttoptr(address, kind.as_pointer()))
     value.align = alignment
     return value
 
 
 def store(b: IRBuilder, value: Value, address: Value, alignment: int) -> None:
-    """Store a value at an address."""
+    """Emit a store of a value at an address."""
     b.store(value, b.inttoptr(address, value.type.as_pointer())).align = alignment
 
 
 def add_offset(b: IRBuilder, address: Value, offset: int, stride: Value | None = None) -> Any:
-    """Return ``address + offset``, or ``address + offset * stride``."""
+    """Emit and return ``address + offset``, with the offset in units of ``stride`` if given."""
     if offset == 0:
         return address
     return b.add(
@@ -66,7 +66,7 @@ def add_offset(b: IRBuilder, address: Value, offset: int, stride: Value | None =
 
 
 def shuffle(b: IRBuilder, first: Value, second: Value, lanes: list[int]) -> Any:
-    """Select lanes of two vectors; lane numbers of ``second`` follow those of ``first``."""
+    """Return selected lanes of two vectors; lanes of ``second`` are numbered after ``first``."""
     return b.shuffle_vector(first, second, Constant(make_int_vector_type(32, len(lanes)), lanes))
 
 
@@ -78,23 +78,23 @@ def splat(b: IRBuilder, value: Value, count: int = LANES) -> Any:
 
 
 def emit_signed_max(b: IRBuilder, one: Value, other: Value) -> Any:
-    """Return the larger signed integer of each lane."""
+    """Emit and return the maximum of signed integers in each lane of two vectors."""
     return b.select(b.icmp_signed(">", one, other), one, other)
 
 
 def emit_signed_min(b: IRBuilder, one: Value, other: Value) -> Any:
-    """Return the smaller signed integer of each lane."""
+    """Emit and return the minimum of signed integers in each lane of two vectors."""
     return b.select(b.icmp_signed("<", one, other), one, other)
 
 
 def emit_any_lane(b: IRBuilder, mask: Value) -> Any:
-    """Return 1 as a 64-bit integer if any of LANES flags is set, else 0."""
+    """Emit a 64-bit integer that is 1 if any of the 16 flags in ``mask`` is set, else 0."""
     bits = b.bitcast(mask, ir.IntType(LANES))
     return b.zext(b.icmp_unsigned("!=", bits, Constant(ir.IntType(LANES), 0)), I64)
 
 
 def emit_count_if(b: IRBuilder, count: Value, comparison: str, value: Value, limit: Value) -> Any:
-    """Add 1 to the lanes of ``count`` in which a signed comparison is true."""
+    """Emit code that adds 1 to the lanes of ``count`` in which a signed comparison is true."""
     return b.sub(count, b.sext(b.icmp_signed(comparison, value, limit), count.type))
 
 
@@ -144,7 +144,7 @@ class EmittedLoop:
             phi.add_incoming(value, before)
 
     def end(self, values: list[Any]) -> list[Any]:
-        """Close the loop and return the carried values after it.
+        """End the loop and return the carried values after the last iteration.
 
         ``values`` are those at the end of an iteration.
         """
@@ -205,7 +205,7 @@ def emit_run_loops(
 
 
 def emit_switch(b: IRBuilder, number: Value, cases: Mapping[int, Callable[[], Any]]) -> Any:
-    """Emit a switch over a number; return the case's 64-bit result, or 0 without a case."""
+    """Emit a switch over a number; return the result of the case, or 0 if no case matches."""
     done = b.append_basic_block("done")
     choice = b.switch(number, done)
     results = [(make_int_constant(0), b.block)]

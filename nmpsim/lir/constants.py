@@ -47,7 +47,7 @@ def replace_lir_suffix(lir_path: Path, ending: str) -> Path | None:
 def attach_constants(
     module: Module, weights_files: Path | Sequence[Path], tensors_file: Path | None = None
 ) -> tuple[Module, tuple[str, ...]]:
-    """Return the module with the constants of ``.npz`` files and exact scales, and warnings.
+    """Return (module, warnings): the module with exact scales and constants from ``.npz`` files.
 
     A constant is the array ``const/NAME`` or ``NAME``, from the last file that has it; what it was
     before it was quantized is ``float/NAME``, if that is there. Other arrays are ignored. Raises
@@ -69,7 +69,7 @@ def attach_constants(
 def attach_arrays(
     module: Module, arrays: Arrays, tensors: Mapping[str, Any] | None = None
 ) -> tuple[Module, tuple[str, ...]]:
-    """Return the module with constants from arrays by name and exact scales, and warnings.
+    """Return (module, warnings): the module with exact scales and constants from named arrays.
 
     The module holds copies of the arrays, C-contiguous and read-only. Scales become Python
     floats that are exactly float32 values.

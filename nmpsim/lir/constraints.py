@@ -59,7 +59,7 @@ def format_shape(shape: Shape) -> str:
 
 
 def have_equal_quantization(a: TensorType, b: TensorType) -> bool:
-    """Return whether two types have equal offsets, and scales that agree in nine decimals."""
+    """Return whether two types have the same offset and scales that agree to nine decimals."""
     if a.quant is None or b.quant is None:
         return a.quant is b.quant
     same_scale = format_scale(a.quant.scale) == format_scale(b.quant.scale)
@@ -101,7 +101,7 @@ class TypedInstruction:
 
     @functools.cached_property
     def names(self) -> Mapping[str, Any]:
-        """Names that expressions of rules can use, with their values."""
+        """Values that the expressions of rules can use, by name."""
         attributes = self.instruction.attributes
         shapes = {role: type.shape for role, type in self.types.items()}
         tables = {
@@ -174,7 +174,7 @@ _ROWS = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding=
 
 
 def make_rules(name: str, *arguments: Any) -> Iterator[Rule]:
-    """Yield the rules that a row of ``rules.toml`` stands for, with arguments."""
+    """Yield the rules of a row of ``rules.toml`` for the given arguments."""
     row = _ROWS[name]
     for one in row.get("rules", ()):
         yield from make_rules(one, *arguments)

@@ -44,7 +44,7 @@ _STORES_INTEGERS = frozenset({OpcodeKind.CONVERSION, OpcodeKind.RESCALE, OpcodeK
 def find_unsupported_reason(
     opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: str = "glow-int"
 ) -> str | None:
-    """Return the reason why the host cannot execute an operation on these dtypes, or None."""
+    """Return the reason why the host cannot execute an operation on given dtypes, or None."""
     row = OPCODES.get(opcode)
     if row is None or not row.signatures:
         return "the host does not support the operation"
@@ -82,7 +82,7 @@ def execute_operation(
     attributes: Attributes,
     numerics: str = "glow-int",
 ) -> HostResult:
-    """Execute one LIR instruction on the host.
+    """Execute an LIR operation on the host and return its results.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def prepare_operation(
 def run_operation(
     row: Opcode, operands: Sequence[HostTensor], attributes: Attributes
 ) -> HostResult:
-    """Execute an operation without checks, with the formula or function of its table row."""
+    """Execute an operation with the formula or function of its table row, without checks."""
     if row.formula is None or (row.run and not _formula_applies(row, operands)):
         result = find_implementation(row.run)(*operands, attributes=attributes)
         return make_result(result, operands)

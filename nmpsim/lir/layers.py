@@ -25,7 +25,7 @@ class NamedLayer(Protocol):
 
     @property
     def index(self) -> int:
-        """Index of the layer; -1 if the operation belongs to no layer."""
+        """Index of the layer, or -1 if the operation belongs to no layer."""
 
     @property
     def number(self) -> int:
@@ -33,7 +33,7 @@ class NamedLayer(Protocol):
 
     @property
     def line(self) -> int:
-        """Line of the LIR instruction in the text, 1-based; 0 if there is none."""
+        """Line of the LIR instruction in the text, 1-based, or 0 if there is no text."""
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class NamedLayer(Protocol):
 
     @property
     def placement(self) -> str:
-        """Placement of the layer: ``device`` or ``host``; empty if unknown."""
+        """Placement of the layer, ``device`` or ``host``, or '' if unknown."""
 
 
 Layer = TypeVar("Layer", bound=NamedLayer)
@@ -57,7 +57,7 @@ Layer = TypeVar("Layer", bound=NamedLayer)
 
 @attrs.frozen
 class LayerEntry:
-    """Layer with only the fields of :class:`NamedLayer`."""
+    """Minimal layer record with the fields of :class:`NamedLayer`."""
 
     index: int
     number: int
@@ -71,7 +71,7 @@ class LayerEntry:
 def find_layer(
     layers: Sequence[Layer], selector: str, code: str = "LAYER001", suggestions: Iterable[str] = ()
 ) -> Layer:
-    """Return the layer that a selector names.
+    """Return the layer that a selector names; raise UserError unless exactly one layer matches.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def find_layer(
 def find_operations(
     layers: Sequence[Layer], selector: str, code: str = "LAYER001", suggestions: Iterable[str] = ()
 ) -> tuple[Layer, ...]:
-    """Return all operations of the layer that a selector names.
+    """Return all operations of the layer that a selector names; raise UserError unless one matches.
 
     See :func:`find_layer` for the forms of selectors.
     """

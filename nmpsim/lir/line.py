@@ -22,7 +22,7 @@ PLAIN_NAME = r"[\w.$-]++"
 
 
 class TokenKind(Enum):
-    """Kind of a token; the value is the description for error messages."""
+    """Kind of a token, whose value is a description for error messages."""
 
     NAME = "a name such as %x"
     AT = "an operand kind such as @in"
@@ -35,7 +35,7 @@ class TokenKind(Enum):
 
 
 class LirToken(NamedTuple):
-    """Token of a line of LIR text; ``column`` is 1-based."""
+    """Token of a line of LIR text, with its 1-based column."""
 
     kind: TokenKind
     text: str
@@ -60,12 +60,12 @@ _TOKEN = re.compile(
 
 
 def split_lines(text: str) -> list[str]:
-    """Split a text into lines, without a byte order mark."""
+    """Split a text into lines and remove a byte order mark at its beginning."""
     return text.removeprefix("\ufeff").split("\n")
 
 
 def tokenize_line(line: str) -> Iterator[LirToken]:
-    """Yield the tokens of a line without comments and blanks, then one of kind END."""
+    """Yield the tokens of a line, except comments and blanks, and a final END token."""
     end = len(line.rstrip(" \t\r"))
     for match in _TOKEN.finditer(line, 0, end):
         group = match.lastgroup
@@ -94,7 +94,7 @@ class LineCursor:
         self._token = next(self._tokens)
 
     def peek(self) -> LirToken:
-        """Return the next token without advancing; END at the end of the line."""
+        """Return the next token without advancing, or an END token at the end of the line."""
         return self._token
 
     def advance(self) -> LirToken:
@@ -105,7 +105,7 @@ class LineCursor:
         return token
 
     def starts_with(self, word: str) -> bool:
-        """Return whether the first token of the line is this word."""
+        """Return whether the first token of the line is ``word``."""
         return next(tokenize_line(self._text)).text == word
 
     def get_position(self, token: LirToken) -> SourcePosition:
@@ -117,7 +117,7 @@ class LineCursor:
         return Place(self._file, self._number, token.column)
 
     def make_error(self, expected: str, hint: str | None = None) -> UserError:
-        """Return the error for a next token that is not the expected one."""
+        """Return a UserError (LIR001) that reports the next token and the expected text."""
         found = quote(self._token.text) or TokenKind.END.value
         return fail(
             "LIR001",
@@ -129,18 +129,18 @@ class LineCursor:
         )
 
     def is_next(self, text: str) -> bool:
-        """Return whether the next token is this word or punctuation mark."""
+        """Return whether the text of the next token is ``text``."""
         return self._token.text == text
 
     def accept(self, text: str) -> bool:
-        """Move past the next token and return True if it is this word or punctuation mark."""
+        """Move past the next token and return True if its text is ``text``, else return False."""
         if self._token.text != text:
             return False
         self.advance()
         return True
 
     def expect(self, text: str, expected: str | None = None) -> LirToken:
-        """Return the next token, which must be this word or punctuation mark, and move past it."""
+        """Return the next token, whose text must be ``text``, and move past it."""
         if self._token.text != text:
             raise self.make_error(expected or text)
         return self.advance()
@@ -152,7 +152,7 @@ class LineCursor:
         return self.advance()
 
     def expect_name(self) -> LirToken:
-        """Return the next token, which must be ``%name``, without percent sign and quotes."""
+        """Return the next token, a ``%name``, without percent sign and quotes, and move past it."""
         if self._token.kind is not TokenKind.NAME:
             raise self.make_error(TokenKind.NAME.value)
         text = self._token.text[1:]
@@ -167,13 +167,13 @@ class LineCursor:
         return self.advance()._replace(text=text)
 
     def expect_function_name(self) -> str:
-        """Return the next token, which must be the name of a function."""
+        """Return the text of the next token, which must be a function name, and move past it."""
         if not _FUNCTION_NAME.fullmatch(self._token.text):
             raise self.make_error("the function's name")
         return self.advance().text
 
     def expect_integer(self, expected: str = TokenKind.INT.value) -> int:
-        """Return the value of the next token, which must be an integer."""
+        """Return the value of the next token, which must be an integer, and move past it."""
         if self._token.kind is not TokenKind.INT:
             raise self.make_error(expected)
         if len(self._token.text) > _MAX_DIGITS:
@@ -181,7 +181,7 @@ class LineCursor:
         return int(self.advance().text)
 
     def expect_number(self, expected: str = "a number") -> float:
-        """Return the value of the next token, which must be a number."""
+        """Return the value of the next token, which must be a number, and move past it."""
         if self._token.kind is TokenKind.INT:
             return float(self.expect_integer(expected))
         if self._token.kind is not TokenKind.FLOAT or len(self._token.text) > _MAX_FLOAT_TEXT:
@@ -194,7 +194,7 @@ class LineCursor:
             raise self.make_error(TokenKind.END.value)
 
     def expect_declared_size(self) -> tuple[int, Place]:
-        """Parse the line ``; size = N bytes``; return N and its position."""
+        """Parse the line ``; size = N bytes`` and return N and the position of N."""
         self.expect(";")
         self.expect("size", "; size = N bytes")
         self.expect("=")

@@ -14,7 +14,7 @@ from nmpsim.records import frozen
 
 @frozen
 class LiveTensor:
-    """Tensor of a program: a weight, a buffer, or a view of another tensor."""
+    """Tensor that :class:`Liveness` tracks: a weight, a buffer, or a view of another tensor."""
 
     name: str
     type: TensorType
@@ -25,7 +25,7 @@ class LiveTensor:
 
 
 class Liveness:
-    """Lifetimes of the tensors defined so far, and whether they are written."""
+    """Tracker of the lifetimes and writes of all tensors defined so far."""
 
     def __init__(self) -> None:
         self._values: dict[str, LiveTensor] = {}
@@ -43,7 +43,7 @@ class Liveness:
         self._values[name] = LiveTensor(name, type, name, None)
 
     def add_view(self, name: str, type: TensorType, source: LiveTensor | None) -> None:
-        """Add a view of ``source``; without a source, add a buffer that counts as written."""
+        """Add a view of ``source``, or a buffer that counts as written if ``source`` is None."""
         if source is None:
             self.add_buffer(name, type)
             self._written.add(name)
@@ -55,7 +55,7 @@ class Liveness:
         self._written.update(self._values[n].storage for n in names if n in self._values)
 
     def find_tensor(self, name: str) -> LiveTensor | None:
-        """Return the tensor with a name, live or not, or None."""
+        """Return the tensor with a name, live or deallocated, or None if it is undefined."""
         return self._values.get(name)
 
     def list_names(self) -> KeysView[str]:
@@ -72,7 +72,7 @@ class Liveness:
         return InstructionProblem(None, message, found, "a use before that line", "LIR010")
 
     def record_read(self, value: LiveTensor) -> InstructionProblem | None:
-        """Return a problem if a tensor is unwritten or freed when it is read, else None."""
+        """Record a read of a tensor; return a problem if it is unwritten or freed, else None."""
         problem = self.check_use(value)
         if problem or value.storage in self._written:
             return problem
@@ -82,7 +82,7 @@ class Liveness:
         return InstructionProblem(None, message, "undefined contents", expected, "LIR010")
 
     def record_write(self, value: LiveTensor, reads_too: bool) -> InstructionProblem | None:
-        """Mark a tensor as written; return a problem if it may not be written, else None."""
+        """Record a write of a tensor; return a problem if it may not be written, else None."""
         if value.constant:
             found = f"the constant WeightVar %{value.storage}"
             message = f"%{value.name} cannot be written"

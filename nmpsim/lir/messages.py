@@ -6,5 +6,5 @@ _LONGEST_QUOTE = 60
 
 
 def quote(text: str) -> str:
-    """Return a text for use in a message, truncated to 60 characters."""
+    """Return the quotation of a text in a message: at most 60 characters, then ``...``."""
     return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."

@@ -51,7 +51,7 @@ MAX_INTEGER = 2**31 - 1
 
 @frozen
 class SourcePosition:
-    """Line and column in the LIR text, 1-based; line 0 if there is no text."""
+    """Line and column in the LIR text, 1-based, or line 0 if there is no text."""
 
     line: int
     column: int
@@ -59,7 +59,7 @@ class SourcePosition:
     """Operation of a model's file from which the instruction was made, if there is no text."""
 
     def place(self, file: str | None) -> Place:
-        """Return the position with the file name, for messages."""
+        """Return the ``Place`` of this position in a file, for messages."""
         return Place(file, self.line, self.column, node=self.node)
 
 
@@ -90,7 +90,7 @@ class TensorType:
 
     @property
     def elements(self) -> int:
-        """Number of elements; a scalar has one."""
+        """Number of elements, which is 1 for a scalar."""
         return math.prod(self.shape)
 
     @property
@@ -159,7 +159,7 @@ class Module:
 
 
 def find_size_problem(shape: Sequence[int]) -> tuple[str, str] | None:
-    """Return (found, expected) if a shape exceeds a limit, else None."""
+    """Return (found, expected) if the rank or size of a shape exceeds its limit, else None."""
     if len(shape) > MAX_RANK:
         return f"{len(shape)} dimensions", f"at most {MAX_RANK}"
     elements = math.prod(max(abs(dim), 1) for dim in shape)

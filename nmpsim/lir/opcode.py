@@ -136,8 +136,8 @@ class Signature:
     operands: tuple[DtypeNames, ...]
     mixed: bool = False
 
-    def list_shared(self) -> list[list[int]]:
-        """Return groups of indices of operands that must have the same dtype."""
+    def list_dtype_groups(self) -> list[list[int]]:
+        """Return groups of operand indices; the operands of a group must have the same dtype."""
         by_choice: dict[DtypeNames, list[int]] = {}
         for index, names in enumerate(self.operands):
             by_choice.setdefault(names, []).append(index)
@@ -145,14 +145,14 @@ class Signature:
         return [] if self.mixed else groups
 
     def find_mismatch(self, dtypes: Sequence[np.dtype[Any]]) -> str | None:
-        """Return why operands of these dtypes do not fit, or None if they do."""
+        """Return the reason why operand dtypes do not fit, or None if they fit."""
         if len(dtypes) != len(self.operands):
             return f"the number of operands is {len(dtypes)} instead of {len(self.operands)}"
         for index, (dtype, names) in enumerate(zip(dtypes, self.operands, strict=True)):
             if dtype.name not in names:
                 supported = ", ".join(sorted(names))
                 return f"operand {index} is {dtype.name}, but the supported types are {supported}"
-        for group in self.list_shared():
+        for group in self.list_dtype_groups():
             shared = sorted({dtypes[index].name for index in group})
             if len(shared) > 1:
                 return f"operands {group} must have one type, not {', '.join(shared)}"
@@ -189,7 +189,7 @@ class Opcode:
     profiles: HostProfiles = HostProfiles.GLOW
 
     def find_mismatch(self, dtypes: Sequence[np.dtype[Any]]) -> str | None:
-        """Return why operands of these dtypes fit no signature, or None if they fit one."""
+        """Return the reason why operand dtypes fit no signature, or None if they fit one."""
         reasons = [signature.find_mismatch(dtypes) for signature in self.signatures]
         return None if None in reasons else reasons[0]
 
@@ -216,7 +216,7 @@ def make_integer_kind(minimum: int) -> AttributeKind:
 
 
 def make_integer_list_kind(words: str, minimum: int, *counts: int) -> AttributeKind:
-    """Return the attribute kind of integer lists of one of several lengths."""
+    """Return the attribute kind of integer lists with a length in ``counts``, if any is given."""
 
     def accepts(value: AttributeValue) -> bool:
         return (

@@ -120,7 +120,7 @@ def _list_dtype_rules(operands: Sequence[OperandRole], signature: Signature) -> 
     def list_names(indices: Iterable[int]) -> list[str]:
         return [operands[i].name for i in sorted(indices, key=lambda i: operands[i].kind == OUT)]
 
-    groups = [list_names(group) for group in signature.list_shared()]
+    groups = [list_names(group) for group in signature.list_dtype_groups()]
     implied = {name for group in groups for name in group[1:]}
     choices = dict(zip((role.name for role in operands), signature.operands, strict=True))
     for name in list_names(range(len(operands))):
@@ -156,7 +156,7 @@ OPCODES = _read_opcodes("opcodes.toml") | HOST_OPCODES
 
 
 def find_opcodes(*kinds: OpcodeKind) -> frozenset[str]:
-    """Return the names of all operations of some kinds."""
+    """Return the names of all operations of the given kinds."""
     return frozenset(name for name, opcode in OPCODES.items() if opcode.kind in kinds)
 
 

@@ -63,7 +63,7 @@ def read_scales_file(path: Path) -> dict[str, Any]:
 def resolve_exact_scales(
     module: Module, tensors: Mapping[str, Any] | None, tensors_file: Path | None = None
 ) -> tuple[Module, tuple[str, ...]]:
-    """Return the module with exact scales, and warnings for unknown scales.
+    """Return (module, warnings): the module with exact scales, read from a sidecar or inferred.
 
     ``tensors`` is a sidecar's content. A scale not in it is a power of two if all scales of the
     module print as one, or the only float32 that prints so, or another one of the sidecar that
@@ -76,7 +76,7 @@ def resolve_exact_scales(
 def apply_scales(
     module: Module, scales: Mapping[str, SidecarScale]
 ) -> tuple[Module, tuple[str, ...]]:
-    """Return the module with exact scales given by tensor name, and warnings for unknown scales."""
+    """Return (module, warnings): the module with exact scales from a mapping by tensor name."""
     resolver = _Resolver(module, scales)
     types = iter([resolver.exact(*declaration) for declaration in iterate_types(module)])
     weights = tuple(attrs.evolve(weight, type=next(types)) for weight in module.weights)
@@ -103,7 +103,7 @@ def find_inexact_scales(module: Module, scales: Mapping[str, SidecarScale]) -> f
 
 
 def iterate_types(module: Module) -> Iterator[tuple[str, TensorType, SourcePosition, str | None]]:
-    """Yield name, type, position and viewed tensor of each weight, buffer and view."""
+    """Yield (name, type, position, viewed tensor or None) of each weight, buffer and view."""
     for weight in module.weights:
         yield weight.name, weight.type, weight.span, None
     for instruction in module.instructions:
@@ -114,13 +114,13 @@ def iterate_types(module: Module) -> Iterator[tuple[str, TensorType, SourcePosit
 
 
 def round_to_float32(value: float) -> float:
-    """Round a number to float32; infinite beyond the range of float32."""
+    """Round a number to float32, or to an infinity if it exceeds the range of float32."""
     with np.errstate(over="ignore"):
         return float(np.float32(value))
 
 
 def find_power_of_two(scale: float) -> float | None:
-    """Return the power of two with the same nine decimals as a scale, or None."""
+    """Return the power of two with the same nine decimals as a scale, or None if there is none."""
     if not (math.isfinite(scale) and scale > 0):
         return None
     power = math.ldexp(1.0, round(math.log2(scale)))
@@ -128,7 +128,7 @@ def find_power_of_two(scale: float) -> float | None:
 
 
 def find_unique_float32(scale: float) -> float | None:
-    """Return the only float32 with the same nine decimals as a scale, or None.
+    """Return the only float32 with the same nine decimals as a scale, or None if not unique.
 
     Nine decimals tell float32 values apart from about 0.0084 on.
     """

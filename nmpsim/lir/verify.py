@@ -28,7 +28,7 @@ _MAX_HINTS = 20
 
 
 def verify(module: Module, checked: Collection[str] = ()) -> None:
-    """Raise UserError with all problems of names, operands, attributes, lifetimes and types.
+    """Verify a module; raise UserError with all problems of names, operands, lifetimes and types.
 
     Parameters
     ----------

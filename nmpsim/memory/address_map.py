@@ -63,7 +63,7 @@ def find_region(
 
 
 def read_bytes(machine: Any, core: int, address: int, nbytes: int) -> bytes | None:
-    """Read bytes as a core sees them; return None if they are not all in one region."""
+    """Return the bytes at an address of a core's memory, or None unless one region contains all."""
     found = find_region(machine, core, address, nbytes)
     if found is None:
         return None
@@ -72,6 +72,6 @@ def read_bytes(machine: Any, core: int, address: int, nbytes: int) -> bytes | No
 
 
 def read_word(machine: Any, core: int, address: int) -> int | None:
-    """Read an unsigned 32-bit word as a core sees it; return None if it is not in a region."""
+    """Return the unsigned 32-bit word at an address of a core's memory, or None if in no region."""
     found = read_bytes(machine, core, address, 4)
     return None if found is None else int.from_bytes(found, "little")

@@ -21,14 +21,14 @@ INFINITY_BITS = 0x7F80_0000
 """Bits of the float32 infinity; the bits of positive finite numbers are smaller."""
 
 
-def is_outside(address: int, extent: int, spm_bytes: int) -> bool:
+def is_outside_scratchpad(address: int, extent: int, spm_bytes: int) -> bool:
     """Return whether any of ``extent`` bytes at an address are outside the scratchpad."""
     start = address - SCRATCHPAD_BASE
     return bool(extent < 0 or start < 0 or start + extent > spm_bytes)
 
 
 def count_spanned_bytes(count_y: int, stride_y: int, count_x: int, stride_x: int, run: int) -> int:
-    """Return the number of bytes from the first to the last byte of strided runs.
+    """Return the number of bytes from the first to the last of strided byte ranges, or 0 if empty.
 
     Parameters
     ----------
@@ -55,15 +55,15 @@ def exceeds_element(value: int, element: int) -> bool:
     return bool(value < -high - 1 or value > high)
 
 
-def is_bad_scale(words: Any, pre: int, profile: int) -> bool:
+def is_invalid_scale(words: Any, pre: int, profile: int) -> bool:
     """Return whether a scale has an invalid shift or an invalid float32 factor."""
     if profile in _WITH_SHIFTS:
         return not (0 <= words[pre] <= 31 and 0 <= words[pre + 2] <= 31)
     return not 0 <= words[pre + 1] < INFINITY_BITS
 
 
-def is_bad_result_scale(words: Any, index: int) -> bool:
-    """Return whether a word is not a positive finite float32."""
+def is_invalid_result_scale(words: Any, index: int) -> bool:
+    """Return whether the word at ``index`` is not a positive finite float32."""
     return not 0 < words[index] < INFINITY_BITS
 
 

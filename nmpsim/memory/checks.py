@@ -20,7 +20,7 @@ from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.words import KINDS
 from nmpsim.memory import footprint
 from nmpsim.memory.amounts import check_amounts
-from nmpsim.memory.bounds import OK, is_outside, ranges_overlap
+from nmpsim.memory.bounds import OK, is_outside_scratchpad, ranges_overlap
 from nmpsim.memory.footprint import (
     AXES,
     COUNT,
@@ -35,10 +35,10 @@ from nmpsim.memory.footprint import (
     WHAT,
     WRITES,
 )
-from nmpsim.memory.limits import find_bad_clip, find_bad_size, find_misaligned
-from nmpsim.memory.scales import check_scales, has_bad_scale_table
+from nmpsim.memory.limits import find_invalid_clip, find_invalid_size, find_misaligned_word
+from nmpsim.memory.scales import find_invalid_scale, has_invalid_scale_table
 
-__all__ = ["KINDS", "OK", "has_bad_scale_table", "find_invalid_word"]
+__all__ = ["KINDS", "OK", "has_invalid_scale_table", "find_invalid_word"]
 
 
 def _of_operands(flag: str) -> Any:
@@ -61,7 +61,7 @@ for _name, _kind in KINDS.items():
 
 
 def overlaps_itself(touches: Any, row: int) -> bool:
-    """Return whether an operand's runs overlap each other."""
+    """Return whether an operand's contiguous byte ranges overlap each other."""
     extent = touches[row, RUN]
     for axis in range(AXES - 1, -1, -1):
         count, step = touches[row, FIRST_AXIS + 2 * axis], touches[row, FIRST_AXIS + 2 * axis + 1]
@@ -97,8 +97,8 @@ def overlaps_another(kind: int, touches: Any, row: int) -> bool:
     return False
 
 
-def find_bad_operand(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
-    """Return the index of the first operand address that is out of bounds or overlaps, or OK.
+def find_invalid_operand(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
+    """Return the index of the first operand address that is out of bounds or overlaps, or -1.
 
     ``touches`` is a workspace for a footprint.
     """
@@ -110,7 +110,7 @@ def find_bad_operand(kind: int, words: Any, spm_bytes: int, touches: Any) -> int
         what = touches[row, WHAT]
         if what == _DRAM:
             continue
-        is_wrong = is_outside(
+        is_wrong = is_outside_scratchpad(
             touches[row, START], touches[row, END] - touches[row, START], spm_bytes
         )
         if row <= touches[0, WRITES] and not is_wrong:
@@ -123,17 +123,17 @@ def find_bad_operand(kind: int, words: Any, spm_bytes: int, touches: Any) -> int
 
 
 def find_invalid_word(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
-    """Return the index of the first invalid word of a descriptor, or OK.
+    """Return the index of the first invalid word of a descriptor, or -1 if all are valid.
 
     ``touches`` is a workspace of int64 [MAX_TOUCHES, TOUCH_WORDS].
     """
-    bad = find_bad_size(kind, words)
+    bad = find_invalid_size(kind, words)
     if bad == OK:
-        bad = find_misaligned(kind, words)
+        bad = find_misaligned_word(kind, words)
     if bad == OK:
         bad = check_amounts(kind, words, spm_bytes)
     if bad == OK:
-        bad = find_bad_operand(kind, words, spm_bytes, touches)
+        bad = find_invalid_operand(kind, words, spm_bytes, touches)
     if bad == OK:
-        bad = check_scales(kind, words)
-    return find_bad_clip(kind, words) if bad == OK else bad
+        bad = find_invalid_scale(kind, words)
+    return find_invalid_clip(kind, words) if bad == OK else bad

@@ -104,13 +104,13 @@ OPERAND_COUNTS = np.array([len(d.operands) for d in DESCRIPTORS.values()], np.in
 
 
 def clear_touches(touches: Any) -> None:
-    """Remove all rows from ``touches``."""
+    """Remove all rows from the footprint ``touches``."""
     touches[0, WRITES] = 0
     touches[0, COUNT] = 0
 
 
 def add_run(touches: Any, writes: bool, what: int, start: int, run: int) -> int:
-    """Add a row for a run of bytes; return its index, or 0 for an empty run."""
+    """Add a row for ``run`` bytes at ``start`` to a footprint; return its index, or 0 if empty."""
     if run <= 0 and touches[0, IS_WHOLE] == 0:
         return 0
     row = touches[0, COUNT] + 1
@@ -128,7 +128,7 @@ def add_run(touches: Any, writes: bool, what: int, start: int, run: int) -> int:
 
 
 def repeat_row(touches: Any, row: int, count: int, step: int) -> None:
-    """Repeat the bytes of a row along an additional, outermost axis.
+    """Repeat the bytes of a footprint's row along an additional, outermost axis.
 
     An empty row stays empty. A count of 0 empties the row, which must be the last one.
     """
@@ -162,7 +162,7 @@ def repeat_row(touches: Any, row: int, count: int, step: int) -> None:
 def repeat_window(
     touches: Any, row: int, step: int, out: int, stride: int, kernel: int, dilation: int
 ) -> None:
-    """Repeat a row along the input rows or columns that windows cover.
+    """Repeat a footprint's row along the input rows or columns that windows cover.
 
     Parameters
     ----------
@@ -205,8 +205,8 @@ def get_run_bytes(kind: int, words: Any, layout: Any) -> int:
     return size
 
 
-def repeat_along(words: Any, touches: Any, row: int, layout: Any, axis: int) -> None:
-    """Repeat a row along one axis of its layout."""
+def repeat_along_axis(words: Any, touches: Any, row: int, layout: Any, axis: int) -> None:
+    """Repeat a footprint's row along one axis of the operand's layout."""
     at = OF_FIRST_AXIS + AXIS_COLUMNS * axis
     step, first = words[layout[at + STEP]], at + FIRST_COUNT
     if layout[at + IS_WINDOWS]:
@@ -228,7 +228,7 @@ def repeat_along(words: Any, touches: Any, row: int, layout: Any, axis: int) -> 
 
 
 def repeat_by_step(words: Any, touches: Any, row: int, layout: Any) -> None:
-    """Repeat a row along all axes of its layout in order of increasing step, so runs merge."""
+    """Repeat a footprint's row along all axes, smallest step first, so that byte ranges merge."""
     used = 0
     for _ in range(layout[OF_AXES]):
         best, smallest = -1, 0
@@ -237,11 +237,11 @@ def repeat_by_step(words: Any, touches: Any, row: int, layout: Any) -> None:
             if used >> axis & 1 == 0 and (best < 0 or step <= smallest):
                 best, smallest = axis, step
         used |= 1 << best
-        repeat_along(words, touches, row, layout, best)
+        repeat_along_axis(words, touches, row, layout, best)
 
 
 def add_operand(kind: int, words: Any, touches: Any, layout: Any, writes: bool) -> None:
-    """Add the row of an operand to ``touches``."""
+    """Add the bytes of an operand to a footprint, unless the operand is optional and absent."""
     address = words[layout[OF_ADDRESS]]
     if layout[IS_OPTIONAL] and address == 0:
         return
@@ -250,11 +250,11 @@ def add_operand(kind: int, words: Any, touches: Any, layout: Any, writes: bool) 
         repeat_by_step(words, touches, row, layout)
         return
     for axis in range(layout[OF_AXES]):
-        repeat_along(words, touches, row, layout, axis)
+        repeat_along_axis(words, touches, row, layout, axis)
 
 
 def is_written(direction: int, part: int, whole: int) -> bool:
-    """Return whether an instruction writes an operand, given its part of a sum."""
+    """Return whether an instruction that computes ``part`` of a sum writes an operand."""
     if direction == READS:
         return False
     if whole:
@@ -263,7 +263,7 @@ def is_written(direction: int, part: int, whole: int) -> bool:
 
 
 def is_read(direction: int, part: int, whole: int) -> bool:
-    """Return whether an instruction reads an operand, given its part of a sum."""
+    """Return whether an instruction that computes ``part`` of a sum reads an operand."""
     if direction == SUMS:
         return bool(not whole and part in (PART_MIDDLE, PART_LAST))
     return bool(direction == READS)
@@ -286,7 +286,7 @@ def compute_footprint(kind: int, words: Any, touches: Any) -> None:
 
 
 def count_runs(touches: Any, row: Any) -> int:
-    """Return the number of runs of a row."""
+    """Return the number of contiguous byte ranges of a footprint's row."""
     count = 1
     for axis in range(AXES):
         count *= touches[row, FIRST_AXIS + 2 * axis]
@@ -301,14 +301,14 @@ def find_first_index_after(start: int, base: int, inner: int, step: int) -> int:
 
 
 def find_end_index_before(end: int, base: int, count: int, step: int) -> int:
-    """Return the end of the indices along an axis whose items begin before ``end``."""
+    """Return one more than the last index along an axis whose item begins before ``end``."""
     if step == 0 or count == 1:
         return 1
     return int(min(count, (end - 1 - base) // step + 1))
 
 
 def overlaps_range(touches: Any, row: int, start: int, end: int) -> bool:
-    """Return whether a row contains a byte of a range."""
+    """Return whether a footprint's row contains a byte from ``start`` to ``end - 1``."""
     if touches[row, START] >= end or start >= touches[row, END]:
         return False
     n0, s0 = touches[row, FIRST_AXIS], touches[row, FIRST_AXIS + 1]
@@ -340,7 +340,7 @@ def overlaps_range(touches: Any, row: int, start: int, end: int) -> bool:
 
 
 def get_run_start(touches: Any, row: Any, index: int) -> int:
-    """Return the address of a run of a row; runs are numbered along the last axis first."""
+    """Return the address of the contiguous byte range ``index`` of a footprint's row."""
     address = touches[row, START]
     for axis in range(AXES - 1, -1, -1):
         count, step = touches[row, FIRST_AXIS + 2 * axis], touches[row, FIRST_AXIS + 2 * axis + 1]
@@ -351,7 +351,7 @@ def get_run_start(touches: Any, row: Any, index: int) -> int:
 
 
 def rows_overlap(a: Any, row: int, b: Any, other: int) -> bool:
-    """Return whether rows of two footprints have a byte in common (compared run by run)."""
+    """Return whether two rows of footprints have a byte in common."""
     if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
         return False
     if count_runs(b, other) < count_runs(a, row):
@@ -360,7 +360,7 @@ def rows_overlap(a: Any, row: int, b: Any, other: int) -> bool:
 
 
 def runs_overlap(a: Any, row: int, b: Any, other: int) -> bool:
-    """Return whether any run of a row shares a byte with a row of another footprint."""
+    """Return whether a byte range of one footprint's row overlaps a row of another footprint."""
     for index in range(count_runs(a, row)):
         start = get_run_start(a, row, index)
         if overlaps_range(b, other, start, start + a[row, RUN]):

@@ -63,12 +63,12 @@ ELEMENT_WORD, PART_WORD, SIDE_WORD, CLIP_WORD = (
 
 
 def get_element_code(kind: int, words: Any) -> int:
-    """Return the descriptor word ``element``: 0 for Int8, 1 for Int16; 0 if there is none."""
+    """Return the element type in a descriptor: 1 for int16, 0 for int8 or without such a word."""
     return words[ELEMENT_WORD[kind]] if ELEMENT_WORD[kind] >= 0 else 0
 
 
-def find_out_of_range(kind: int, words: Any, first: int, end: int) -> int:
-    """Return the index of the first word in a range of indices with an invalid value, or OK.
+def find_out_of_range_word(kind: int, words: Any, first: int, end: int) -> int:
+    """Return the index of the first word in ``[first, end)`` with an invalid value, or -1 if none.
 
     The word ``element`` is checked before the values of the element that depend on it.
     """
@@ -83,28 +83,28 @@ def find_out_of_range(kind: int, words: Any, first: int, end: int) -> int:
     return OK
 
 
-def find_bad_size(kind: int, words: Any) -> int:
-    """Return the index of the first invalid word before the words of the clip, or OK."""
+def find_invalid_size(kind: int, words: Any) -> int:
+    """Return the index of the first invalid word that precedes the clip limits, or -1."""
     clip = CLIP_WORD[kind]
-    return find_out_of_range(kind, words, 0, WORDS[kind] if clip < 0 else clip)
+    return find_out_of_range_word(kind, words, 0, WORDS[kind] if clip < 0 else clip)
 
 
-def find_bad_clip(kind: int, words: Any) -> int:
-    """Return the index of the first invalid word that follows the sizes, or OK.
+def find_invalid_clip(kind: int, words: Any) -> int:
+    """Return the index of the first invalid word among the clip limits and later words, or -1.
 
     The upper clip must not be below the lower one.
     """
     clip = CLIP_WORD[kind]
     if clip < 0:
         return OK
-    bad = find_out_of_range(kind, words, clip, clip + 2)
+    bad = find_out_of_range_word(kind, words, clip, clip + 2)
     if bad == OK and words[clip + 1] < words[clip]:
         return int(clip + 1)
-    return find_out_of_range(kind, words, clip + 2, WORDS[kind]) if bad == OK else bad
+    return find_out_of_range_word(kind, words, clip + 2, WORDS[kind]) if bad == OK else bad
 
 
 def get_item_bytes(kind: int, words: Any, size: int) -> int:
-    """Return the size in bytes that a value of :class:`~nmpsim.isa.layouts.ItemSize` stands for."""
+    """Return an item's size in bytes; a negative ``size`` is an ``ItemSize``."""
     if size > 0:
         return size
     element = get_element_code(kind, words)
@@ -115,8 +115,8 @@ def get_item_bytes(kind: int, words: Any, size: int) -> int:
     return int(1 << element)
 
 
-def find_misaligned(kind: int, words: Any) -> int:
-    """Return the index of the first misaligned address or stride, or OK."""
+def find_misaligned_word(kind: int, words: Any) -> int:
+    """Return the index of the first misaligned address or stride, or -1 if all are aligned."""
     for index in range(WORDS[kind]):
         unit = UNITS[kind, index]
         if unit == 1 or (unit == SUM and words[PART_WORD[kind]] == PART_ONLY):

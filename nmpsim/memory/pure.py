@@ -32,7 +32,7 @@ def register_functions(*modules: ModuleType) -> None:
 
 @functools.cache
 def register_pure_functions() -> None:
-    """Register the pure functions; must be called before anything is compiled."""
+    """Make the pure functions callable from compiled code; call this before any compilation."""
     register_functions(*PURE_MODULES)
     for function in packed_weights.FUNCTIONS:
         jit_pure(function)

@@ -18,8 +18,8 @@ from nmpsim.memory.bounds import (
     INFINITY_BITS,
     OK,
     exceeds_element,
-    is_bad_result_scale,
-    is_bad_scale,
+    is_invalid_result_scale,
+    is_invalid_scale,
 )
 from nmpsim.memory.limits import get_element_code
 
@@ -65,14 +65,14 @@ _PAIRS_USE_RESULT_SCALE = _of_pairs(lambda pair: pair.uses_result_scale)
 _HAS_ADDENDS = _of_pairs(lambda pair: pair.has_addends)
 
 
-def is_bad_out_scale(words: Any, pre: int, element: int, profile: int) -> bool:
-    """Return whether the result's scale is invalid (q31 requires an Int16 shift of 1 or more)."""
+def is_invalid_output_scale(words: Any, pre: int, element: int, profile: int) -> bool:
+    """Return whether the result's scale is invalid (q31 requires an int16 shift of 1 or more)."""
     if profile == Q31 and element and words[pre] > 14 + words[pre + 2]:
         return True
-    return is_bad_scale(words, pre, profile)
+    return is_invalid_scale(words, pre, profile)
 
 
-def has_bad_scale_table(
+def has_invalid_scale_table(
     values: Any, address: int, channels: int, element: int, profile: int
 ) -> bool:
     """Return whether a table of scale records in a scratchpad has an invalid record.
@@ -87,20 +87,20 @@ def has_bad_scale_table(
         at = first + channel * (SCALE_BYTES // 4)
         if exceeds_element(values[at + SCALE.weight_offset], element):
             return True
-        if is_bad_scale(values, at + SCALE.bias_pre, profile):
+        if is_invalid_scale(values, at + SCALE.bias_pre, profile):
             return True
-        if is_bad_out_scale(values, at + SCALE.out_pre, element, profile):
+        if is_invalid_output_scale(values, at + SCALE.out_pre, element, profile):
             return True
     return False
 
 
 def is_finite(words: Any, index: int) -> bool:
-    """Return whether a word is a finite float32 of either sign."""
+    """Return whether the word at ``index`` holds a finite float32."""
     return bool(words[index] & 0x7FFF_FFFF < INFINITY_BITS)
 
 
 def uses_result_scale(kind: int, words: Any, profile: int) -> bool:
-    """Return whether an instruction uses the scale of the result in a profile."""
+    """Return whether an instruction reads the word ``result_scale`` in a profile."""
     if kind == _RESCALE:
         return bool(_RESCALE_USES_RESULT_SCALE[profile])
     if kind == _AVGPOOL:
@@ -110,8 +110,8 @@ def uses_result_scale(kind: int, words: Any, profile: int) -> bool:
     return bool(_HAS_SUMS[kind] and _SUMS_USE_RESULT_SCALE[profile])
 
 
-def check_scales(kind: int, words: Any) -> int:
-    """Return the index of the first word of an invalid scale, or OK."""
+def find_invalid_scale(kind: int, words: Any) -> int:
+    """Return the index of the first word of an invalid scale, or -1 if all scales are valid."""
     if _PROFILE[kind] < 0:
         return OK
     profile = words[_PROFILE[kind]]
@@ -122,7 +122,7 @@ def check_scales(kind: int, words: Any) -> int:
             break
         # The reduced multiplier is for the sums of Int16 only.
         element = get_element_code(kind, words) if _HAS_SUMS[kind] and scale == _OUT[kind] else 0
-        if is_bad_out_scale(words, scale, element, profile):
+        if is_invalid_output_scale(words, scale, element, profile):
             return int(scale)
     if kind == _ELTWISE and _HAS_ADDENDS[profile, words[ELTWISE.operation]]:
         for addend in (ELTWISE.lhs_post, ELTWISE.rhs_post):
@@ -131,7 +131,9 @@ def check_scales(kind: int, words: Any) -> int:
     is_average = kind == _AVGPOOL and _AVERAGE_USES_RESULT_SCALE[profile]
     if is_average and not is_finite(words, AVGPOOL.out_post):
         return int(AVGPOOL.out_post)
-    if uses_result_scale(kind, words, profile) and is_bad_result_scale(words, _RESULT_SCALE[kind]):
+    if uses_result_scale(kind, words, profile) and is_invalid_result_scale(
+        words, _RESULT_SCALE[kind]
+    ):
         return int(_RESULT_SCALE[kind])
     is_leaky = _ACTIVATION[kind] >= 0 and words[_ACTIVATION[kind]] != 0
     if is_leaky and _HAS_SUMS[kind] and not _HAS_LEAKY_SUMS[profile]:

@@ -28,7 +28,7 @@ _PREFIX = "input/"
 def split_samples(
     inputs: Mapping[str, TensorType], arrays: Mapping[str, npt.ArrayLike]
 ) -> list[Sample]:
-    """Return the input values of each sample from calibration arrays.
+    """Split calibration arrays into samples and return each sample's input values by name.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def split_samples(
 
 
 def stack_examples(inputs: Mapping[str, TensorType], examples: Iterable[Any]) -> dict[str, Array]:
-    """Return the calibration examples of each input as one array [samples, ...].
+    """Stack calibration examples and return an array [samples, ...] by input name.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def calibrate(graph: FloatGraph, samples: Iterable[Arrays]) -> dict[FloatValue, 
 
 
 def find_sum_orders(graph: FloatGraph) -> dict[str, npt.NDArray[np.intp]]:
-    """Return, by name, Glow's summation order of matrix products over flattened images.
+    """Return Glow's summation order of matrix products over flattened images by instruction name.
 
     Glow records profiles before it changes a channels-first network to its own layout, channels
     last, so the products of such a network are summed in channels-first order.

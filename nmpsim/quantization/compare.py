@@ -64,19 +64,19 @@ class QuantizationAccuracy:
 
     @property
     def worst_output(self) -> OutputAccuracy:
-        """Output with the lowest SQNR."""
+        """Accuracy of the output with the lowest SQNR."""
         return min(self.outputs, key=lambda output: output.sqnr_db)
 
     @property
     def worst_layer(self) -> LayerAccuracy:
-        """Result with the lowest SQNR."""
+        """Accuracy of the layer with the lowest SQNR."""
         return min(self.layers, key=lambda layer: layer.sqnr_db)
 
 
 def compare_schemas(
     calibrated: CalibratedProgram, settings: Settings
 ) -> tuple[QuantizationAccuracy, ...]:
-    """Measure the accuracy of each schema, Int8 and Int16, on the calibration samples.
+    """Measure the accuracy of each quantization schema, in Int8 and Int16, on the samples.
 
     The quantized programs run by the arithmetic of Glow's kernels (Int8 as libjit has it, Int16
     as the Interpreter), the float program in real arithmetic. Raises QUANT003 if nothing would be

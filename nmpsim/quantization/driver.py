@@ -30,7 +30,7 @@ from nmpsim.quantization.scales import ValueScales
 
 @attrs.frozen
 class QuantizedResult:
-    """Quantization of one instruction's result."""
+    """Quantized type of one instruction's result, or the reason why the result stays float."""
 
     number: int
     """Number of the float instruction that makes it, or writes the last part of it."""
@@ -82,7 +82,7 @@ class QuantizedProgram:
 
     @property
     def computed(self) -> tuple[QuantizedResult, ...]:
-        """Results of operations that compute values, without moves and fills."""
+        """Results of operations that compute values, excluding moves and fills."""
         return tuple(result for result in self.results if result.opcode not in MOVES)
 
     @property
@@ -93,7 +93,7 @@ class QuantizedProgram:
 
 @attrs.frozen(eq=False)
 class CalibratedProgram:
-    """Float program with the range of each value; it can be quantized with any settings."""
+    """Float program with the range of each value, ready for quantization with any settings."""
 
     graph: FloatGraph
     samples: Sequence[Sample]
@@ -178,7 +178,7 @@ class CalibratedProgram:
 
 
 def get_float_inputs(program: ImportedModel) -> dict[str, TensorType]:
-    """Return the type of each input of a float program by name."""
+    """Return input types by name; raise UserError (QUANT001) unless the program is float."""
     _require_float(program.module)
     return {value.name: value.type for value in build_graph(program.module).inputs}
 

@@ -58,7 +58,7 @@ class ProgramFiles:
 
 
 def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
-    """Write the files of a quantized program, each atomically.
+    """Write the files of a quantized program and return their paths; each write is atomic.
 
     For a program from a model file, they include the float values of the constants and the origin
     of each layer.
@@ -88,7 +88,7 @@ def _key(name: str) -> str:
 
 
 def describe_tensors(module: Module) -> dict[str, TensorEntry]:
-    """Describe each tensor of a module by element type, shape, scale and offset."""
+    """Return the content of ``X.tensors.json``: an entry for each weight and result of a module."""
     written = {o.name for i in module.instructions for o in i.operands if o.kind != IN}
     facts: dict[str, TensorEntry] = {}
     types = {name: type_ for name, type_, *_ in iterate_types(module)}

@@ -37,7 +37,7 @@ class FloatValue:
 
 @attrs.frozen
 class ResultRegion:
-    """Region of a result that a node writes: index of its first element, and type."""
+    """Region of a result that one node writes: the index of its first element and its type."""
 
     start: int
     type: TensorType
@@ -45,7 +45,7 @@ class ResultRegion:
 
 @attrs.frozen
 class FloatNode:
-    """Instruction with the values that it reads and writes."""
+    """Node of a float program's graph: an instruction with the values it reads and writes."""
 
     instruction: Instruction
     results: tuple[FloatValue, ...]
@@ -77,7 +77,7 @@ class FloatNode:
 
 @attrs.frozen
 class FloatGraph:
-    """Nodes of a float program in order, its inputs, and the final value of each output."""
+    """Data-flow graph of a float program: nodes in program order, inputs and final outputs."""
 
     module: Module
     nodes: tuple[FloatNode, ...]
@@ -101,11 +101,11 @@ class FloatGraph:
 
     @cached_property
     def assembled_values(self) -> list[FloatValue]:
-        """Values of which nodes write regions."""
+        """Values that nodes write region by region."""
         return [one for one, nodes in self.producers.items() if any(node.region for node in nodes)]
 
     def get_constant(self, value: FloatValue) -> Array | None:
-        """Return the elements of a constant or a view of a constant, None for other values."""
+        """Return the elements of a constant or a view of a constant, or None for other values."""
         if value.kind == "constant":
             return self.module.constants[value.name]
         source, start = self.views.get(value, (None, 0))
@@ -125,7 +125,7 @@ def _group_by_value(
 
 
 def build_graph(module: Module) -> FloatGraph:
-    """Build the graph of a verified module; ``debugprint`` is left out."""
+    """Build the graph of a verified float module, without ``debugprint`` instructions."""
     return _Builder(module).graph()
 
 

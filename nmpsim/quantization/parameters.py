@@ -112,7 +112,7 @@ def choose_bias_parameters(
     elem: str,
     is_zero: npt.ArrayLike,
 ) -> Parameters:
-    """Choose the parameters of a bias (Glow's ``specializeBiasQuantizationParams``).
+    """Choose scale and offset of a bias (Glow's ``specializeBiasQuantizationParams``).
 
     Parameters
     ----------
@@ -136,14 +136,14 @@ def choose_bias_parameters(
     return Parameters(scale, np.zeros_like(bias.offset) if elem == "i32" else bias.offset)
 
 
-def choose_bias_and_weights(
+def choose_bias_weights_parameters(
     bias: Parameters,
     source_scale: npt.ArrayLike,
     weights: Parameters,
     elem: str,
     is_zero: npt.ArrayLike,
 ) -> tuple[Parameters, Parameters]:
-    """Choose parameters of bias and weights for each channel so that no Int32 bias saturates.
+    """Choose the parameters of bias and weights for each channel so that no Int32 bias saturates.
 
     This is Glow's ``specializeBiasWeightsQuantizationParams``: where an Int32 bias would saturate
     on the scale of the sums, the scale of the weights is increased until it does not.
@@ -197,7 +197,7 @@ def quantize(values: npt.ArrayLike, parameters: Parameters, elem: str) -> Array:
 
 
 def count_saturated(values: npt.ArrayLike, parameters: Parameters, elem: str) -> int:
-    """Count the values that exceed the quantized range by more than one step."""
+    """Count the values that saturate by more than one quantization step."""
     placed, limits = _placed(values, parameters), np.iinfo(ELEM_DTYPES[elem])
     return int(((placed < limits.min - 1) | (placed > limits.max + 1)).sum())
 
@@ -226,7 +226,7 @@ _Word = TypeVar("_Word", bound=str)
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """Quantization settings; the defaults are Glow's."""
+    """Settings of a quantization, with the defaults of Glow."""
 
     schema: Schema = "asymmetric"
     elem: Elem = "i8"

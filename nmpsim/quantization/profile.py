@@ -43,11 +43,11 @@ class ValueRange:
 
     @classmethod
     def from_values(cls, values: Array) -> ValueRange:
-        """Return the range of an array."""
+        """Return the range from the smallest to the largest element of an array."""
         return cls(float(values.min()), float(values.max()))
 
     def union(self, other: ValueRange) -> ValueRange:
-        """Return the smallest range that contains both."""
+        """Return the smallest range that contains this range and ``other``."""
         return ValueRange(min(self.low, other.low), max(self.high, other.high))
 
 
@@ -65,7 +65,7 @@ def check_finite(
 
 
 def read_profile(path: Path) -> dict[str, ValueRange]:
-    """Read the range of each node of a Glow profile, YAML or short text.
+    """Read a Glow profile, YAML or short text, and return the range of each result by name.
 
     Histograms are not read: Glow looks at them only where it is told to calibrate by them.
 
@@ -188,7 +188,7 @@ class ProfileLookup:
         return self._profile.get(name)
 
     def find_range(self, name: str, excluded: ValueRange | None = None) -> ValueRange | None:
-        """Return the range of a name with or without ``__N``; None if it is not unique."""
+        """Return the only range of a name, with or without its suffix ``__N``, or None."""
         if name in self._profile:
             return self._profile[name]
         alike = self._alike.get(strip_numeric_suffix(name), set())
@@ -199,7 +199,7 @@ class ProfileLookup:
 def find_profile_ranges(
     graph: FloatGraph, profile: Mapping[str, ValueRange]
 ) -> dict[FloatValue, ValueRange]:
-    """Return the ranges of a program's float values that a profile contains.
+    """Return the ranges that a profile contains for the float values of a program.
 
     Raises QUANT005 if the profile has other ranges for the constants: it is another network's.
     """

@@ -25,8 +25,8 @@ from nmpsim.lir.opcodes import IN
 from nmpsim.quantization.graph import FloatNode, FloatValue
 from nmpsim.quantization.parameters import (
     Parameters,
-    choose_bias_and_weights,
     choose_bias_parameters,
+    choose_bias_weights_parameters,
     choose_parameters,
     count_saturated,
     quantize,
@@ -315,7 +315,7 @@ class _Rewriter(ModuleBuilder):
                 np.full(bias.shape, result.scale), np.full(bias.shape, result.offset)
             )
         else:
-            chosen_bias, chosen = choose_bias_and_weights(
+            chosen_bias, chosen = choose_bias_weights_parameters(
                 self._choose(bias, bias, settings.bias_elem, is_symmetric=True),
                 get_parameters(source.type).scale,
                 chosen,

@@ -20,7 +20,7 @@ from nmpsim.quantization.profile import ValueRange, check_finite
 
 
 class ValueScales:
-    """Quantized types of a program's values; values that are only moved share a scale."""
+    """Quantized types of a program's values, with a shared scale for values that are only moved."""
 
     def __init__(
         self,
@@ -145,6 +145,6 @@ def make_tensor_type(elem: str, shape: Shape, parameters: Parameters) -> TensorT
 
 
 def get_parameters(type_: TensorType) -> Parameters:
-    """Return the scale and offset of a quantized type."""
+    """Return the scale and offset of a type, or 1 and 0 if it is not quantized."""
     quant = type_.quant or Quantization(1.0, 0, 0.0, 0.0)
     return Parameters(np.asarray(quant.scale, np.float32), np.asarray(quant.offset, np.int32))

@@ -29,7 +29,7 @@ class ErrorSize:
 
 @frozen
 class Split:
-    """Division of a layer's accumulated error by source; the parts add up to the error.
+    """Division of a layer's accumulated error into errors by source.
 
     The first three are None without float weights.
     """
@@ -46,7 +46,7 @@ class Split:
 
 @frozen
 class ShadowLayer:
-    """Errors of one layer's output; None for errors that were not measured."""
+    """Errors of one layer's output; an error is None if it was not measured."""
 
     index: Annotated[Count, "position in `layers` of the report"]
     number: Annotated[Count, "number of the LIR instruction whose output it is"]
@@ -71,18 +71,18 @@ class ShadowLayer:
 
     @property
     def result_error(self) -> ErrorSize | None:
-        """Accumulated error of the result; the rounding error if float weights are missing."""
+        """Accumulated error of the result, or the rounding error without float weights."""
         return self.accumulated or self.rounding
 
     @property
     def isolated_error(self) -> ErrorSize | None:
-        """Error of the layer in isolation, on its actual inputs; the rounding error if unknown."""
+        """Isolated error of the layer, or the rounding error if the isolated error is unknown."""
         return self.isolated or self.rounding
 
 
 @frozen
 class FloatWeight:
-    """A constant and its float values before quantization."""
+    """Constant and the float array from which it was quantized."""
 
     constant: Annotated[str, "name in the LIR"]
     source: Annotated[str, "name of the float array"]
@@ -101,7 +101,7 @@ class FloatWeight:
 
 @frozen
 class ShadowReport:
-    """Comparison of a run with an exact evaluation."""
+    """Errors of a run's layers against an evaluation in real arithmetic."""
 
     float_weights: Annotated[str | None, "file of the float weights, or `the bundle`; null without"]
     constants: Annotated[
@@ -120,7 +120,7 @@ class ShadowReport:
     ]
 
     def rank_lossy_layers(self) -> list[ShadowLayer]:
-        """Return the layers with a finite SQNR in isolation, lowest SQNR first."""
+        """Return the layers with an isolated error, ranked by ascending isolated SQNR."""
         errors = [(one.isolated_error.sqnr_db, one) for one in self.layers if one.isolated_error]
         lossy = [item for item in errors if item[0] < math.inf]
         return [one for _, one in sorted(lossy, key=lambda item: item[0])]
@@ -149,7 +149,7 @@ SENSITIVITY_SCHEMA: Final = "nmpsim-sensitivity-1"
 
 @frozen
 class MovedSetting:
-    """Cycles of a run with one changed setting."""
+    """Changed value of a setting and the cycles of a run with this value."""
 
     value: Annotated[Count, "value of the setting"]
     cycles: Annotated[
@@ -180,7 +180,7 @@ class SettingEffect:
 
 @frozen
 class SkippedSetting:
-    """An assumed setting that was not varied."""
+    """Assumed setting that was not varied, and the reason."""
 
     setting: Annotated[str, "name"]
     reason: Annotated[str, "why it was not varied"]
@@ -236,7 +236,7 @@ class Histogram:
 
 @frozen
 class MemoryBlock:
-    """A range of DRAM and the layers during which it contains a tensor."""
+    """Range of DRAM and the layers during which it contains a tensor."""
 
     name: Annotated[
         str, "of the tensor in the LIR; of a part of the program, the section of the bundle"
@@ -257,7 +257,7 @@ BlockKind = Literal["loaded", "computed", "both"]
 
 @frozen
 class ScratchpadBlock:
-    """A range of the scratchpads that one layer wrote."""
+    """Range of the scratchpads that one layer wrote."""
 
     layer: Annotated[Count, "index of the layer that wrote it"]
     kind: Annotated[
@@ -272,7 +272,7 @@ class ScratchpadBlock:
 
 @frozen
 class WorkSpan:
-    """A busy interval of one unit of a core, for one layer."""
+    """Interval in which one unit of a core works for one layer."""
 
     core: Count
     unit: Unit
@@ -288,7 +288,7 @@ class WorkSpan:
 
 @frozen
 class Timeline:
-    """Timeline of the units of all cores; adjacent spans are joined if there are many."""
+    """Intervals of work of the units of all cores; adjacent intervals may be joined."""
 
     resolution: Annotated[
         Count,

@@ -62,7 +62,7 @@ class BytesMoved:
 
 @frozen
 class Bound:
-    """Lower bounds of a layer's cycles by resource; 0 for an unused resource."""
+    """Lower bounds of a layer's cycles by resource; a bound is 0 if the resource is unused."""
 
     formula: Annotated[str, "formula of `cycles`, with numbers"] = ""
     mac: Annotated[Count, "cycles that the MAC arrays need at least"] = 0
@@ -249,7 +249,7 @@ class LayerReport:
         "`cycles` / `bound.cycles`; null without a bound",
         WrittenBefore("use"),
     ]:
-        """Cycles divided by their lower bound; None without a bound."""
+        """Cycles divided by their lower bound, or None if the bound is 0."""
         return self.cycles / self.bound.cycles if self.bound.cycles else None
 
     @property
@@ -259,7 +259,7 @@ class LayerReport:
 
     @property
     def device_cycles(self) -> int:
-        """Cycles of the layer on the device; 0 if the host executes it."""
+        """Cycles of the layer on the device, or 0 if the host executes the layer."""
         return 0 if self.placement == "host" else self.cycles
 
     @property
@@ -295,7 +295,7 @@ class LayerReport:
 
 @frozen
 class OutputReport:
-    """An output of a program: its type, quantization parameters and values."""
+    """Output of a program: its type, quantization parameters and values."""
 
     name: Annotated[str, NOT_IN_JSON]
     elem: Annotated[str, "element type: `i8`, `i32`, `float` and so on, as in LIR; or `ui16`"]
@@ -314,7 +314,7 @@ class OutputReport:
         return self.values.shape
 
     def dequantize(self) -> Array:
-        """Return the real values ``scale * (values - offset)`` in their shape."""
+        """Return the dequantized output ``scale * (values - offset)`` in its shape."""
         if self.scale is None:
             return self.values
         return (self.values.astype("float64") - (self.offset or 0)) * self.scale
@@ -322,7 +322,7 @@ class OutputReport:
 
 @frozen(eq=False, kw_only=True)
 class RunReport:
-    """The report of one run: outputs, cycles, and statistics of each layer."""
+    """Report of one run: outputs, cycles, and statistics of each layer."""
 
     program: Annotated[str, "name of the network"]
     numerics: Annotated[
@@ -413,11 +413,11 @@ class RunReport:
         return notebook.make_html_table(self)
 
     def to_pandas(self) -> Any:
-        """Return a pandas ``DataFrame`` with a row per layer. Raises UserError (PKG001)."""
+        """Return the layers as a pandas DataFrame; raise UserError (PKG001) without pandas."""
         return notebook.make_data_frame("pandas", self.layers)
 
     def to_polars(self) -> Any:
-        """Return a polars ``DataFrame`` with a row per layer. Raises UserError (PKG001)."""
+        """Return the layers as a polars DataFrame; raise UserError (PKG001) without polars."""
         return notebook.make_data_frame("polars", self.layers)
 
     @property
@@ -452,7 +452,7 @@ class RunReport:
         "cycles on this path in which the DRAM served other transfers first",
         WrittenBefore("seconds"),
     ]:
-        """Cycles in which the DRAM served other transfers first, summed over the layers."""
+        """Cycles on the critical path in which the DRAM served other transfers first."""
         return sum(layer.queueing for layer in self.layers)
 
     @property
@@ -463,7 +463,7 @@ class RunReport:
         "limiters of the run as text; empty if the critical path is unknown",
         WrittenBefore("seconds"),
     ]:
-        """Description of what limits the speed of the run; empty if unknown."""
+        """Description of what limits the speed of the run, or "" if unknown."""
         return describe_limiters(self.critical_path, self.use)
 
     @property
@@ -473,12 +473,12 @@ class RunReport:
 
     @property
     def worst_sqnr(self) -> tuple[ShadowLayer, float] | None:
-        """Layer with the lowest result SQNR, and the SQNR in dB; None without a shadow."""
+        """Layer with the lowest SQNR of its result and the SQNR in dB, or None if not measured."""
         return None if self.shadow is None else self.shadow.find_worst_layer()
 
     @property
     def device_cycles(self) -> int:
-        """Cycles of all device layers, without those of host layers."""
+        """Cycles of the run without the cycles of host layers."""
         return self.cycles - (self.host.cycles or 0)
 
     @property

@@ -72,7 +72,7 @@ HOST_COSTS = (
 
 @frozen
 class HostWork:
-    """Number of layers that the host executes, with their elements and cycles."""
+    """Number of layers that the host executes, and the elements and cycles of these layers."""
 
     layers: Annotated[Count, "layers on the host"]
     elements: Annotated[Count, "elements of their results"]
@@ -108,7 +108,7 @@ class DeviceUse:
     ] = 0.0
 
     def describe_dram(self) -> str:
-        """Return a text about the share of cycles in which the DRAM was busy."""
+        """Describe the share of cycles in which the DRAM was busy."""
         return (
             f"busy {self.dram_busy:.1%} of cycles: {self.row_misses:.1%} opening rows,"
             f" {self.bursts_wasted:.1%} for unrequested bytes"
@@ -116,7 +116,7 @@ class DeviceUse:
 
 
 def compute_device_use(layers: Iterable[Any], cycles: int, channels: int) -> DeviceUse:
-    """Return the utilization of a device by its layers, as shares of ``cycles``.
+    """Compute the utilization of a device from its layers, as shares of ``cycles``.
 
     ``layers`` are :class:`~nmpsim.report.data.LayerReport`.
     """
@@ -134,7 +134,7 @@ def compute_device_use(layers: Iterable[Any], cycles: int, channels: int) -> Dev
 
 
 def compute_limiter_shares(path: Mapping[str, int]) -> Mapping[str, float]:
-    """Return each limiter's share of the critical path, from 0 to 1, largest first."""
+    """Compute the share of each limiter in the critical path, or {} for an empty path."""
     total = sum(path.values())
     if not total:
         return {}
@@ -146,7 +146,7 @@ def compute_limiter_shares(path: Mapping[str, int]) -> Mapping[str, float]:
 
 
 def describe_limiters(path: Mapping[str, int], use: DeviceUse) -> str:
-    """Return a text about what limits a run's speed; empty if its critical path is unknown.
+    """Describe what limits a run's speed; return "" if the critical path is unknown.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def describe_limiters(path: Mapping[str, int], use: DeviceUse) -> str:
 
 @frozen
 class Throughput:
-    """Throughput of consecutive runs of a program."""
+    """Batch size, cycles and clock of consecutive runs of a program."""
 
     batch: Annotated[
         Count,
@@ -202,12 +202,12 @@ class Throughput:
         "`clock_mhz` / `cycles_per_inference`; null if they take no cycles",
         WrittenBefore(""),
     ]:
-        """Inferences per second at the device's clock; None if they take no cycles."""
+        """Inferences per second at the device's clock, or None if an inference takes no cycles."""
         cycles = self.cycles_per_inference
         return self.clock_mhz * 1e6 / cycles if cycles else None
 
 
 def find_batch_size(shapes: Sequence[Sequence[int]]) -> int:
-    """Return the number of inferences in a run, from the shapes of all inputs and outputs."""
+    """Return the batch size that all inputs and outputs have in common, or 1 if there is none."""
     sizes = {shape[0] if len(shape) > 1 else 1 for shape in shapes}
     return max(sizes.pop(), 1) if len(sizes) == 1 else 1

@@ -88,7 +88,7 @@ Values = Annotated[Array, NESTED]
 
 @frozen
 class Field:
-    """A field of a JSON object: its key, attribute and type."""
+    """Field of a JSON object: its key, attribute and type."""
 
     key: str
     name: str
@@ -99,12 +99,12 @@ class Field:
 
     @property
     def description(self) -> str:
-        """Description of the field as Markdown; empty without one."""
+        """Description of the field as Markdown, or "" if it has none."""
         return next((one for one in get_annotations(self.kind) if isinstance(one, str)), "")
 
 
 def get_annotations(kind: Any) -> tuple[Any, ...]:
-    """Return the metadata of an ``Annotated`` type; empty for other types."""
+    """Return the metadata of an ``Annotated`` type, or () for other types."""
     return tuple(kind.__metadata__) if get_origin(kind) is Annotated else ()
 
 
@@ -120,7 +120,7 @@ def is_record(kind: Any) -> bool:
 
 @cache
 def list_fields(definition: type) -> tuple[Field, ...]:
-    """Return the fields of a record's class in the order of JSON."""
+    """Return the fields of a record class in the order of the JSON keys."""
     hints = get_type_hints(definition, include_extras=True)
     names = hints if is_typeddict(definition) else [f.name for f in attrs.fields(definition)]
     kinds = [(name, hints[name]) for name in names]
@@ -157,7 +157,7 @@ def _key(name: str, kind: Any) -> str:
 
 
 def get_value(record: Any, path: str) -> Any:
-    """Return the value at a dotted path of attributes or keys; None if one is None."""
+    """Return the value at a dotted path of attributes or keys, or None if a part is None."""
     for name in path.split("."):
         if record is not None:
             record = record.get(name) if isinstance(record, Mapping) else getattr(record, name)

@@ -64,7 +64,7 @@ def write_report(report: RunReport, path: Path | str) -> None:
 
 
 def format_json(data: Any) -> str:
-    """Format plain data as an indented JSON document, with lists of plain values on one line."""
+    """Format plain data as an indented JSON document; flat lists are on one line."""
     return escape_json(_text(data, "\n")) + "\n"
 
 

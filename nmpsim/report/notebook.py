@@ -51,7 +51,7 @@ _SHOWN = (
 
 
 def make_columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return the columns of a data frame of layers, by name."""
+    """Return the columns of a data frame with a row per layer, by column name."""
     table = {name: [*map(attrgetter(name), layers)] for name in COLUMNS}
     return {
         **table,
@@ -62,7 +62,7 @@ def make_columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def make_data_frame(library: str, layers: Sequence[Any]) -> Any:
-    """Return a pandas or polars ``DataFrame`` of layers. Raises UserError (PKG001)."""
+    """Return a pandas or polars DataFrame with a row per layer; raise UserError (PKG001)."""
     from nmpsim.extras import require_extra  # slow to import
 
     with require_extra(library, f"a data frame needs {library}"):
@@ -71,7 +71,7 @@ def make_data_frame(library: str, layers: Sequence[Any]) -> Any:
 
 
 def summarize_run(report: Any) -> str:
-    """Return one line about a run: its layers, its cycles, and what limits it or why it trapped."""
+    """Return a one-line summary of a run: layers, cycles, and its limiter or trap."""
     layers = "1 layer" if len(report.layers) == 1 else f"{len(report.layers)} layers"
     end = report.limited_by if report.trap is None else f"{report.trap.kind}: {report.trap.message}"
     text = f"{report.program}: {layers}, {report.cycles:,} cycles"

@@ -51,7 +51,7 @@ def make_report_schema() -> dict[str, Any]:
 
 
 def make_document_schema(definition: Any, title: str) -> dict[str, Any]:
-    """Return the JSON Schema of a document by its definition."""
+    """Return the JSON Schema of a document from the type that defines the document."""
     defs: dict[str, Any] = {}
     whole = _object(definition, defs) if is_record(definition) else _type_schema(definition, defs)
     names = [one.get("properties", {}).get("schema", {}) for one in (whole, *defs.values())]
@@ -172,7 +172,7 @@ def _values(defs: dict[str, Any]) -> dict[str, Any]:
 
 
 def fill_tables(page: str) -> str:
-    """Return a Markdown page with the tables of fields regenerated from the definitions."""
+    """Return a Markdown page with tables of fields regenerated from the record classes."""
     titles = {f"`{get_object_name(one)}`": one for one in _records(RunReport)}
     titles["The run"] = RunReport
 

@@ -35,7 +35,7 @@ class TrapReport:
 
 @frozen
 class ViolationReport:
-    """A violation of the contract of the instruction set, with its location."""
+    """Violation of the contract of the instruction set, with its location."""
 
     code: Annotated[str, "code of the [error](errors.md), by category"]
     category: Annotated[str, "undefined, unpredictable value used, missing synchronization"]

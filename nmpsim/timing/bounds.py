@@ -12,17 +12,17 @@ from nmpsim.timing.costs import Costs
 
 
 def count_macs_per_cycle(config: DeviceConfig, wide: int) -> int:
-    """Return the number of products that all MAC arrays compute per cycle."""
+    """Return the number of multiply-accumulates that all MAC arrays compute per cycle."""
     return config.cores_count * config.mac_out_lanes * count_lanes(config.mac_in_lanes, wide)
 
 
 def compute_mac_bound(macs: int, wide: int, config: DeviceConfig) -> int:
-    """Return the minimum cycles in which all MAC arrays compute ``macs`` products."""
+    """Return the minimum number of cycles for ``macs`` multiply-accumulates on all MAC arrays."""
     return ceil_div(macs, count_macs_per_cycle(config, wide))
 
 
 def compute_vector_bound(busy_cycles: int, config: DeviceConfig) -> int:
-    """Return the minimum cycles in which all vector units complete ``busy_cycles`` of work."""
+    """Return the minimum number of cycles for ``busy_cycles`` of work on all vector units."""
     return ceil_div(busy_cycles, config.cores_count)
 
 
@@ -32,7 +32,7 @@ def compute_memory_bound(bursts: int, costs: Costs) -> int:
 
 
 def compute_burst_efficiency(bytes_moved: int, bursts: int, config: DeviceConfig) -> float:
-    """Return the bytes moved as a share of the bytes of all bursts; 0 without bursts.
+    """Return the efficiency of bursts: bytes moved divided by bytes of all bursts; 0 if no bursts.
 
     It exceeds 1 if a transfer reads bytes of a burst more than once.
     """

@@ -32,7 +32,7 @@ def count_conv_cycles(
     wide: int,
     costs: Any,
 ) -> int:
-    """Return the cycles of a convolution; ``in_channels`` are the channels of one group."""
+    """Return the MAC array's cycles for a convolution; ``in_channels`` are those of one group."""
     steps = kernel_h * ceil_div(kernel_w * in_channels, count_lanes(costs.mac_in_lanes, wide))
     blocks = groups * ceil_div(out_channels // groups, costs.mac_out_lanes)
     cycles: int = costs.mac_startup_cycles + pixels * steps * blocks
@@ -40,14 +40,14 @@ def count_conv_cycles(
 
 
 def count_depthwise_cycles(pixels: int, taps: int, channels: int, wide: int, costs: Any) -> int:
-    """Return the cycles of a depthwise convolution."""
+    """Return the MAC array's cycles for a depthwise convolution."""
     blocks = ceil_div(channels, count_lanes(costs.mac_out_lanes, wide))
     cycles: int = costs.mac_startup_cycles + pixels * taps * blocks
     return cycles
 
 
 def count_gemm_cycles(rows: int, inner: int, columns: int, wide: int, costs: Any) -> int:
-    """Return the cycles of a matrix product."""
+    """Return the MAC array's cycles for a matrix product."""
     steps = ceil_div(inner, count_lanes(costs.mac_in_lanes, wide))
     steps *= ceil_div(columns, costs.mac_out_lanes)
     cycles: int = costs.mac_startup_cycles + rows * steps
@@ -62,12 +62,12 @@ def count_vector_cycles(rows: int, columns: int, wide: int, costs: Any) -> int:
 
 
 def count_pool_cycles(pixels: int, taps: int, channels: int, wide: int, costs: Any) -> int:
-    """Return the cycles of a pool."""
+    """Return the vector unit's cycles for a maximum or average pool."""
     return count_vector_cycles(pixels * taps, channels, wide, costs)
 
 
 def count_transpose_cycles(elements: int, costs: Any) -> int:
-    """Return the cycles of a transpose, one per element."""
+    """Return the vector unit's cycles for a transpose: startup plus one per element."""
     return int(costs.vector_startup_cycles + elements)
 
 
@@ -82,5 +82,5 @@ def convert_to_cycles(ticks: int, costs: Any) -> int:
 
 
 def count_grant_ticks(nbytes: int, costs: Any) -> int:
-    """Return the ticks in which one channel moves a number of bytes."""
+    """Return the number of DRAM ticks in which one channel transfers ``nbytes`` bytes."""
     return int(nbytes * costs.dram_channels)

@@ -50,7 +50,7 @@ def restart_dram(dram: Any, cycle: int, costs: Any) -> None:
 
 
 def find_channel(row: int, costs: Any) -> int:
-    """Return the channel of a DRAM row."""
+    """Return the number of the channel that contains a DRAM row."""
     return int(row % costs.dram_channels)
 
 
@@ -104,7 +104,7 @@ def compute_first_burst(
 def serve_grant(
     channel: Any, row: int, is_store: Any, known: int, request: int, ticks: int, costs: Any
 ) -> tuple[int, bool]:
-    """Serve a grant; return the tick after it and whether it missed the open row.
+    """Serve a DRAM grant; return the tick at which it ends and whether it missed the open row.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ def count_unit_cycles(
 
 
 def count_macs(kind: int, d: Any) -> int:
-    """Return the number of multiplications of an instruction; 0 if it has none."""
+    """Return the number of multiply-accumulates of a tensor instruction; 0 if it has none."""
     if _THROUGHPUTS[kind] not in (PRODUCT, DEPTHWISE):
         return 0
     return (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_screen(terminal: str) -> None:
-    """Raise UserError if the terminal or the installation cannot show the screen.
+    """Raise UserError if the terminal cannot show the screen or Textual is missing.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ from nmpsim.tui.panes.log import LogPane
 from nmpsim.tui.panes.tensor import TensorPane
 from nmpsim.tui.select_menu import SelectMenu
 from nmpsim.tui.status_line import StatusLine
-from nmpsim.tui.terminal import AsciiOnly, ScreenChanges, TerminalContent
+from nmpsim.tui.terminal import AsciiFilter, ScreenChanges, TerminalContent
 from nmpsim.tui.theme import ASCII, THEME, Glyphs
 from nmpsim.tui.view import ScreenState, execute_command, make_first_view
 from nmpsim.views.text import shorten_distinct
@@ -123,7 +123,7 @@ class DebugApp(App[None]):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Show the start of the run."""
+        """Show the start of the run when the application has started."""
         self.register_theme(THEME)
         self.theme = THEME.name
         self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())
@@ -144,7 +144,7 @@ class DebugApp(App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return the line filters for NO_COLOR and for terminals without Unicode."""
         filters = [NoColor()] if self.no_color else super().get_line_filters()
-        return [*filters, AsciiOnly()] if self.glyphs is ASCII else filters
+        return [*filters, AsciiFilter()] if self.glyphs is ASCII else filters
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         """Send only changed cells; Textual would send whole widgets."""
@@ -163,12 +163,12 @@ class DebugApp(App[None]):
 
     @property
     def active_pane(self) -> LinePane:
-        """The pane that receives keys."""
+        """Pane that receives keys."""
         return self._all_panes[self._pane]
 
     @property
     def current_view(self) -> ScreenState:
-        """View that is shown; raises RuntimeError before the first view."""
+        """View on the screen; raises RuntimeError before the first view."""
         if self.view is None:
             raise RuntimeError("nothing is shown yet")
         return self.view
@@ -185,7 +185,7 @@ class DebugApp(App[None]):
         self._jobs.submit(line, lambda: execute_command(self.current_view, line))
 
     def show_result(self, name: str, view: ScreenState) -> None:
-        """Show the view after an action; a long answer is shown in a visible pane."""
+        """Show the view after an action, and a long answer in a pane."""
         self._log_pane.write(name, view.answer.text)
         self._show_view(view)
         if view.answer.ends:
@@ -294,7 +294,7 @@ class DebugApp(App[None]):
         self.action_pane(PANE_IDS.index(active if active in visible_panes else visible_panes[0]))
 
     def action_zoom(self) -> None:
-        """Switch between the active pane alone and all panes of the layout."""
+        """Zoom the active pane to the whole screen, or show all panes of the layout again."""
         if len(self._layout.visible_panes) == 1:
             self.notify("only one pane is shown: enlarge the screen, or press B to split it")
             return
@@ -315,16 +315,16 @@ class DebugApp(App[None]):
             self._change_layout(self._layout.hide_pane(PANE_IDS[self._pane]))
 
     def action_split_pane(self) -> None:
-        """Show the active pane beside the pane that it covers."""
+        """Show the active pane next to the pane that it covers."""
         if self._pane != HELP:
             self._change_layout(self._layout.split_pane(PANE_IDS[self._pane]))
 
     def action_standard_layout(self) -> None:
-        """Restore the standard layout for screens of this size."""
+        """Restore the standard layout for the current screen size."""
         self._change_layout(STANDARD[self._layout_name])
 
     def action_keep_layout(self) -> None:
-        """Save all layouts that differ from the standard ones."""
+        """Save all layouts that differ from the standard layouts."""
         if self._layout_file is None:
             self.notify(
                 "the layouts cannot be saved: there is no folder for settings", severity="warning"
@@ -348,7 +348,7 @@ class DebugApp(App[None]):
     # --- keys ---------------------------------------------------------------------------------
 
     def action_move(self, key: str) -> None:
-        """Execute the command line that belongs to a key."""
+        """Execute the command line that is bound to a key, such as a step."""
         move = next(one for one in KEY_COMMANDS if one.key == key)
         if self.view is not None:
             self.execute(move.format_line(self.view))
@@ -435,7 +435,7 @@ class DebugApp(App[None]):
     # --- the command line ---------------------------------------------------------------------
 
     def action_prompt(self, text: str) -> None:
-        """Focus the command line with some text."""
+        """Focus the command line and set its text."""
         self._prompt.open(text)
 
     def action_copy(self) -> None:
@@ -471,7 +471,7 @@ class DebugApp(App[None]):
         self.screen.set_focus(self.active_pane)
 
     def action_search_again(self, step: int) -> None:
-        """Move the cursor to the next match of the last search."""
+        """Repeat the last search: move the cursor to the next or previous match."""
         if self._searched and self.view is not None:
             search = partial(
                 search_pane,

@@ -30,7 +30,7 @@ from nmpsim.tui.view import ScreenState
 def search_pane(
     view: ScreenState, pane: LinePane, text: str, step: int, interrupted: Callable[[], bool]
 ) -> ScreenState:
-    """Move a pane's cursor to the next line with a text; return a view with the result."""
+    """Move the cursor to the next line that contains a text; return a view with the result."""
     index = pane.find_line(text, pane.cursor + step, step, interrupted)
     if index is not None:
         pane.app.call_from_thread(pane.move_cursor, index)
@@ -103,7 +103,7 @@ class CommandPrompt(Input):
         self._at = len(self._history)
 
     def action_recall(self, lines: int) -> None:
-        """Replace the text by an earlier or later line of the history."""
+        """Recall a line of the history: replace the text with an earlier or later line."""
         self._at = min(max(self._at + lines, 0), len(self._history))
         self.value = self._history[self._at] if self._at < len(self._history) else ""
         self.cursor_position = len(self.value)

@@ -16,7 +16,7 @@ from nmpsim.tui.view import ScreenState
 
 @attrs.frozen
 class KeyCommand:
-    """A key and the command line that it executes."""
+    """Key and the command line that the key executes."""
 
     key: str
     command: str
@@ -79,7 +79,7 @@ def make_bindings(panes: Sequence[str]) -> list[BindingType]:
 
 
 def list_key_actions(bindings: Iterable[BindingType]) -> list[tuple[str, str, str]]:
-    """Return the printed keys, the description and the action of each binding."""
+    """Return the printed key names, the description and the action of each binding."""
     full = [one if isinstance(one, Binding) else Binding(*one) for one in bindings]
     return [(format_keys(one.key), one.tooltip or one.description, one.action) for one in full]
 

@@ -51,7 +51,7 @@ def sort_rows(rows: Sequence[LayerRow], column: str, *, is_reversed: bool) -> li
 
 
 def make_filter(text: str) -> Callable[[LayerRow], bool]:
-    """Return the predicate of rows for a filter such as ``conv* sat>0``.
+    """Return a function that tests if a row matches a filter such as ``conv* sat>0``.
 
     A word is a part or a pattern of a name or operation, negated by a preceding ``!``; or a column,
     a comparison and a value.

@@ -82,7 +82,7 @@ class PaneLayout:
         return less
 
     def split_pane(self, pane: str) -> PaneLayout:
-        """Return the layout with a new slot for a pane, beside its previous slot."""
+        """Return the layout with a new slot for a pane, next to its previous slot."""
         row, slot, others = self._find(pane)
         if not others:
             return self
@@ -94,7 +94,7 @@ class PaneLayout:
         return more
 
     def resize_pane(self, pane: str, columns: int, rows: int, size: tuple[int, int]) -> PaneLayout:
-        """Return the layout with a pane enlarged at its neighbour's expense."""
+        """Return the layout with a pane resized by columns and rows; its neighbour is adjusted."""
         places = self.compute_cells(*size)
         shown = [[places[slot.split()[0]] for slot in row] for row in self.panes]
         row, slot, _ = self._find(pane)
@@ -147,7 +147,7 @@ def choose_layout(columns: int, rows: int) -> str:
 
 
 def describe_size_problem(columns: int, rows: int) -> str:
-    """Return a warning if a screen is too small, otherwise an empty text."""
+    """Return a warning if a screen is too small, otherwise ""."""
     if columns >= SCREEN_COLUMNS and rows >= SCREEN_ROWS:
         return ""
     return f"{columns}x{rows} is too small: {SCREEN_COLUMNS}x{SCREEN_ROWS} needed"

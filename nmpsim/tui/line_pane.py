@@ -69,18 +69,18 @@ class LinePane(ScrollView, can_focus=True):
     # --- what a pane says about itself --------------------------------------------------------
 
     def load_view(self, view: ScreenState) -> None:
-        """Load the data of the lines from a view."""
+        """Load the lines' data from a view; subclasses implement this method."""
 
     def count_lines(self) -> int:
-        """Return the number of lines; by default those of ``_lines``."""
+        """Return the number of lines in the pane."""
         return len(self._lines)
 
     def make_line(self, index: int, width: int) -> Text:
-        """Return a line for a pane of this width; by default one of ``_lines``."""
+        """Return the styled text of a line for a pane of ``width`` columns."""
         return self._lines[index].copy()
 
     def make_heading(self, width: int) -> list[Text]:
-        """Return the fixed lines above the list."""
+        """Return the fixed heading lines above the list."""
         return []
 
     def get_highlight_width(self, index: int, width: int) -> int | None:
@@ -88,23 +88,23 @@ class LinePane(ScrollView, can_focus=True):
         return None
 
     def compute_width(self) -> int:
-        """Return the screen columns of the longest line, or 0 if lines adapt to the pane."""
+        """Return the width of the longest line in columns, or 0 if lines adapt to the pane."""
         return 0
 
     def select_heading(self, column: int) -> None:
-        """Handle a click on the last line of the heading."""
+        """Handle a click on a column of the heading's last line."""
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return the fields of the view, such as ``layer``, that selecting a line changes."""
+        """Return the view fields that selecting a line changes, such as ``layer``."""
         return {}
 
     def get_breakpoint(self, index: int) -> AddressCondition | LayerCondition | None:
-        """Return the condition of a breakpoint on a line, or None if the line can have none."""
+        """Return the condition for a breakpoint on a line, or None if the line cannot have one."""
         return None
 
     @property
     def current_view(self) -> ScreenState:
-        """View that is shown; raises RuntimeError before the first view."""
+        """View in the pane; raises RuntimeError before the first view."""
         if self.view is None:
             raise RuntimeError("nothing is shown yet")
         return self.view
@@ -121,13 +121,13 @@ class LinePane(ScrollView, can_focus=True):
         self.border_title = self.title
 
     def show(self, view: ScreenState) -> None:
-        """Show a view."""
+        """Store a view, load its data and update the lines."""
         self.view = view
         self.load_view(view)
         self.update_lines()
 
     def update_lines(self) -> None:
-        """Render the lines and compute the size again after a change of the lines."""
+        """Render the lines and update the size after the lines have changed."""
         if self.view is not None:
             self.update_size()
             self.refresh()
@@ -154,7 +154,7 @@ class LinePane(ScrollView, can_focus=True):
             self.refresh(layout=True)
 
     def list_plain_lines(self) -> list[str]:
-        """Return all lines as text, for a file."""
+        """Return the heading and all lines as plain text."""
         width = max(self.columns, self.compute_width(), 80)
         lines = [
             *self.make_heading(width),
@@ -163,19 +163,19 @@ class LinePane(ScrollView, can_focus=True):
         return [line.plain.rstrip() for line in lines]
 
     def follow_subject(self, subject: object, index: int) -> None:
-        """Move the cursor to a line if the line's subject has changed."""
+        """Move the cursor to a line if ``subject`` differs from the previous call's subject."""
         if subject != self._followed:
             self._followed = subject
             self.scroll_to_lines(index)
 
     def scroll_to_lines(self, *indices: int) -> None:
-        """Move the cursor to each of these lines in turn at the next update."""
+        """Schedule a move of the cursor to each line in turn, for the next update."""
         self._pending_lines = indices
 
     def find_line(
         self, text: str, start: int, step: int, interrupted: Callable[[], bool] = lambda: False
     ) -> int | None:
-        """Return the index of the next line with a text, or None; the search wraps around."""
+        """Return the index of the next line with a text, or None if there is none; wrap around."""
         wanted, count = text.casefold(), self.count_lines()
         for distance in range(count):
             if interrupted():
@@ -186,7 +186,7 @@ class LinePane(ScrollView, can_focus=True):
         return None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Render several rows with the same heading and style."""
+        """Update the heading and style, then render the lines of a region as strips."""
         self._base = self.rich_style
         self._heading = [] if self.view is None else self.make_heading(self.columns)
         return super().render_lines(crop)

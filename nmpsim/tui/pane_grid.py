@@ -61,7 +61,7 @@ class PaneGrid(Container):
         self._show(panes, panes.visible_panes)
 
     def show_alone(self, pane: str) -> None:
-        """Show one pane alone."""
+        """Show one pane and hide all other panes."""
         self._show(None, (pane,))
 
     def _show(self, panes: PaneLayout | None, names: tuple[str, ...]) -> None:

@@ -77,7 +77,7 @@ class DebugServer(Server):
         return hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
 
     async def handle_index(self, request: web.Request) -> Any:
-        """Return the page; its links have the address that the browser used."""
+        """Return the page with links to the address that the browser requested."""
         self.public_url = f"{request.scheme}://{request.host}"
         return await super().handle_index(request)
 

@@ -29,7 +29,7 @@ class StatusLine(Widget):
         self._program = escape_line(program)
 
     def show(self, view: ScreenState) -> None:
-        """Show the location, and the last answer if it has one line."""
+        """Show the location of a view, and its last answer if the answer has one line."""
         self.busy, self.location = "", view.location
         lines, reason = view.answer.lines, view.answer.data.get("reason")
         is_told = reason not in ("step", "begin") and (reason is not None or len(lines) == 1)

@@ -27,7 +27,7 @@ MAX_CHANNELS = 6
 
 @attrs.frozen(eq=False)
 class TensorChoice:
-    """Tensor that can be shown; its values are read on demand."""
+    """Tensor that the tensor pane can show; its elements are read on demand."""
 
     role: str
     """Role in the layer or instruction; it is the same for the next layer."""
@@ -35,7 +35,7 @@ class TensorChoice:
 
 
 def list_choices(view: ScreenState) -> list[TensorChoice]:
-    """Return the tensors that can be shown: requested, of the layer and of the instruction."""
+    """Return the tensors to choose from: the requested tensor, then operands of layer and core."""
     asked = [] if view.tensor is None else [_named(view, view.tensor, view.tensor)]
     return [*asked, *_of_layer(view), *_of_core(view)]
 

@@ -139,7 +139,7 @@ class TensorPlanes:
         return tuple(at[axis] for axis in sorted(at))
 
     def find_position(self, at: tuple[int, ...]) -> tuple[int, int, int]:
-        """Return channel, row and column of the element with given coordinates."""
+        """Return channel, row and column of the element at coordinates ``at``."""
         channel, row, column = (
             ravel_index(tuple(at[axis] for axis in axes), self._get_shape(axes))
             for axes in self.groups
@@ -147,7 +147,7 @@ class TensorPlanes:
         return channel, row, column
 
     def has_element(self, at: tuple[int, ...]) -> bool:
-        """Return whether an element with these coordinates exists."""
+        """Return whether an element with coordinates ``at`` exists."""
         shape = self.operand.values.shape
         return len(at) == len(shape) and all(0 <= i < n for i, n in zip(at, shape, strict=True))
 

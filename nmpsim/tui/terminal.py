@@ -39,7 +39,7 @@ class TerminalContent:
         self._rows: list[list[Cell]] = []
 
     def clear(self) -> None:
-        """Forget what the terminal shows, so that the next update sends every cell."""
+        """Clear the stored content, so that the next update sends every cell."""
         self._rows = []
 
     def render_changes(self, strips: Sequence[Strip], console: Console) -> str:
@@ -70,7 +70,7 @@ class ScreenChanges(CompositorUpdate):
         self._content, self._screen = content, screen
 
     def render_segments(self, console: Console) -> str:
-        """Return the escape sequences and text to send."""
+        """Return the escape sequences and text that update the terminal."""
         width = self._screen.size.width
         strips = self._screen._compositor.render_strips()
         return self._content.render_changes([strip.crop(0, width) for strip in strips], console)
@@ -128,11 +128,11 @@ _ASCII = {
 }
 
 
-class AsciiOnly(LineFilter):
-    """Line filter that replaces all other characters by ASCII characters."""
+class AsciiFilter(LineFilter):
+    """Line filter that replaces non-ASCII characters with ASCII characters."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return segments of the same width in ASCII."""
+        """Return the segments with ASCII characters and unchanged width."""
         return [
             segment if segment.text.isascii() else Segment(_ascii(segment.text), *segment[1:])
             for segment in segments

@@ -63,7 +63,7 @@ ASCII = Glyphs(">", "+", ".", "*", "^", "v", "=", "#", " .:%#", "#", "|")
 
 
 def is_ascii_terminal(environ: Mapping[str, str]) -> bool:
-    """Return whether the environment says that the terminal has no Unicode."""
+    """Return whether the environment variables indicate a terminal without Unicode."""
     if environ.get("TERM", "").startswith("vt"):
         return True
     chosen = environ.get("LC_ALL") or environ.get("LANG", "")
@@ -97,5 +97,5 @@ def _level_style(level: int) -> str:
 
 
 def get_heat_style(share: float) -> str:
-    """Return the style of a heat map's cell for a value's position in the range, 0 to 1."""
+    """Return the style of a heat map cell for a relative value ``share`` from 0 to 1."""
     return _level_style(round(share * (HEAT_LEVELS - 1)))

@@ -34,7 +34,7 @@ NUMBERED = re.compile(r"^  \d+ %(\S+) = ")
 
 @attrs.frozen
 class ProgramFacts:
-    """Constant facts of a program: LIR text, edges between layers, memory map and operands."""
+    """Properties of a program that do not change during a run, such as its LIR text."""
 
     edits: tuple[Edit, ...]
     """Edits whose scales the LIR has."""
@@ -53,7 +53,7 @@ class ProgramFacts:
 
 
 def read_facts(shell: Shell) -> ProgramFacts:
-    """Read the layers, source lines and other constant facts of a program from its bundle."""
+    """Read layers, source lines and other constant properties of a program from its bundle."""
     bundle, module, operands = shell.debugger.bundle, None, LirOperands({}, {})
     try:
         module = shell.get_module()
@@ -122,7 +122,7 @@ class ScreenState:
 
     @property
     def debugger(self) -> Debugger:
-        """Debugger of the run that the screen shows."""
+        """Debugger of the run on the screen."""
         return self.shell.debugger
 
     @property

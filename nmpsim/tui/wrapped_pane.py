@@ -16,7 +16,7 @@ TABLE = re.compile(r"\S  +\S")
 
 
 class WrappedPane(LinePane):
-    """Pane of texts that are wrapped to its width."""
+    """Base class of panes whose texts are wrapped to the width of the pane."""
 
     keeps_tables = False
 
@@ -32,14 +32,14 @@ class WrappedPane(LinePane):
         super().update_size()
 
     def wrap_lines(self) -> None:
-        """Compute the lines if the width of the pane has changed."""
+        """Wrap the texts to lines if the width of the pane has changed."""
         if self.size and self._wrapped_at != self.columns:
             self._wrapped_at = self.columns
             self._lines = self._wrap(self.texts)
         self._longest = max((line.cell_len for line in self._lines), default=0)
 
     def compute_width(self) -> int:
-        """Return the number of screen columns that the longest line takes."""
+        """Return the width of the longest line in screen columns."""
         return self._longest
 
     def _wrap(self, texts: Iterable[Text]) -> list[Text]:

@@ -44,7 +44,7 @@ FAR_OFF_DB = 10.0
 
 
 def print_shadow(shadow: ShadowReport, console: Console) -> None:
-    """Print the float constants, and the SQNR and error sources of each layer."""
+    """Print the float constants, and SQNR and error sources by layer."""
     print_heading(console, "shadow: comparison with an exact evaluation")
     if shadow.float_weights is None:
         print_line(console, "without --float-weights only rounding and saturation are measured")
@@ -122,7 +122,7 @@ _PARTS = tuple(NumberColumn(name, f"split.{name}", _units) for name in PARTS)
 
 
 def make_sensitivity_columns(report: SensitivityReport) -> list[TableColumn]:
-    """Return the columns of a table of settings and their effects on the cycles."""
+    """Return the table columns for settings and their effects on the cycles."""
 
     def change(moved: MovedSetting | None) -> TableCell | None:
         if moved is None:

@@ -20,7 +20,7 @@ from nmpsim.views.text import format_count
 
 
 class ClassDocument(TypedDict):
-    """JSON form of a class and its score."""
+    """JSON form of a predicted class and its score."""
 
     index: Annotated[int, "of the class, from 0"]
     value: Annotated[float, "its score as a real number"]
@@ -45,7 +45,7 @@ class RunOutputDocument(TypedDict):
 
 
 class ItemDocument(TypedDict):
-    """JSON form of one item of a batch."""
+    """JSON form of the outputs for one input file of a batch."""
 
     input: Annotated[str, "the file"]
     outputs: Annotated[
@@ -88,7 +88,7 @@ class OutputSummary:
 
     @classmethod
     def from_output(cls, output: OutputReport) -> OutputSummary:
-        """Return the summary of an output."""
+        """Create a summary from an output of a run."""
         if not is_score_shape(output.values.shape):
             return cls(output.name, (), format_range(output))
         real = output.dequantize().reshape(-1)
@@ -118,7 +118,7 @@ class RunSummary:
 
     @classmethod
     def from_report(cls, files: Sequence[str], report: RunReport) -> RunSummary:
-        """Return the summary of a run on a file, or on the files of a batch."""
+        """Create a summary from the input files and the report of a run."""
         outputs = report.output_reports if report.trap is None else []
         input = files[0] if files else ""
         return cls(

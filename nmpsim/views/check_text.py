@@ -69,7 +69,7 @@ _GROUPS = ("regressed", "changed", "improved", "unchanged")
 
 
 def format_markdown(results: Sequence[CaseResult]) -> str:
-    """Return the results of checks as a Markdown document."""
+    """Format the results of checks as a Markdown document."""
     text: str = load_template("check.md.jinja").render(
         results=results,
         summary=summarize_checks(results),
@@ -91,7 +91,7 @@ def _group_layers(result: CaseResult) -> dict[str, list[LayerOutcome]]:
 
 
 def format_junit(results: Sequence[CaseResult]) -> str:
-    """Return the results of checks as a JUnit XML document."""
+    """Format the results of checks as a JUnit XML document."""
     return f"{load_template('check.xml.jinja').render(results=results)}\n"
 
 
@@ -100,7 +100,7 @@ MAX_ANNOTATIONS = 5
 
 
 def list_github_annotations(results: Sequence[CaseResult]) -> Iterator[str]:
-    """Yield a workflow command of GitHub for each error and each layer that failed a check.
+    """Yield a GitHub workflow command for each error and each layer that failed a check.
 
     https://docs.github.com/actions/reference/workflow-commands-for-github-actions
     """

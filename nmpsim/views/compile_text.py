@@ -55,7 +55,7 @@ def make_compile_document(compiled: Compiled, digest: str, output: Path) -> Comp
 
 
 def summarize_bundle(compiled: Compiled, output: Path) -> str:
-    """Return one line about a written bundle: its layers, size and cores."""
+    """Return a one-line summary of a written bundle: layers, size and cores."""
     metadata = compiled.file.metadata
     host = sum(layer.placement == "host" for layer in metadata.layers)
     cores = metadata.device.get("cores_count")

@@ -65,7 +65,7 @@ def print_heading(console: Console, text: str) -> None:
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:
-    """Print an escaped line, wrapped on a terminal only."""
+    """Print an escaped line, which is wrapped only on a terminal."""
     console.print(Text(escape_line(text), style=style), soft_wrap=not console.is_terminal)
 
 

@@ -25,7 +25,7 @@ def _settings(device: DeviceConfig) -> dict[str, SettingDocument]:
 
 
 class SettingDocument(TypedDict):
-    """A setting of a device."""
+    """JSON form of a device setting and its source."""
 
     value: int
     source: Annotated[str, "published, measured, assumed or given"]
@@ -51,7 +51,7 @@ def make_device_document(device: DeviceConfig) -> DeviceDocument:
 def list_settings(
     settings: Mapping[str, Any], sources: Mapping[str, str]
 ) -> list[dict[str, int | str]]:
-    """Return a row for each setting, with the keys that ``SETTING_COLUMNS`` read."""
+    """Return section, name, value and source of each setting as a table row."""
     return [
         {
             "section": name.partition("_")[0],

@@ -25,7 +25,7 @@ MAX_NAMES = 8
 def print_run_difference(
     difference: RunDifference, console: Console, *, show_all: bool = False
 ) -> None:
-    """Print the differences of two runs: the first, the worst, and a table."""
+    """Print the first and worst difference of two runs, and a table of the tensors."""
     differing = difference.differing
     shown = _display_names([*(one.name for one in difference.tensors), *difference.only_second])
     if differing:

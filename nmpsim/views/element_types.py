@@ -24,7 +24,7 @@ SOURCE, FILTER = 1, 2
 
 @frozen
 class ElementTypeUsage:
-    """Numbers of layers and multiplications of one element type."""
+    """Number of layers and multiplications that use one element type."""
 
     kind: Annotated[str, "i8, i16, float, conversion or other: what the layers work on"]
     device: Annotated[int, "layers on the device"]
@@ -33,12 +33,12 @@ class ElementTypeUsage:
 
     @property
     def layers(self) -> int:
-        """Number of layers."""
+        """Number of layers with the element type, on the device and on the host."""
         return self.device + self.host
 
 
 def compute_element_type_usage(metadata: Metadata) -> tuple[ElementTypeUsage, ...]:
-    """Return the layers and multiplications of each element type in a program."""
+    """Count the layers and multiplications of each element type in a program."""
     steps = {step.layers[0]: step for step in metadata.steps if step.kind == "host"}
     found: dict[str, list[tuple[Layer, int]]] = {kind: [] for kind in KINDS}
     for layer in metadata.layers:
@@ -57,7 +57,7 @@ def compute_element_type_usage(metadata: Metadata) -> tuple[ElementTypeUsage, ..
 
 
 def find_element_type(layer: Layer, step: ProgramStep | None) -> str:
-    """Return what a layer computes with: i8, i16, float, conversion or other.
+    """Return the element type in which a layer computes, or ``conversion`` or ``other``.
 
     It is the type of the input on the host, and of the output on the device.
     """
@@ -69,7 +69,7 @@ def find_element_type(layer: Layer, step: ProgramStep | None) -> str:
 
 
 def is_unquantized(metadata: Metadata) -> bool:
-    """Return whether a program has layers, but none of Int8 or Int16."""
+    """Return whether a program has layers, but no Int8 and Int16 layers."""
     kinds = {share.kind for share in compute_element_type_usage(metadata)}
     return bool(kinds) and not kinds & {"i8", "i16"}
 

@@ -178,7 +178,7 @@ _FACTOR_READERS: Readers = {
 def print_factor(
     factor: Factor, errors: FactorErrors | None, console: Console, *, band: ErrorBand | None
 ) -> None:
-    """Print the integers of a factor, and their error over the inputs with a plot."""
+    """Print the integers of a factor, their errors and a plot of the errors."""
     form = factor.integer
     print_line(console, f"{factor.real!r} as a float32", "bold")
     rows = [

@@ -106,14 +106,14 @@ class OperationDocument(TypedDict):
 
 
 class PlacementDocument(TypedDict):
-    """Number of layers by placement."""
+    """JSON form of the numbers of layers on the device and on the host."""
 
     device: int
     host: int
 
 
 class SizesDocument(TypedDict):
-    """Bytes of a bundle's parts."""
+    """JSON form of the sizes in bytes of a bundle's constants, code and other contents."""
 
     constants: int
     descriptors: int

@@ -75,7 +75,7 @@ class TableColumn:
         return TableCell(text, value if is_finite else math.copysign(1e308, value))
 
     def make_item_column(self, key: Any) -> TableColumn:
-        """Return the column for tuples or mappings whose item ``key`` is the record."""
+        """Return a column for tuples; the cell is made from the item at ``position``."""
         return attrs.evolve(self, value=lambda row: self.make_cell(row[key]))
 
     def _text(self, value: Any) -> str:
@@ -86,13 +86,13 @@ class TableColumn:
 
 
 class NumberColumn(TableColumn):
-    """A right-aligned column of numbers."""
+    """Right-aligned table column of numbers."""
 
     is_number = True
 
 
 def make_share_cell(part: float, total: float) -> TableCell:
-    """Return the cell of a share in percent; ``-`` if the total is 0."""
+    """Return the table cell of a share in percent, or ``-`` if the total is 0."""
     return TableCell(format_percent(part, total), part / total if total > 0 else -1)
 
 
@@ -114,7 +114,7 @@ def format_tensor_type(tensor: Any) -> str:
 
 
 def make_placement_cell(place: str) -> TableCell:
-    """Return the cell of a placement, with the host highlighted; ``-`` if it is empty."""
+    """Return the table cell of a placement, or ``-`` if it is empty; the host is highlighted."""
     return TableCell(place or "-", place, "host" if "host" in place else "")
 
 
@@ -141,12 +141,12 @@ CORE_CAUSES, PATH_CAUSES = (
 
 
 def find_cause(causes: Mapping[str, CycleCauseStyle], name: str) -> CycleCauseStyle:
-    """Return a cause by its name in the report, or a new cause for an unknown name."""
+    """Return a cause of cycles by name, or a new cause if the name is unknown."""
     return causes.get(name) or CycleCauseStyle(name, name, "#b0b7bf")
 
 
 def list_largest(shares: Mapping[str, int], count: int | None = None) -> list[tuple[str, int]]:
-    """Return the ``count`` largest positive entries of a mapping, largest first."""
+    """Return the ``count`` largest positive items of a mapping as pairs, largest first."""
     positive = [item for item in shares.items() if item[1]]
     return sorted(positive, key=lambda item: -item[1])[:count]
 
@@ -156,7 +156,7 @@ _LEAST_SHARE = 0.05
 
 
 def describe_path(layer: LayerReport, count: int = 3) -> str:
-    """Return the ``count`` largest causes on a layer's critical path with their shares."""
+    """Describe the ``count`` largest causes on a layer's critical path with their shares."""
     causes = list_largest(layer.critical_path, count)
     texts = [
         f"{find_cause(PATH_CAUSES, name).title} {format_percent(n, layer.cycles)}%"
@@ -166,7 +166,7 @@ def describe_path(layer: LayerReport, count: int = 3) -> str:
 
 
 def describe_core_cycles(layer: LayerReport, count: int = 3) -> str:
-    """Return the ``count`` largest causes of core cycles, each at least 5 %; empty if none."""
+    """Return up to ``count`` largest causes of core cycles with shares of at least 5 %, or ""."""
     total = max(sum(layer.core_cycles.values()), 1)
     texts = [
         f"{format_percent(cycles, total)}% {find_cause(CORE_CAUSES, cause).meaning}"
@@ -203,7 +203,7 @@ def _dram_share(path: str) -> Callable[[LayerReport], TableCell]:
 
 
 def format_cycles(cycles: float) -> str:
-    """Format a number of cycles, or a mean of such numbers."""
+    """Format a number of cycles or a mean number of cycles."""
     return f"{cycles:,.0f}" if cycles >= 1000 or cycles == int(cycles) else f"{cycles:,.1f}"
 
 
@@ -303,7 +303,7 @@ DEBUGGER_COLUMNS, RUN_COLUMNS = (
 
 
 def list_layer_columns(report: RunReport, view: str) -> list[TableColumn]:
-    """Return the columns that a view in ``measures.toml`` shows for a run's layers.
+    """Return the table columns for the layers of a run in a view, such as ``slowest``.
 
     The share of a scratchpad is omitted if the run recorded no timeline.
     """

@@ -31,7 +31,7 @@ def describe_output(output: OutputReport) -> Iterator[str]:
 
 
 def is_score_shape(shape: Shape) -> bool:
-    """Return whether an output has 2 to 100,000 scores in its last dimension and no others."""
+    """Return whether the last dimension is 2 to 100,000 and all other dimensions are 1."""
     return bool(shape) and shape[-1] in CLASSES and all(dim == 1 for dim in shape[:-1])
 
 

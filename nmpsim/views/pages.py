@@ -115,7 +115,7 @@ def format_word_type(word: table.Word) -> str:
 
 
 def format_word_limits(word: table.Word, record: table.Descriptor) -> str:
-    """Format the valid values of a word; return an empty text if any value is valid."""
+    """Format the valid values of a descriptor word, or return "" if all values are valid."""
     limits = []
     if word.name == "profile":
         limits.append(", ".join(f"`{profile}`" for profile in PROFILES_OF[record.name]))
@@ -143,7 +143,7 @@ def _format_power(number: int) -> str:
 def group_profiles(
     rows: Iterable[ArithmeticProfile], *paths: str
 ) -> Iterable[tuple[str, tuple[Any, ...]]]:
-    """Return the names of profiles with equal attributes at some paths, with these attributes."""
+    """Return the names of profiles that share the attributes at ``paths``, and the attributes."""
     names: dict[tuple[Any, ...], list[str]] = {}
     for row in rows:
         key = tuple(get_value(row, path) for path in paths)
@@ -152,7 +152,7 @@ def group_profiles(
 
 
 def list_dtypes(opcode: Opcode) -> str:
-    """Return the dtypes of the first operand that is read, else of the one written, as text."""
+    """Return the dtypes of an operation's first input (or its result) as text."""
     kinds = [role.kind for role in opcode.operands]
     first = next((i for i, kind in enumerate(kinds) if kind != "@out"), 0)
     return " ".join(sorted({name for one in opcode.signatures for name in one.operands[first]}))

@@ -22,7 +22,7 @@ DELAY_SECONDS = 0.5
 
 @frozen
 class ItemProgress:
-    """Number of finished items, as a progress event."""
+    """Progress event with the number of finished items."""
 
     done: int
     """Number of finished items."""
@@ -33,7 +33,7 @@ class ItemProgress:
 
 
 class ProgressEvent(Protocol):
-    """Interface of a progress event."""
+    """Protocol of a progress event."""
 
     @property
     def kind(self) -> str:
@@ -45,7 +45,7 @@ class ProgressEvent(Protocol):
 
     @property
     def total(self) -> int:
-        """Number of all items."""
+        """Number of items in total."""
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class ProgressEvent(Protocol):
 
 
 class RunProgress:
-    """Context manager that shows progress events on a console for stderr."""
+    """Progress display for a console on stderr, used as a context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -17,7 +17,7 @@ from nmpsim.views.text import format_count, format_elem
 
 
 class SettingsDocument(TypedDict):
-    """Settings with which a program was quantized."""
+    """JSON form of the settings with which a program was quantized."""
 
     schema: str
     elem: str
@@ -31,7 +31,7 @@ class SettingsDocument(TypedDict):
 
 
 class QuantizedResultDocument(TypedDict):
-    """JSON form of a result after quantization."""
+    """JSON form of an operation's result after quantization."""
 
     number: int
     name: str
@@ -69,7 +69,7 @@ class LayerErrorDocument(TypedDict):
 
 
 class ComparisonDocument(TypedDict):
-    """Settings of quantization and their errors against the float program."""
+    """JSON form of quantization settings and their errors against the float program."""
 
     settings: SettingsDocument
     quantized: int

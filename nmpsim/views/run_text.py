@@ -143,7 +143,7 @@ def list_run_totals(report: RunReport) -> list[tuple[str, str]]:
 
 
 def describe_throughput(throughput: Throughput, host: HostWork) -> str:
-    """Return a text about inferences per second and cycles per inference."""
+    """Describe the throughput of runs: inferences per second and cycles per inference."""
     later = throughput.run_cycles[1:]
     least, most = (f"{of(later or throughput.run_cycles):,}" for of in (min, max))
     took = least if least == most else f"{least} to {most}"
@@ -167,7 +167,7 @@ def _host(host: HostWork) -> str:
 
 
 def describe_contract(contract: ContractReport) -> str:
-    """Return a text about whether a run obeyed the contract of the instruction set."""
+    """Describe whether a run obeyed the contract of the instruction set."""
     text = CONTRACT_WORDS[contract.status]
     return f"{text}: {contract.message}" if contract.message else text
 

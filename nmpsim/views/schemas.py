@@ -22,7 +22,7 @@ from nmpsim.report.schema import make_document_schema
 
 @attrs.frozen
 class SchemaDocument:
-    """JSON document with its definition and the command that writes it."""
+    """JSON document with its schema name, its definition and the command that writes it."""
 
     name: str
     """Name of the schema file, without ``.json``."""
@@ -35,7 +35,7 @@ class SchemaDocument:
 
     @property
     def definition(self) -> Any:
-        """The type of the document."""
+        """Type that defines the document."""
         found = reduce(operator.or_, map(resolve_name, self.definitions))
         return dict[str, found] if self.by_name else found  # type: ignore[valid-type]
 
@@ -49,7 +49,7 @@ DOCUMENTS = tuple(
 
 
 def format_schema(document: SchemaDocument) -> str:
-    """Return the JSON Schema of a document as text."""
+    """Format the JSON Schema of a document as text."""
     return json.dumps(make_document_schema(document.definition, document.title), indent=2) + "\n"
 
 

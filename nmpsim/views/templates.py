@@ -12,7 +12,7 @@ from nmpsim.views import measures, text
 
 @cache
 def make_environment(suffix: str) -> Any:
-    """Return the Jinja environment of all templates for one format: html, json, xml or md.
+    """Return the Jinja environment of the templates for a format: html, json, xml or md.
 
     Texts in HTML, JSON and XML are escaped for HTML, without control characters. In Markdown, ``|``
     is escaped for table cells; the filter ``markdown`` escapes everything. The functions of

@@ -83,7 +83,7 @@ def format_percent(part: float, total: float) -> str:
 
 
 def format_bytes(nbytes: int) -> str:
-    """Format a size as ``1,234 bytes``; from 10 KiB on, KiB or MiB are added."""
+    """Format a size as ``1,234 bytes``, with KiB or MiB added from 10 KiB."""
     exact = f"{nbytes:,} bytes"
     if nbytes >= 1 << 20:
         return f"{exact} ({nbytes / (1 << 20):.1f} MiB)"

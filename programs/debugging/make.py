@@ -20,7 +20,7 @@ import nmpsim
 from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.patch import ByteChange, apply_patch
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.changes import ProgramChanges
+from nmpsim.debugger.changes import ProgramEditor
 from nmpsim.debugger.edits import build_patch
 from nmpsim.isa.codec import encode
 from nmpsim.lir.layers import find_layer
@@ -57,7 +57,7 @@ def wrong_shift(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) -
     """The compiler has shifted the sums of the second convolution by one bit too few."""
     image = compiled(folder, TEXT, arrays, tensors)
     debugger = Debugger(parse_bundle(image), {"data": SEVEN})
-    changes, layer = ProgramChanges(debugger), find_layer(debugger.layers, "conv2")
+    changes, layer = ProgramEditor(debugger), find_layer(debugger.layers, "conv2")
     shift = next(
         one.words["out_post"] for one in changes.trace_layer(layer) if "out_post" in one.words
     )
@@ -78,7 +78,7 @@ def missing_wait(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) 
     image = compiled(folder, TEXT, arrays, tensors)
     debugger = Debugger(parse_bundle(image), {"data": SEVEN})
     debugger.run_to_end()
-    trace = ProgramChanges(debugger).trace_layer(find_layer(debugger.layers, "conv2"))
+    trace = ProgramEditor(debugger).trace_layer(find_layer(debugger.layers, "conv2"))
     wait = next(
         one for one in trace
         if one.core == 1 and one.instruction.mnemonic == "nmp.wait" and one.word >> 15 & 31 == 0

@@ -56,7 +56,7 @@ def test_live_blocks_do_not_overlap(blocks):
 
 def test_a_bundle_without_lir_shows_written_blocks():
     settings = nmpsim.default_device().settings()
-    bundle = parse_bundle(assemble(ASSEMBLY, "net.s", settings).bundle())
+    bundle = parse_bundle(assemble(ASSEMBLY, "net.s", settings).build_bundle())
     blocks = {block.name: block for block in memory_map(bundle)}
     assert {block.kind for block in blocks.values()} == {
         "program",

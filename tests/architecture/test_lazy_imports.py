@@ -101,7 +101,7 @@ def test_a_run_of_a_bundle_imports_only_necessary_modules(tmp_path: Path) -> Non
 
     bundle, image = tmp_path / "copy.bin", tmp_path / "image.npy"
     source = PROGRAM.read_text(encoding="utf-8")
-    bundle.write_bytes(assemble(source, PROGRAM.name, default_device().settings()).bundle())
+    bundle.write_bytes(assemble(source, PROGRAM.name, default_device().settings()).build_bundle())
     np.save(image, np.zeros((6, 8, 2), np.int8))
     words = ["nmpsim", "run", str(bundle), "--input", str(image), "--engine", "reference"]
     imported = list_imports(

@@ -49,7 +49,7 @@ def words(tmp_path: Path) -> list[str]:
     """Return the command line of a small program and its input."""
     text = (ROOT / "programs" / "assembly" / "contention.s").read_text(encoding="utf-8")
     device = nmpsim.default_device().settings() | {"cores_count": 2}
-    (tmp_path / "net.bin").write_bytes(assemble(text, "contention.s", device).bundle())
+    (tmp_path / "net.bin").write_bytes(assemble(text, "contention.s", device).build_bundle())
     np.save(tmp_path / "block.npy", np.zeros(256, np.int8))
     return [
         "run",

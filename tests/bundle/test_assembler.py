@@ -65,7 +65,7 @@ def test_sections_symbols_and_addresses_are_written():
     assert program.metadata.program == "two"
     assert program.metadata.device == {"cores": 1}
     assert program.metadata.steps[0].entry == start
-    bundle = parse_bundle(program.bundle())
+    bundle = parse_bundle(program.build_bundle())
     assert bundle.symbols["table"] == table
     assert bundle.image[-16:].tobytes() == program.text
 

@@ -138,7 +138,7 @@ def test_a_bundle_without_module_runs(bundle_bytes):
 def test_the_assembler_keeps_the_module(module):
     data = build(module, {"c": VALUES["c"]})
     text = disassemble_bundle(parse_bundle(data), data=True)
-    assert assemble(text).bundle() == data
+    assert assemble(text).build_bundle() == data
     assert LIR_TEXT not in disassemble_bundle(parse_bundle(data))
 
 

@@ -20,7 +20,7 @@ NAMES = sorted(p.stem for p in PROGRAMS.glob("*.s"))
 
 def test_text_with_data_assembles_to_the_bundle(bundle_bytes):
     text = disassemble_bundle(parse_bundle(bundle_bytes), data=True)
-    assert assemble(text).bundle() == bundle_bytes
+    assert assemble(text).build_bundle() == bundle_bytes
 
 
 def test_text_without_data_is_readable(bundle_bytes):
@@ -51,10 +51,10 @@ def test_text_without_data_is_readable(bundle_bytes):
 
 def test_a_branch_target_inside_a_pair_splits_the_pair():
     source = "_start: lui t0, 0x80000\ninto: addi t0, t0, 192\nbnez t0, into\nnmp.load t0"
-    data = assemble(source).bundle()
+    data = assemble(source).build_bundle()
     text = disassemble_bundle(parse_bundle(data), data=True)
     assert "    lui t0, 0x80000\ninto:\n    addi t0, t0, 192\n" in text
-    assert assemble(text).bundle() == data
+    assert assemble(text).build_bundle() == data
 
 
 COMPUTES_ADDRESSES = {"contention"}
@@ -63,10 +63,10 @@ COMPUTES_ADDRESSES = {"contention"}
 
 @pytest.mark.parametrize("name", NAMES)
 def test_programs_survive_a_round_trip(name):
-    data = assemble((PROGRAMS / f"{name}.s").read_text(), f"{name}.s", {"cores": 32}).bundle()
+    data = assemble((PROGRAMS / f"{name}.s").read_text(), f"{name}.s", {"cores": 32}).build_bundle()
     bundle = parse_bundle(data)
     text = disassemble_bundle(bundle, data=True)
-    assert assemble(text).bundle() == data
+    assert assemble(text).build_bundle() == data
     assert (".word" in disassemble_bundle(bundle)) == (name in COMPUTES_ADDRESSES)
 
 
@@ -129,5 +129,5 @@ def test_any_bundle_survives_a_round_trip(constants, descriptors, code, symbols,
     metadata = Metadata(label, label, "nmp", {}, (), (), (), (ProgramStep("device", (), entry),))
     data = bytes(builder.finish(metadata))
     text = disassemble_bundle(parse_bundle(data), data=True)
-    assert assemble(text).bundle() == data
+    assert assemble(text).build_bundle() == data
     disassemble_bundle(parse_bundle(data))

@@ -31,12 +31,16 @@ PROGRAM = """
 
 
 def one_input_image() -> bytes:
-    return assemble(PROGRAM.format(more=""), "one.s", {"name": "nmp", "cores_count": 32}).bundle()
+    return assemble(
+        PROGRAM.format(more=""), "one.s", {"name": "nmp", "cores_count": 32}
+    ).build_bundle()
 
 
 def two_inputs_image() -> bytes:
     more = ".input mask, float<2 x 3>"
-    return assemble(PROGRAM.format(more=more), "net.s", {"name": "nmp", "cores_count": 32}).bundle()
+    return assemble(
+        PROGRAM.format(more=more), "net.s", {"name": "nmp", "cores_count": 32}
+    ).build_bundle()
 
 
 class Session(types.ModuleType):

@@ -54,7 +54,7 @@ def bundle(tmp_path: Path) -> Callable[[str], Path]:
     def make(text: str) -> Path:
         path = tmp_path / "program.bin"
         device = attrs.evolve(default_device(), limits_cycles=1 << 62)
-        path.write_bytes(assemble(text, "program.s", device.settings()).bundle())
+        path.write_bytes(assemble(text, "program.s", device.settings()).build_bundle())
         return path
 
     return make

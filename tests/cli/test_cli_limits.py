@@ -31,7 +31,7 @@ def loop(tmp_path: Path) -> Path:
     """Return an endless program whose device allows 2^62 cycles."""
     path = tmp_path / "loop.bin"
     allowed = attrs.evolve(default_device(), limits_cycles=1 << 62)
-    path.write_bytes(assemble(CLASSIFIER, "loop.s", allowed.settings()).bundle())
+    path.write_bytes(assemble(CLASSIFIER, "loop.s", allowed.settings()).build_bundle())
     np.save(tmp_path / "x.npy", np.zeros((1, 4), np.int8))
     return path
 

@@ -90,7 +90,9 @@ def test_each_command_shows_the_notice_once(
             pass
 
     monkeypatch.chdir(tmp_path)
-    Path("a net.bin").write_bytes(assemble(HALT, "halt.s", default_device().settings()).bundle())
+    Path("a net.bin").write_bytes(
+        assemble(HALT, "halt.s", default_device().settings()).build_bundle()
+    )
     Path("suite.toml").write_text(
         '[[case]]\nbundle = "a net.bin"\ninput = "x.npy"\nexpect.top1 = 3\n'
     )

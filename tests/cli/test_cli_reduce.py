@@ -134,7 +134,7 @@ def test_saturation_is_reduced_to_its_layer(nmpsim_cli, tmp_path):
 def assemble_program(folder, text, cores=2):
     config = attrs.evolve(nmpsim.default_device(), cores_count=cores)
     path = folder / "net.bin"
-    path.write_bytes(assemble(text, device=config.settings()).bundle())
+    path.write_bytes(assemble(text, device=config.settings()).build_bundle())
     return path
 
 

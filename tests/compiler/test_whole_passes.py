@@ -85,9 +85,9 @@ def test_the_search_for_dependencies_is_linear() -> None:
     parts = [ThreadTask([], [], one) for one in spans]
     parts.append(ThreadTask([], CountingList([*spans[0], *far]), far))
     CountingList.looks = 0
-    assert not parts[0].overlaps(parts[1])
-    assert not parts[1].overlaps(parts[2])
-    assert parts[2].overlaps(parts[0])
+    assert not parts[0].conflicts_with(parts[1])
+    assert not parts[1].conflicts_with(parts[2])
+    assert parts[2].conflicts_with(parts[0])
     assert 0 < CountingList.looks < 20 * count
 
 

@@ -89,7 +89,7 @@ def from_text(text: str, **settings: object) -> Program:
     """Assemble a program whose entry is ``_start``, or else its first instruction."""
     if "_start:" not in text:
         text = "_start:\n" + text
-    bundle = parse_bundle(assemble(text).bundle())
+    bundle = parse_bundle(assemble(text).build_bundle())
     entry = next(step.entry for step in bundle.metadata.steps)
     memory = {"image": bytes(bundle.image), "image_base": bundle.image_base, "entry": entry}
     return Program(**memory, **settings)  # type: ignore[arg-type]

@@ -46,8 +46,8 @@ def open_folder(path: Path | str) -> CacheFolder | None:
 
 def test_a_stored_entry_is_found_again(folder: CacheFolder) -> None:
     assert folder.read("run-1") == b"code"
-    assert folder.has_prefix("run-")
-    assert not folder.has_prefix("load-")
+    assert folder.has_entry_with_prefix("run-")
+    assert not folder.has_entry_with_prefix("load-")
     assert [path.name for path in folder.path.iterdir()] == ["run-1"]
     assert folder.path.stat().st_mode & 0o777 == 0o700
     assert (folder.path / "run-1").stat().st_mode & 0o777 == 0o600
@@ -74,7 +74,7 @@ def test_no_damaged_entry_is_used(folder: CacheFolder) -> None:
         assert folder.read("run-1") is None, place
     path.write_bytes(whole + b"\0")
     assert folder.read("run-1") is None
-    assert not folder.has_prefix("run-")
+    assert not folder.has_entry_with_prefix("run-")
     folder.write("run-1", b"made again")
     assert folder.read("run-1") == b"made again"
 
@@ -192,7 +192,7 @@ def test_the_folder_replaces_a_file(tmp_path: Path) -> None:
     kept = open_folder(tmp_path)
     assert kept is not None
     assert kept.read("run-1") is None
-    assert not kept.has_prefix("run-")
+    assert not kept.has_entry_with_prefix("run-")
     kept.write("run-1", b"code")
     assert kept.read("run-1") == b"code"
 

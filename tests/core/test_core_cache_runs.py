@@ -24,14 +24,16 @@ from nmpsim.kernels.entries import CACHE
 pytestmark = pytest.mark.skipif(
     IS_JIT_DISABLED or CACHE is None, reason="nothing is compiled, or nothing can be kept"
 )
-SMALL = "replay.work_loop-*"
+SMALL = "replay.execute_epochs-*"
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a program that halts at once, with its kernels in the user's cache."""
     path = tmp_path_factory.mktemp("program") / "halt.bin"
-    path.write_bytes(assemble("_start: nmp.halt", "halt.s", default_device().settings()).bundle())
+    path.write_bytes(
+        assemble("_start: nmp.halt", "halt.s", default_device().settings()).build_bundle()
+    )
     done = subprocess.run(words(path), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return path

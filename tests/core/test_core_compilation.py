@@ -98,7 +98,9 @@ def test_the_reference_engine_needs_no_compiler() -> None:
 def test_a_run_on_the_reference_engine_needs_no_compiler(tmp_path: Path) -> None:
     """Its contract is checked all the same, and what small work runs on is this engine."""
     bundle = tmp_path / "halt.bin"
-    bundle.write_bytes(assemble("_start: nmp.halt", "halt.s", default_device().settings()).bundle())
+    bundle.write_bytes(
+        assemble("_start: nmp.halt", "halt.s", default_device().settings()).build_bundle()
+    )
     code = (
         "import sys, nmpsim\n"
         f"bundle = nmpsim.load({str(bundle)!r})\n"

@@ -75,5 +75,5 @@ def test_a_run_without_progress_callback_shows_the_notice(
 
     monkeypatch.setattr(ReferenceEngine, "run", compiles)
     text = assemble("_start: nmp.halt", "halt.s", CORE.settings())
-    nmpsim.Device(CORE, "reference").run(parse_bundle(text.bundle()), {})
+    nmpsim.Device(CORE, "reference").run(parse_bundle(text.build_bundle()), {})
     assert [record.getMessage() for record in caplog.records] == [COMPILE_NOTICE]

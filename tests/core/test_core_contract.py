@@ -78,7 +78,7 @@ ENGINES = ("reference", "compiled")
 
 def assemble_bundle(text: str, device: DeviceConfig = TWO_CORES) -> Bundle:
     source = TABLES + "_start:\n" + text
-    return parse_bundle(assemble(source, "test.s", device.settings()).bundle())
+    return parse_bundle(assemble(source, "test.s", device.settings()).build_bundle())
 
 
 def runs(text: str, device: DeviceConfig = TWO_CORES) -> list[RunReport]:

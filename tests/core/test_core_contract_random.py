@@ -263,7 +263,7 @@ def make_source(writer: Writer, is_data: bool) -> str:
 
 
 def assemble_bundle(cores: int, text: str) -> Bundle:
-    return parse_bundle(assemble(text, "test.s", config(cores).settings()).bundle())
+    return parse_bundle(assemble(text, "test.s", config(cores).settings()).build_bundle())
 
 
 ORDER, UNWRITTEN = "order", "unwritten"

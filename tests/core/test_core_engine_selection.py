@@ -39,7 +39,7 @@ def digits() -> Bundle:
 
 @pytest.fixture
 def loop() -> Bundle:
-    return parse_bundle(assemble(LOOP, "loop.s", CORE.settings()).bundle())
+    return parse_bundle(assemble(LOOP, "loop.s", CORE.settings()).build_bundle())
 
 
 def choose_engine(

@@ -17,7 +17,7 @@ from nmpsim.core.kernel_cache import (
     MAX_UNUSED_FOLDERS,
     MAX_UNUSED_SECONDS,
     mark_used,
-    remove_unused,
+    remove_unused_folders,
 )
 from nmpsim.kernels.cache_folder import CacheFolder
 
@@ -79,10 +79,10 @@ def test_a_folder_that_a_process_uses_stays(tmp_path: Path) -> None:
         assert user.stdout.readline() == "used\n"
         long_ago = time.time() - 30 * MAX_UNUSED_SECONDS
         os.utime(folders[-1] / MARK, (long_ago, long_ago))
-        remove_unused(tmp_path)
+        remove_unused_folders(tmp_path)
         assert folders[-1].is_dir()
         user.communicate("\n")
-    remove_unused(tmp_path)
+    remove_unused_folders(tmp_path)
     assert not folders[-1].exists()
 
 
@@ -98,14 +98,14 @@ def test_other_folders_stay(tmp_path: Path) -> None:
     old = make_kernel_folder(parent, "shared", 40)
     old.chmod(0o777)
     left = names(parent)
-    remove_unused(parent)
+    remove_unused_folders(parent)
     assert names(parent) == left
     assert (elsewhere / "mine").exists()
 
 
 def test_a_partly_removed_folder_is_removed(tmp_path: Path) -> None:
     make_kernel_folder(tmp_path, "old", 9).rename(tmp_path / "removing-kernels-old")
-    remove_unused(tmp_path)
+    remove_unused_folders(tmp_path)
     assert not list(tmp_path.iterdir())
 
 

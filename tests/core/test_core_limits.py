@@ -24,7 +24,7 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 @pytest.fixture(scope="module")
 def loop() -> Bundle:
     allowed = attrs.evolve(nmpsim.default_device(), limits_cycles=1 << 62)
-    return parse_bundle(assemble("_start: j _start", "loop.s", allowed.settings()).bundle())
+    return parse_bundle(assemble("_start: j _start", "loop.s", allowed.settings()).build_bundle())
 
 
 @pytest.fixture(scope="module")

@@ -117,7 +117,7 @@ again:
 
 
 def loops(end: str) -> Bundle:
-    return parse_bundle(assemble(LOOPS.format(end=end), "t.s", TWO_CORES.settings()).bundle())
+    return parse_bundle(assemble(LOOPS.format(end=end), "t.s", TWO_CORES.settings()).build_bundle())
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -174,7 +174,7 @@ more:
 
 def in_dram(end: str) -> Bundle:
     text = IN_DRAM.format(end=end)
-    return parse_bundle(assemble(text, "t.s", TWO_CORES.settings()).bundle())
+    return parse_bundle(assemble(text, "t.s", TWO_CORES.settings()).build_bundle())
 
 
 def compare_serial_and_parallel(bundle: Bundle, status: str, *, is_apart: bool = True) -> RunReport:
@@ -242,7 +242,7 @@ def test_a_core_that_polls_dram_does_not_run_ahead(
     monkeypatch.setattr(parallel_cores.ParallelCores, "_run_parallel", measured)
     monkeypatch.setattr(parallel_cores, "STEPS", 100)
     monkeypatch.setattr(parallel_cores, "MAX_LEAD", 2000)
-    bundle = parse_bundle(assemble(POLL, "t.s", TWO_CORES.settings()).bundle())
+    bundle = parse_bundle(assemble(POLL, "t.s", TWO_CORES.settings()).build_bundle())
     compare_serial_and_parallel(bundle, "violated", is_apart=False)
     most = 100 * (1 + TWO_CORES.control_dram_access_cycles)
     assert 0 < max(leads) <= 2000 + most

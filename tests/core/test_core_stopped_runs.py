@@ -19,7 +19,7 @@ TWO_CORES = attrs.evolve(nmpsim.default_device(), cores_count=2)
 
 
 def run_assembly(text: str) -> RunReport:
-    bundle = parse_bundle(assemble(text, "test.s", TWO_CORES.settings()).bundle())
+    bundle = parse_bundle(assemble(text, "test.s", TWO_CORES.settings()).build_bundle())
     return nmpsim.Device(TWO_CORES).run(bundle, {})
 
 

@@ -100,7 +100,7 @@ PLANTED = {
         'make_row("nmp.meet", "nmp.barrier", match=4 << 25 | 5 << 12 | 0x0B)',
         {
             REFERENCE: "INSTRUCTIONS",
-            SCALAR: "synchronize",
+            SCALAR: "execute_synchronization",
             "nmpsim.core.compiled.event_queue": "_RELEASES",
             "nmpsim.core.compiled.contract": "check_synchronization",
         },

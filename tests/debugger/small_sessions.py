@@ -37,7 +37,7 @@ def make_debugger(text: str, tables: str = "", cores: int = 2) -> Debugger:
     """Return a debugger of an assembly program on ``cores`` cores, with zeros as input."""
     device = attrs.evolve(TWO_CORES, cores_count=cores)
     source = TABLES + tables + "_start:\n" + text
-    bundle = parse_bundle(assemble(source, "test.s", device.settings()).bundle())
+    bundle = parse_bundle(assemble(source, "test.s", device.settings()).build_bundle())
     return Debugger(bundle, {"from": np.zeros(256, np.int8)})
 
 

@@ -34,7 +34,7 @@ def make_source(cores: list[list[list[str]]]) -> str:
 
 
 def make_bundle(text: str) -> Bundle:
-    return parse_bundle(assemble(text, "test.s", TWO_CORES.settings()).bundle())
+    return parse_bundle(assemble(text, "test.s", TWO_CORES.settings()).build_bundle())
 
 
 @st.composite

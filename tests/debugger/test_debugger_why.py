@@ -139,7 +139,7 @@ other:
 )
 def test_why_names_scalar_stores(at: int, value: int, step: str) -> None:
     settings = nmpsim.default_device().settings()
-    debugger = Debugger(parse_bundle(assemble(BY_HAND, "by_hand.s", settings).bundle()), {})
+    debugger = Debugger(parse_bundle(assemble(BY_HAND, "by_hand.s", settings).build_bundle()), {})
     debugger.run()
     found = explain_element(debugger, debugger.layers[0], (at,))
     assert found.made is not None
@@ -149,7 +149,7 @@ def test_why_names_scalar_stores(at: int, value: int, step: str) -> None:
 
 def test_why_reports_unwritten_bytes() -> None:
     settings = nmpsim.default_device().settings()
-    debugger = Debugger(parse_bundle(assemble(BY_HAND, "by_hand.s", settings).bundle()), {})
+    debugger = Debugger(parse_bundle(assemble(BY_HAND, "by_hand.s", settings).build_bundle()), {})
     debugger.run()
     found = explain_element(debugger, debugger.layers[0], (60,))
     assert found.made is None

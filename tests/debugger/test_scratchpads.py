@@ -18,7 +18,7 @@ PROGRAMS = Path(__file__).parents[2] / "programs"
 @pytest.fixture
 def one_conv():
     text = (PROGRAMS / "assembly" / "one_conv.s").read_text()
-    return parse_bundle(assemble(text, "one_conv.s", default_device().settings()).bundle())
+    return parse_bundle(assemble(text, "one_conv.s", default_device().settings()).build_bundle())
 
 
 def record_blocks(bundle, inputs, engine):

@@ -71,7 +71,7 @@ def program(number: int) -> tuple[Bundle, Inputs]:
     """Return random assembly or the digits network on four cores, with inputs."""
     if number < len(CODES):
         source = TABLES + "_start:\n" + CODES[number]
-        image = assemble(source, "test.s", DEVICES[0].settings()).bundle()
+        image = assemble(source, "test.s", DEVICES[0].settings()).build_bundle()
         return parse_bundle(image), {"from": np.arange(-128, 128, dtype=np.int8)}
     lir, npz = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
     bundle = parse_bundle(nmpsim.compile(lir, npz, device=DEVICES[1]).image)

@@ -42,7 +42,7 @@ def test_the_example_of_the_timing_page(page, engine):
     read, descriptor, load, wait = map(int, re.findall(r"(\d+)(?= \(| \+| =)", sums))
     between = int(sums.split("= ")[1])
     config = attrs.evolve(nmpsim.default_device(), cores_count=1)
-    bundle = parse_bundle(assemble(LOAD_4096, "load.s", config.settings()).bundle(), "load")
+    bundle = parse_bundle(assemble(LOAD_4096, "load.s", config.settings()).build_bundle(), "load")
     block = next(t for t in bundle.metadata.inputs if t.name == "block")
 
     report = nmpsim.Device(config, engine).run(bundle, {"block": np.zeros(4096, np.int8)})

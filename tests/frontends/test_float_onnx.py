@@ -16,7 +16,7 @@ from PIL import Image
 
 import nmpsim
 from nmpsim.cli.app import app
-from nmpsim.core.build_report import find_quantized_from_float
+from nmpsim.core.build_report import find_float_quantizing_layers
 from nmpsim.frontends import ImportedModel, ImportOptions, import_model
 from nmpsim.interpreter import compute_sqnr_db, execute_exact, execute_real
 from nmpsim.lir.opcodes import NO_WORK
@@ -349,4 +349,4 @@ def test_quantized_float_results_are_reported(op: str, is_told: bool, tmp_path: 
     assert [note[:29] for note in report.notes] == ["float32 results are quantized"] * is_told
     metadata = nmpsim.load(path).metadata
     steps = tuple(attrs.evolve(step, opcode="unknown") for step in metadata.steps)
-    assert find_quantized_from_float(attrs.evolve(metadata, steps=steps)) == ()
+    assert find_float_quantizing_layers(attrs.evolve(metadata, steps=steps)) == ()

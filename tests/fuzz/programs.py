@@ -47,7 +47,7 @@ def assemble_example(name: str = "one_conv.s") -> bytes:
     """Assemble a program of ``programs/assembly`` into a bundle."""
     path = ROOT / "programs" / "assembly" / name
     device = attrs.evolve(nmpsim.default_device(), cores_count=4)
-    return assemble(path.read_text(encoding="utf-8"), name, device.settings()).bundle()
+    return assemble(path.read_text(encoding="utf-8"), name, device.settings()).build_bundle()
 
 
 @cache

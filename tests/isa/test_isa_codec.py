@@ -88,7 +88,7 @@ def test_assembling_undoes_disassembling(one, pc):
     text = disassemble_word(word, pc)
     name, *operands = tokenize(text)
     (pending,) = parse_instruction(name, operands, len(text) + 1, lambda _: 0)
-    assert pending.word(pc, lambda _: 0) == word
+    assert pending.encode_word(pc, lambda _: 0) == word
 
 
 def test_an_unknown_mnemonic_suggests_the_nearest():

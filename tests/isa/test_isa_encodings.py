@@ -105,7 +105,7 @@ def _no_symbols(token):
 def _assemble(text: str) -> list[int]:
     name, *operands = tokenize(text)
     pending = parse_instruction(name, operands, len(text) + 1, _no_symbols)
-    return [p.word(PC + 4 * i, _no_symbols) for i, p in enumerate(pending)]
+    return [p.encode_word(PC + 4 * i, _no_symbols) for i, p in enumerate(pending)]
 
 
 @pytest.mark.parametrize(("text", "word"), SCALAR + TENSOR)

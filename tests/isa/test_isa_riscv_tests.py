@@ -32,7 +32,7 @@ def write_test(path: Path, ending: str, symbol: str = "tohost") -> None:
         sw gp, 0(t0)
         j trapped
     """
-    path.write_bytes(assemble(text).bundle())
+    path.write_bytes(assemble(text).build_bundle())
 
 
 @pytest.fixture(autouse=True)

@@ -125,7 +125,9 @@ def test_the_processor_is_the_one_that_numba_compiles_for() -> None:
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build a program that halts at once and run it, so that its kernels are cached."""
     path = tmp_path_factory.mktemp("program") / "halt.bin"
-    path.write_bytes(assemble("_start: nmp.halt", "halt.s", default_device().settings()).bundle())
+    path.write_bytes(
+        assemble("_start: nmp.halt", "halt.s", default_device().settings()).build_bundle()
+    )
     Device(engine="compiled").run(nmpsim.load(path), {})
     return path
 

@@ -70,7 +70,7 @@ from nmpsim.kernels.profiles import SUM_NUMBERS
 from nmpsim.kernels.workspace_size import TABLE_ROWS
 
 starts_entry: Any = numba.njit(
-    lambda spm, at, q, first, integers, pixels, place, counters: channel_tables.fill_starts(
+    lambda spm, at, q, first, integers, pixels, place, counters: channel_tables.fill_initial_sums(
         spm, at, q, first, integers, pixels, place, counters
     )
 )

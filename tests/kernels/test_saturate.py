@@ -37,12 +37,12 @@ limit_entry: Any = numba.njit(
     )
 )
 saturate_entry: Any = numba.njit(
-    lambda values, count, stage, index, counters: saturate.saturate_run(
+    lambda values, count, stage, index, counters: saturate.saturate_elements(
         values[:count], stage, index, counters
     )
 )
 clip_entry: Any = numba.njit(
-    lambda values, count, clip, index, counters: saturate.clip_run(
+    lambda values, count, clip, index, counters: saturate.clip_elements(
         values[:count], clip, index, counters
     )
 )
@@ -50,7 +50,7 @@ sum_entry: Any = numba.njit(
     lambda value, element, index, counters: accumulate.saturate_sum(value, element, index, counters)
 )
 starts_entry: Any = numba.njit(
-    lambda place, counters: channel_tables.count_saturated_starts(place, counters)
+    lambda place, counters: channel_tables.get_saturation_count(place, counters)
 )
 REST = [1 << 40, -(1 << 40)]
 """Behind what is limited: nobody's."""

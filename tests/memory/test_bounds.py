@@ -16,10 +16,10 @@ from nmpsim.memory.bounds import (
     count_spanned_bytes,
     exceeds_element,
     exceeds_product,
-    is_outside,
+    is_outside_scratchpad,
     ranges_overlap,
 )
-from nmpsim.memory.checks import find_invalid_word, has_bad_scale_table, overlaps_itself
+from nmpsim.memory.checks import find_invalid_word, has_invalid_scale_table, overlaps_itself
 from nmpsim.memory.footprint import (
     INPUT,
     IS_PLAIN,
@@ -29,7 +29,7 @@ from nmpsim.memory.footprint import (
     add_run,
     repeat_row,
 )
-from nmpsim.memory.limits import find_bad_size, find_misaligned, find_out_of_range
+from nmpsim.memory.limits import find_invalid_size, find_misaligned_word, find_out_of_range_word
 
 RECORD_BYTES = 28
 """Of a scale record: weight_offset, bias (pre, mul, post), out (pre, mul, post)."""
@@ -62,7 +62,7 @@ def test_outside_finds_accesses_outside_memory() -> None:
         (SPM, 0, False),
         (0, 0, True),
     ):
-        assert is_outside(address, extent, 100) is expected, (address, extent)
+        assert is_outside_scratchpad(address, extent, 100) is expected, (address, extent)
 
 
 def test_overlaps_are_found() -> None:
@@ -118,29 +118,29 @@ def test_the_first_wrong_word_is_named() -> None:
     """Of a store: run_bytes, count_x, count_y, two strides in DRAM, two in the scratchpad."""
     kind, most = KINDS["store"], 1 << 26
     words = [0, 0, 0, most + 1, -1, most, 2 * most, 0, most + 1, 0]
-    assert find_out_of_range(kind, words, 0, 3) == OK
-    assert find_out_of_range(kind, words, 0, 10) == 3
-    assert find_out_of_range(kind, words, 3, 4) == 3
-    assert find_out_of_range(kind, words, 4, 10) == 4
-    assert find_out_of_range(kind, words, 5, 10) == 8
-    assert find_out_of_range(kind, words, 5, 8) == OK
-    assert find_bad_size(kind, words) == 3
+    assert find_out_of_range_word(kind, words, 0, 3) == OK
+    assert find_out_of_range_word(kind, words, 0, 10) == 3
+    assert find_out_of_range_word(kind, words, 3, 4) == 3
+    assert find_out_of_range_word(kind, words, 4, 10) == 4
+    assert find_out_of_range_word(kind, words, 5, 10) == 8
+    assert find_out_of_range_word(kind, words, 5, 8) == OK
+    assert find_invalid_size(kind, words) == 3
 
 
 def test_the_first_misaligned_word_is_named() -> None:
     """Of a fill: layer, element, output, count, value."""
     kind = KINDS["fill"]
-    assert find_misaligned(kind, [1, INT16, 7, 3, 5]) == 2
-    assert find_misaligned(kind, [1, INT16, 8, 3, 5]) == OK
-    assert find_misaligned(kind, [1, INT8, 7, 3, 5]) == OK
+    assert find_misaligned_word(kind, [1, INT16, 7, 3, 5]) == 2
+    assert find_misaligned_word(kind, [1, INT16, 8, 3, 5]) == OK
+    assert find_misaligned_word(kind, [1, INT8, 7, 3, 5]) == OK
     words = dict.fromkeys((word.name for word in DESCRIPTORS["gemm"]), 0) | {"element": INT16}
     names = [*words]
-    assert find_misaligned(KINDS["gemm"], [*(words | {"out_stride": 3}).values()]) == names.index(
-        "out_stride"
-    )
+    assert find_misaligned_word(
+        KINDS["gemm"], [*(words | {"out_stride": 3}).values()]
+    ) == names.index("out_stride")
     both = words | {"out_stride": 3, "rhs": 5}
-    assert find_misaligned(KINDS["gemm"], [*both.values()]) == names.index("rhs")
-    assert find_misaligned(KINDS["gemm"], [*(both | {"element": INT8}).values()]) == OK
+    assert find_misaligned_word(KINDS["gemm"], [*both.values()]) == names.index("rhs")
+    assert find_misaligned_word(KINDS["gemm"], [*(both | {"element": INT8}).values()]) == OK
 
 
 @pytest.mark.parametrize(("element", "most"), [(INT8, 127), (INT16, 32767)])
@@ -159,7 +159,7 @@ def test_unknown_profiles_are_wrong() -> None:
         for profile in range(70):
             words = [0] * index + [profile]
             expected = OK if profile in [numbers[p] for p in known] else index
-            assert find_out_of_range(KINDS[name], words, index, index + 1) == expected
+            assert find_out_of_range_word(KINDS[name], words, index, index + 1) == expected
 
 
 def test_products_beyond_the_limit_are_wrong() -> None:
@@ -182,7 +182,7 @@ class Table:
 
     def bad(self, element: int, profile: str) -> bool:
         number = PROFILES[profile]
-        return has_bad_scale_table(self.words, self.address, self.channels, element, number)
+        return has_invalid_scale_table(self.words, self.address, self.channels, element, number)
 
     def put(self, channel: int, column: str, value: int) -> None:
         first = (self.address - SPM + RECORD_BYTES * channel) // 4
@@ -231,5 +231,5 @@ def test_an_unreduced_multiplier_of_a_table_is_wrong(element: int, most: int) ->
 
 
 def test_a_missing_table_is_valid() -> None:
-    assert not has_bad_scale_table([-1] * 99, 0, 5, INT8, PROFILES["glow_int"])
-    assert has_bad_scale_table([-1] * 99, SPM, 5, INT8, PROFILES["glow_int"])
+    assert not has_invalid_scale_table([-1] * 99, 0, 5, INT8, PROFILES["glow_int"])
+    assert has_invalid_scale_table([-1] * 99, SPM, 5, INT8, PROFILES["glow_int"])

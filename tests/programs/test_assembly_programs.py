@@ -32,7 +32,7 @@ def test_programs_give_their_outputs(program: str, engine: str, expected: Module
     config = attrs.evolve(nmpsim.default_device(), cores_count=2)
     path = FOLDER / f"{program}.s"
     assembled = assemble(path.read_text(encoding="utf-8"), str(path), config.settings())
-    bundle = parse_bundle(assembled.bundle(), str(path))
+    bundle = parse_bundle(assembled.build_bundle(), str(path))
     inputs = expected.example_inputs(program)
 
     report = nmpsim.Device(config, engine=engine).run(bundle, inputs)
@@ -50,7 +50,7 @@ def test_an_int16_program_equals_results_by_hand(engine: str) -> None:
     """The numbers that the program's comment works out."""
     config = attrs.evolve(nmpsim.default_device(), cores_count=2)
     text = (FOLDER / "int16_conv.s").read_text(encoding="utf-8")
-    bundle = parse_bundle(assemble(text, device=config.settings()).bundle())
+    bundle = parse_bundle(assemble(text, device=config.settings()).build_bundle())
     image = np.array([[[10_000] * 4, [0] * 4]], np.int16)
 
     report = nmpsim.Device(config, engine=engine).run(bundle, {"image": image})

@@ -20,7 +20,7 @@ import nmpsim
 from nmpsim.bundle.patch import save_patch
 from nmpsim.checking.new_suite import format_workflow
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.changes import ProgramChanges
+from nmpsim.debugger.changes import ProgramEditor
 from nmpsim.debugger.edits import build_patch
 
 ROOT = Path(__file__).parents[2]
@@ -198,7 +198,7 @@ def change_rescale_integer(folder):
     """Change a layer's rescale multiplier by a patch, and nothing else."""
     bundle = nmpsim.load(folder / "digits.bin")
     debugger = Debugger(bundle, {"data": np.load(folder / "images" / "7.npy")})
-    changes = ProgramChanges(debugger)
+    changes = ProgramEditor(debugger)
     (layer,) = [one for one in debugger.layers if one.name == "fc__1"]
     (conv,) = [one for one in changes.trace_layer(layer) if one.instruction.mnemonic == "nmp.conv"]
     changes.set_word(layer, "out_mul", conv.words["out_mul"] + 1)

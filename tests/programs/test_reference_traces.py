@@ -43,7 +43,7 @@ def test_the_trace_of_two_cores_is_unchanged(engine: str) -> None:
     config = attrs.evolve(nmpsim.default_device(), cores_count=2)
     text = (ROOT / "programs" / "assembly" / "contention.s").read_text(encoding="utf-8")
     assembled = assemble(text, "contention.s", config.settings())
-    bundle = parse_bundle(assembled.bundle())
+    bundle = parse_bundle(assembled.build_bundle())
     file, addresses = io.BytesIO(), io.BytesIO()
     timeline = TimelineTrace(file, bundle, 2, Selection())
     dram = DramTrace(addresses, get_costs(config), Selection())

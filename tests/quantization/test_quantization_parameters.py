@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from nmpsim.quantization.parameters import (
     SCHEMAS,
     Parameters,
-    choose_bias_and_weights,
     choose_bias_parameters,
+    choose_bias_weights_parameters,
     choose_parameters,
     count_saturated,
     quantize,
@@ -63,7 +63,7 @@ def test_bias_parameters_equal_glow(shared, elem):
     bias = choose_bias_parameters(own, cases["in_scale"], weights.scale, elem, is_zero)
     np.testing.assert_array_equal(bias.scale, cases["spec_bias_scale"])
     np.testing.assert_array_equal(bias.offset, cases["spec_bias_offset"])
-    bias, weights = choose_bias_and_weights(own, cases["in_scale"], weights, elem, is_zero)
+    bias, weights = choose_bias_weights_parameters(own, cases["in_scale"], weights, elem, is_zero)
     np.testing.assert_array_equal(bias.scale, cases["spec2_bias_scale"])
     np.testing.assert_array_equal(bias.offset, cases["spec2_bias_offset"])
     np.testing.assert_array_equal(weights.scale, cases["spec2_weights_scale"])

@@ -49,7 +49,7 @@ class ActivityRecord:
         self.has_work = [False] * CORES
         self.passed = [0] * CORES
         compute, spend, works, leave = (
-            tensor.compute,
+            tensor.issue_compute_job,
             Core.spend_cycles,
             Core.begin_layer,
             Core.leave_layer,

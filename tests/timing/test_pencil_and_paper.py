@@ -190,7 +190,7 @@ def run_program(name: str, engine: str, cores: int = 2) -> RunReport:
     config = attrs.evolve(nmpsim.default_device(), cores_count=cores)
     path = ROOT / "programs" / "assembly" / f"{name}.s"
     assembled = assemble(path.read_text(encoding="utf-8"), str(path), config.settings())
-    bundle = parse_bundle(assembled.bundle(), str(path))
+    bundle = parse_bundle(assembled.build_bundle(), str(path))
     inputs = {
         t.name: np.zeros(t.shape, np.int16 if t.elem == "i16" else np.int8)
         for t in bundle.metadata.inputs

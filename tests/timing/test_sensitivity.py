@@ -102,7 +102,7 @@ def test_an_assembly_program_is_not_compiled_again() -> None:
     config = device(2)
     path = ROOT / "programs" / "assembly" / "contention.s"
     text = path.read_text(encoding="utf-8")
-    bundle: Bundle = parse_bundle(assemble(text, str(path), config.settings()).bundle())
+    bundle: Bundle = parse_bundle(assemble(text, str(path), config.settings()).build_bundle())
     block = {"block": np.zeros(256, np.int8)}
     found = measure_sensitivity(bundle, block, nmpsim.Device(config).run(bundle, block), config)
     (scratchpad,) = (s for s in found.skipped if s.setting == "scratchpad_bytes")

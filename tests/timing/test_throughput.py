@@ -29,7 +29,7 @@ def runs(
 ) -> nmpsim.RunReport:
     """Run a program ``repeat`` times on two cores with inputs of zeros."""
     device = attrs.evolve(default_device(), cores_count=2, **settings)
-    bundle = parse_bundle(assemble(text, "<text>", device.settings()).bundle())
+    bundle = parse_bundle(assemble(text, "<text>", device.settings()).build_bundle())
     zeros = [np.zeros(tensor.shape, np.int8) for tensor in bundle.metadata.inputs]
     return nmpsim.Device(device, engine).run(bundle, zeros, repeat=repeat, strict=strict)
 

@@ -182,7 +182,7 @@ def assemble_program(name: str, cores: int) -> Bundle:
     from nmpsim.bundle.assembly import assemble
 
     text = (ROOT / "programs" / "assembly" / f"{name}.s").read_text(encoding="utf-8")
-    return parse_bundle(assemble(text, name, device(cores).settings()).bundle())
+    return parse_bundle(assemble(text, name, device(cores).settings()).build_bundle())
 
 
 def run_cycles(name: str, config: DeviceConfig) -> int:

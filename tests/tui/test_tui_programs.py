@@ -33,7 +33,7 @@ _start:
 
 
 def open_assembly(text: str) -> Shell:
-    image = assemble(text, "by_hand.s", default_device().settings()).bundle()
+    image = assemble(text, "by_hand.s", default_device().settings()).build_bundle()
     return Shell(Debugger(parse_bundle(image), {}), lambda path: pytest.fail(str(path)))
 
 

@@ -41,7 +41,7 @@ class QuantizationParameters:
 
 @attrs.frozen
 class TensorDifference:
-    """Comparison of one tensor of two runs."""
+    """Result of comparing one tensor between two runs."""
 
     name: str
     name_in_first: Annotated[str, OR_NULL, "its name in the first run, if different"]
@@ -59,7 +59,7 @@ class TensorDifference:
 
     @property
     def worst_ulp(self) -> int:
-        """Largest difference in units of the last place; 0 if it is unknown."""
+        """Largest difference in units of the last place, or 0 if unknown."""
         return 0 if self.difference is None else self.difference.worst_ulp
 
     @property
@@ -70,7 +70,7 @@ class TensorDifference:
 
 @attrs.frozen
 class RunDifference:
-    """Comparison of the tensors of two runs, in the order of the second run."""
+    """Result of comparing the tensors of two runs, in the order of the second run."""
 
     tensors: tuple[TensorDifference, ...]
     only_first: tuple[str, ...]
@@ -88,14 +88,14 @@ class RunDifference:
 
     @property
     def float_before(self) -> TensorDifference | None:
-        """First differing tensor if it is float32 and a quantized tensor differs, or None."""
+        """First differing tensor if it is float32 and quantized tensors differ, otherwise None."""
         first = next(iter(self.differing), None)
         quantized = any(one.elem != "float" for one in self.differing)
         return first if first is not None and first.elem == "float" and quantized else None
 
     @property
     def worst_tensor(self) -> TensorDifference | None:
-        """Tensor with the lowest SQNR, or the largest ulp without scales; None without a tensor."""
+        """Differing tensor with the lowest SQNR (largest ulp if unscaled), or None if all agree."""
         told = [one for one in self.differing if one.difference is not None]
         if all(get_value(one.difference, "sqnr_db") is not None for one in told):
             return min(told, key=lambda one: rank_sqnr(one.difference), default=None)
@@ -177,7 +177,7 @@ def compare_tensors(
     parameters: Mapping[str, QuantizationParameters],
     tolerance: Tolerance = EXACT,
 ) -> TensorDifference:
-    """Compare a tensor with the matching tensor of the reference run.
+    """Compare a tensor with the same tensor of a reference run.
 
     Parameters
     ----------

@@ -74,11 +74,11 @@ class ReportDifferenceDocument(TypedDict):
 
 
 def make_run_document(difference: RunDifference) -> RunDifferenceDocument:
-    """Return the JSON document of the comparison of two runs."""
+    """Return the JSON document for a comparison of two runs."""
     tensors = to_json(difference, TensorsDocument)
     return {"schema": SCHEMA, "kind": "runs", "equal": not difference.differing, **tensors}
 
 
 def make_report_document(difference: ReportDifference) -> ReportDifferenceDocument:
-    """Return the JSON document of the comparison of two reports."""
+    """Return the JSON document for a comparison of two reports."""
     return to_json(difference, ReportDifferenceDocument)

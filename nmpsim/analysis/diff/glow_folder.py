@@ -39,7 +39,7 @@ _DIGITS = 32
 
 @attrs.frozen
 class DumpFile:
-    """File ``dataNNNN`` and the operand whose values it contains."""
+    """Name of a dump file ``dataNNNN`` and the operand whose elements the file contains."""
 
     instruction: str
     index: int
@@ -49,7 +49,7 @@ class DumpFile:
 
 
 def find_info_file(folder: Path) -> Path | None:
-    """Return the file that lists the ``dataNNNN`` files of a folder, or None."""
+    """Return the file that lists the dump files of a folder, or None if there is no such file."""
     return next((folder / name for name in INFO_FILES if (folder / name).is_file()), None)
 
 
@@ -87,7 +87,7 @@ def read_folder_tensors(folder: Path, module: Module | None = None) -> list[Stor
 
 
 def compute_dump_files(module: Module, ending: str) -> list[DumpFile]:
-    """Return the names of a program's ``dataNNNN`` files and the operand that each contains."""
+    """Compute the names of a program's dump files and the operand in each file."""
     places = locate_tensors(module)
     operands = (
         (instruction, index, role.name, operand.name)

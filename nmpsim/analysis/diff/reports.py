@@ -55,7 +55,7 @@ class LayerChange:
 
 @attrs.frozen
 class ReportDifference:
-    """Comparison of two reports, without wall time and engine."""
+    """Result of comparing two reports, without wall time and engine."""
 
     facts: tuple[ReportChange, ...]
     """Changed facts of the whole run: program, numerics, cycles, trap, device settings."""

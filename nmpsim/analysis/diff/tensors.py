@@ -44,7 +44,7 @@ class KnownValues:
 
     @classmethod
     def from_array(cls, array: Array) -> KnownValues:
-        """Return an array as exact values."""
+        """Create a tensor whose elements are all known exactly from an array."""
         return cls(array.shape, array.reshape(-1))
 
 
@@ -64,7 +64,7 @@ class StoredTensor:
 
 
 def parse_saved_key(key: str) -> SavedKey | None:
-    """Parse the key of a saved array; return None for a constant or an input.
+    """Parse the key of a saved array, or return None for the key of a constant or an input.
 
     Keys are ``NNNN:name`` (``--save-layers``), ``act/NNNN:name:operand`` (a recorded run of Glow)
     or names (``--save-outputs``).
@@ -79,7 +79,7 @@ def parse_saved_key(key: str) -> SavedKey | None:
 
 
 def list_saved_tensors(keys: Iterable[str], read: Callable[[str], Array]) -> Iterator[StoredTensor]:
-    """Yield the results in an ``.npz`` file of a run, without constants and inputs.
+    """Yield the tensors in an ``.npz`` file of a run, without constants and inputs.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def _shape_key(one: StoredTensor) -> Hashable:
 
 
 def find_axis_order(mine: Shape, theirs: Shape, layout: str) -> tuple[tuple[int, ...], str] | None:
-    """Return the axis order that converts one shape to the other, and its layout, or None.
+    """Return the axis order that converts one shape to the other and its layout, or None.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ _STREAM_DIGITS = 6
 def parse_printed_values(
     tokens: list[str], shape: Shape, dtype: np.dtype[Any] | None, place: Place
 ) -> KnownValues:
-    """Parse the printed numbers of a tensor, or of its first elements.
+    """Parse the printed elements of a tensor, which may be only the first elements.
 
     Parameters
     ----------

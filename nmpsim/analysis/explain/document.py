@@ -41,10 +41,10 @@ def make_layers_document(program: str, layers: Sequence[LayerFacts]) -> LayersDo
 
 
 def make_scale_document(factor: Factor, errors: FactorErrors | None) -> ScaleDocument:
-    """Return the JSON document of a factor and of the error of its integers."""
+    """Return the JSON document of a factor and of its rounding errors."""
     return to_json({"factor": factor, "errors": errors}, ScaleDocument)
 
 
 def make_schemas_document(low: float, high: float, fits: Sequence[SchemaFit]) -> SchemasDocument:
-    """Return the JSON document of each quantization schema's scale for a range."""
+    """Return the JSON document with the scale of each quantization schema for a range."""
     return to_json({"range": ValueRange(low, high), "schemas": fits}, SchemasDocument)

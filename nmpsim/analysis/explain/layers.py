@@ -52,7 +52,7 @@ class OperandFacts:
 
 @attrs.frozen
 class InvalidFactor:
-    """A factor without integers, because it is not positive and finite."""
+    """Factor that is not positive and finite and therefore has no integers."""
 
     real: Annotated[float | None, OR_NULL, "null if it is not finite"]
     integers: None = None
@@ -114,7 +114,7 @@ class LayerFacts:
 
     @property
     def channels(self) -> int:
-        """Largest number of factors of a stage; 1 if all channels share one, 0 without stages."""
+        """Largest number of factors in one stage, or 0 if there are no stages."""
         return max((len(stage.factors) for stage in self.stages), default=0)
 
 
@@ -298,7 +298,7 @@ ARITHMETIC: dict[str, str] = {
 
 
 def get_formula(op: Operation) -> str:
-    """Return the formula of a quantized operation; empty for float operations and data movement."""
+    """Return the formula of a quantized operation, or "" for float operations and moves."""
     if all(view.type.quant is None for view in op.operands[:2]):
         return ""
     if op.instruction.opcode != "avgpool":

@@ -93,7 +93,7 @@ class ProfileFacts:
 
 
 def explain_profiles(module: Module, op: Operation) -> tuple[ProfileFacts, ...]:
-    """Return the factors of an operation in every profile, or () if it does not rescale."""
+    """Explain an operation's rescalings in every profile; return () if there are none."""
     opcode = op.instruction.opcode
     layer = read_weighted_scales(module, op)
     has_words = opcode in PAIRS | UNARY | {"avgpool"} or layer is not None
@@ -105,7 +105,7 @@ def explain_profiles(module: Module, op: Operation) -> tuple[ProfileFacts, ...]:
 def find_float_bias_forms(
     module: Module, op: Operation
 ) -> tuple[int, float, Mapping[str, float]] | None:
-    """Return the channel and value of a layer's largest float bias, and its form by profile.
+    """Return channel, value and value by profile of a layer's largest float bias, or None.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def find_float_bias_forms(
     kept: dict[str, float] = {}
     for name in PROFILES:
         try:
-            made = PROFILES[find_effective_profile(name, op)].requantize(layer)
+            made = PROFILES[find_effective_profile(name, op)].make_requantization(layer)
         except UserError:
             continue
         word = made.bias[channel]
@@ -136,7 +136,7 @@ def _explain_profile(
     try:
         if layer is None:
             number, stages = _read_words(
-                profile.get_words(op, get_instruction_place(op.instruction, module.file))
+                profile.get_factor_words(op, get_instruction_place(op.instruction, module.file))
             )
         else:
             number, stages = _requantize(profile, layer)
@@ -157,7 +157,7 @@ _Stages = tuple[int, Mapping[str, tuple[IntegerScale, ...]]]
 
 
 def _requantize(profile: ProfileEncoder, layer: WeightedScales) -> _Stages:
-    made = profile.requantize(layer)
+    made = profile.make_requantization(layer)
     several = slice(None) if layer.by_channel else slice(1)
     stages = {"bias": made.bias_scales[several], "out": made.out_scales[several]}
     if ROWS[made.profile].form is FLOAT64:

@@ -46,7 +46,7 @@ def check_accumulators(subject: LintSubject) -> Iterator[LintFinding]:
 def compute_sum_bounds(
     subject: LintSubject, op: Operation, bias: QuantizedBias | None
 ) -> SumBounds | None:
-    """Compute bounds of a layer's accumulators for all possible inputs; None if unknown.
+    """Compute bounds of a layer's accumulators for all inputs, or return None if unknown.
 
     Parameters
     ----------

@@ -132,7 +132,7 @@ def _uses_all_bits(bias: QuantizedBias) -> bool:
 
 
 def is_systematic(biases: Sequence[QuantizedBias]) -> bool:
-    """Return whether nearly all biases have their results' scales and wrong values."""
+    """Return whether nearly all biases have the scale of the result and wrong integers."""
     telling = [bias for bias in biases if bias.integers.any()]
     wrong = [bias for bias in telling if find_bias_evidence(bias) is not None]
     on_result = [bias for bias in telling if bias.is_on_result_scale]
@@ -140,7 +140,7 @@ def is_systematic(biases: Sequence[QuantizedBias]) -> bool:
 
 
 def is_outlier(bias: QuantizedBias, biases: Sequence[QuantizedBias]) -> bool:
-    """Return whether a bias with its result's scale is an exception among the biases.
+    """Return whether a bias with the scale of its result is an outlier among the biases.
 
     This is so if most other biases have scales of their own, and these are much finer than those of
     their results, or this scale is not a power of two, which could equal the result's by chance.
@@ -165,7 +165,7 @@ REQUANTIZE_HINT = (
 
 
 def compare_with_original(bias: QuantizedBias, original: OriginalBias) -> LintFinding | None:
-    """Compare a bias with the constant before its type was changed; return the problem or None."""
+    """Compare a bias with its original constant; return a finding, or None if they agree."""
     if original.payload is not None and not np.array_equal(original.payload, bias.payload):
         return None
     if not bias.integers.any():
@@ -224,7 +224,7 @@ class FloatBias:
 
 
 def find_float_bias(bias: QuantizedBias, arrays: Arrays) -> FloatBias | None:
-    """Find the array of the float model from which a bias was quantized.
+    """Return the float array from which a bias was quantized, or None if there is none.
 
     The array has the bias's name in the LIR, or that name without Glow's ``__N`` suffix and values
     proportional to the bias, or such values alone.
@@ -271,7 +271,7 @@ def _same_direction(a: Array, b: Array) -> bool:
 
 
 def compare_with_float(bias: QuantizedBias, reference: FloatBias) -> LintFinding | None:
-    """Compare a bias with its float values; return the problem or None."""
+    """Compare a bias with its float values; return a finding, or None if they agree."""
     wanted = _quantize(bias, reference.values)
     apart = _integers_differ(bias.payload, wanted)
     if not apart.any():

@@ -26,7 +26,7 @@ NEGLIGIBLE_ERROR_STEPS = 1.0 / 16.0
 
 @attrs.frozen(eq=False)
 class ScaledBias:
-    """Real-valued bias and a scale to quantize it with; arrays have one entry per channel."""
+    """Real-valued bias and a scale for its quantization, as arrays [channels]."""
 
     scale_text: str
     """Description of the scale for messages."""
@@ -41,7 +41,7 @@ class ScaledBias:
 
     @property
     def rounded(self) -> Array:
-        """Values in units of the scale, rounded half to even, unsaturated: float64 [channels]."""
+        """Bias divided by the scale and rounded half to even, not saturated: float64 [channels]."""
         integers: Array = np.rint(self.reals / self.scales) + self.offsets
         return integers
 
@@ -61,12 +61,12 @@ class ScaledBias:
 
     @property
     def bits(self) -> float:
-        """Number of bits of the largest magnitude, without the sign; 0 if all integers are zero."""
+        """Number of bits of the largest magnitude without sign, or 0 if all integers are zero."""
         return float(np.log2(np.abs(self.rounded - self.offsets).max() + 1.0))
 
 
 def list_scaled_biases(bias: QuantizedBias, subject: LintSubject) -> Iterator[ScaledBias]:
-    """Yield a bias quantized with each scale that the rules check.
+    """Yield a bias with each scale to check: its declared scale and its result's scale.
 
     These are the declared scale, if float values of the bias are known, and the scale of the
     result, if the program may be compiled with numerics nmp.
@@ -98,7 +98,7 @@ def list_scaled_biases(bias: QuantizedBias, subject: LintSubject) -> Iterator[Sc
 
 
 def check_bias_saturation(subject: LintSubject) -> Iterator[LintFinding]:
-    """Report biases that saturate on a scale in some channels."""
+    """Report biases that saturate in at least one channel when quantized."""
     for bias, scaled in _list_all(subject):
         if not scaled.is_saturated.any():
             continue
@@ -124,7 +124,7 @@ def check_bias_saturation(subject: LintSubject) -> Iterator[LintFinding]:
 
 
 def check_bias_precision(subject: LintSubject) -> Iterator[LintFinding]:
-    """Report biases that lose more than half of their bits on a scale."""
+    """Report biases that lose more than half of their bits when quantized."""
     for bias, scaled in _list_all(subject):
         needed = MIN_KEPT_BITS * scaled.reference_bits
         visible = scaled.errors.max() > NEGLIGIBLE_ERROR_STEPS * bias.result_scale

@@ -25,7 +25,7 @@ from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 
 
 def check_splat_values(subject: LintSubject) -> Iterator[LintFinding]:
-    """Report fills with values beyond the range of their type."""
+    """Report splat instructions whose value is outside the range of the result type."""
     for op in subject.operations:
         view, value = op.operands[0], op.instruction.attributes.get("Value")
         if (
@@ -68,7 +68,7 @@ def check_unused_constants(subject: LintSubject) -> Iterator[LintFinding]:
 
 @attrs.frozen(eq=False)
 class DequantizedWeights:
-    """Constant weights of a layer, dequantized."""
+    """Dequantized constant weights of a layer."""
 
     op: Operation
     view: BufferView
@@ -122,7 +122,7 @@ def read_quantized_weights(subject: LintSubject) -> dict[str, DequantizedWeights
 
 
 def check_weights(subject: LintSubject) -> Iterator[LintFinding]:
-    """Report weights that differ from the float model's."""
+    """Report weights that differ from the weights of the float model."""
     arrays = subject.float_weights
     if arrays is None:
         return

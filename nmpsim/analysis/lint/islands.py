@@ -60,7 +60,7 @@ def _is_quantized(op: Operation) -> bool:
 
 
 def check_islands(subject: LintSubject) -> Iterator[LintFinding]:
-    """Report float operations between quantized ones, and float layers with weights."""
+    """Report float operations between quantized operations, and float layers with weights."""
     found = find_islands(subject.operations)
     for island in found:
         yield _describe_island(island)
@@ -159,9 +159,7 @@ def _island_hint(island: FloatIsland) -> str:
     if not island.operations:
         return "Replace the two instructions by rescalequantized, which rescales integers."
     elem = _element_kind(island)
-    reasons = {
-        op.instruction.opcode: find_reason_if_quantized(op, elem) for op in island.operations
-    }
+    reasons = {op.instruction.opcode: find_unsupported_reason(op, elem) for op in island.operations}
     lacking = dict.fromkeys(reason for reason in reasons.values() if reason)
     possible = [opcode for opcode, reason in reasons.items() if not reason]
     why = "; ".join(list(lacking)[:_MAX_SHOWN])
@@ -171,8 +169,8 @@ def _island_hint(island: FloatIsland) -> str:
     return f"Quantize {kinds}, which the device can execute" + (f"; {why}." if why else ".")
 
 
-def find_reason_if_quantized(op: Operation, elem: str) -> str:
-    """Return why the device could not execute an operation on quantized operands.
+def find_unsupported_reason(op: Operation, elem: str) -> str:
+    """Return why the device cannot execute a float operation even if quantized, or "" if it can.
 
     Parameters
     ----------
@@ -211,7 +209,7 @@ def _describe_float_layer(op: Operation) -> LintFinding:
 
 
 def check_compilation(subject: LintSubject) -> Iterator[LintFinding]:
-    """Report operations that the compiler refuses."""
+    """Report operations that the compiler cannot compile."""
     found = find_unsupported_operations(
         subject.module,
         subject.program.device,

@@ -42,7 +42,7 @@ _CONST = "const/"
 
 
 def map_biases_to_layers(module: Module) -> dict[str, Operation]:
-    """Map the name of each constant bias to its layer."""
+    """Return a mapping from the name of each constant bias to the layer that reads it."""
     return {
         op.operands[3].buffer.name: op
         for op in resolve_operands(module)[1]
@@ -51,7 +51,7 @@ def map_biases_to_layers(module: Module) -> dict[str, Operation]:
 
 
 def read_float_arrays(module: Module, path: Path) -> dict[str, Array]:
-    """Read the float model's arrays that have the size of one of the program's constants.
+    """Read the arrays of a float model that have the size of a weight or bias of the module.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def _nothing_comparable(path: Path, what: str) -> UserError:
 
 @attrs.frozen
 class StaleTypes:
-    """Sidecar entries of a program whose bias types were changed only in the text."""
+    """Sidecar entries, divided into valid entries and entries that contradict the LIR text."""
 
     tensors: Mapping[str, Any]
     """Entries of the sidecar that agree with the text."""
@@ -165,7 +165,7 @@ class StaleTypes:
 def split_stale_types(
     printed: Module, tensors: Mapping[str, Any], payloads: Arrays, place: Place
 ) -> StaleTypes:
-    """Split off the sidecar's bias types that contradict the LIR text.
+    """Separate the bias types of a sidecar that contradict the LIR text from all other entries.
 
     Other contradictions remain, and attaching the scales reports them as errors. The digest of a
     payload in the sidecar shows whether the payload is unchanged.
@@ -213,7 +213,7 @@ def _digest_fits(entry: Mapping[str, Any], payload: Array) -> bool:
 
 @attrs.frozen
 class ReferenceFiles:
-    """Files that a program is compared with; None for files that are not given."""
+    """Paths of files that a program is compared with; None if a file is not used."""
 
     float_weights: Path | None = None
     original_weights: Path | None = None

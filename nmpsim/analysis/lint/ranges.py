@@ -41,7 +41,7 @@ def check_wasted_ranges(subject: LintSubject) -> Iterator[LintFinding]:
 
 
 def compute_used_share(low: float, high: float, view: BufferView) -> float:
-    """Return the share of a type's range between two integers, 0 to 1."""
+    """Compute the share (0 to 1) of a type's range that two integers span."""
     lowest, highest = view.limits
     return (high - low) / (highest - lowest)
 
@@ -122,7 +122,7 @@ MAX_SCALE_RATIO = 2.0
 
 @attrs.frozen
 class ProfileMatch:
-    """Comparison of a recorded profile with the program."""
+    """Result of comparing a recorded profile with the program."""
 
     compared: str
     """``constants`` or ``results``: the values that were compared."""
@@ -137,25 +137,25 @@ class ProfileMatch:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether over half of the compared values differ, as in another network's profile."""
+        """Whether over half of the compared values are outside their recorded ranges."""
         return 2 * self.mismatches > self.known
 
 
 def get_usable_ranges(subject: LintSubject) -> ProfileLookup:
-    """Return the recorded ranges; empty if there are none or they are from another network."""
+    """Return the recorded ranges, or no ranges if the profile is from another network."""
     found = match_profile(subject)
     return ProfileLookup({} if found is not None and found.is_foreign else subject.ranges or {})
 
 
 def find_unusable_reason(subject: LintSubject) -> str:
-    """Return why recorded ranges are not used, or an empty string if they are."""
+    """Return why the recorded ranges cannot be used, or "" if they can."""
     found = match_profile(subject)
     return "the profile belongs to another network" if found and found.is_foreign else ""
 
 
 @lru_cache(maxsize=1)  # several rules ask
 def match_profile(subject: LintSubject) -> ProfileMatch | None:
-    """Compare a recorded profile with the program's constants, or with its results.
+    """Compare a recorded profile with constants or results; return None if this is impossible.
 
     None without a profile, or if neither constants nor results are known well enough.
     """
@@ -216,7 +216,7 @@ def _scale_ratio(view: BufferView, recorded: ValueRange) -> float:
 
 
 def list_possible_ranges(recorded: ValueRange, ranges: Iterable[ValueRange]) -> list[ValueRange]:
-    """Return the recorded ranges that may apply to an operation's result.
+    """Return the recorded ranges of a result: its own and those of possible fused activations.
 
     Glow fuses an activation and uses its type. Any ReLU keeps the highest value exactly; a clip has
     the limits zero and a whole number.

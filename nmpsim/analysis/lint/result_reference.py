@@ -239,12 +239,12 @@ class RangeEstimate:
 
     @property
     def added_surplus_bits(self) -> float:
-        """Surplus bits of this buffer minus the largest surplus of its sources; 0 without any."""
+        """Surplus bits minus the largest surplus of the sources, or 0 without sources."""
         return 0.0 if self.source_surplus is None else self.surplus_bits - self.source_surplus
 
 
 def estimate_ranges(subject: LintSubject) -> list[RangeEstimate]:
-    """Estimate the range of each quantized result by runs of the float model on random inputs.
+    """Estimate the range of each quantized result; run the float model on random inputs.
 
     Raises
     ------

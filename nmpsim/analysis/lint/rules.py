@@ -27,7 +27,7 @@ from nmpsim.report.fields import NOT_IN_JSON
 
 @attrs.frozen
 class LintRule:
-    """Rule of ``nmpsim lint``; docs/lint.md has a section for each rule."""
+    """Rule of ``nmpsim lint``: name, summary and function that finds problems."""
 
     name: str
     summary: str

@@ -33,7 +33,7 @@ class OriginalBias:
 
 @attrs.define(eq=False, slots=False, frozen=True)
 class LintSubject:
-    """Program to check, and the references to compare it with."""
+    """Program to check and the reference data for the checks."""
 
     program: Program
     float_weights: Arrays | None = None
@@ -49,7 +49,7 @@ class LintSubject:
 
     @property
     def module(self) -> Module:
-        """The program's module."""
+        """LIR module of the program."""
         return self.program.module
 
     @cached_property
@@ -157,7 +157,7 @@ def are_valid_scales(values: Array) -> bool:
 
 
 def read_bias(module: Module, op: Operation) -> QuantizedBias | None:
-    """Read the bias of a layer with weights.
+    """Read the quantized bias of a layer with weights, or return None if there is no valid bias.
 
     None if the bias is not quantized, empty or unknown, or if the scale of a channel is invalid.
     """

@@ -29,7 +29,7 @@ _SPATIAL = (1, 2)
 
 
 def crop_layer(part: ExtractedProgram, at: Sequence[int]) -> ExtractedProgram | None:
-    """Crop a module of one layer to one element of the layer's result.
+    """Crop a module of one layer to one element of its result, or return None if impossible.
 
     Parameters
     ----------

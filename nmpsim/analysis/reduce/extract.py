@@ -35,7 +35,7 @@ def extract_layers(
     inputs: Arrays,
     outputs: Arrays,
 ) -> ExtractedProgram:
-    """Extract layers of a module as a program.
+    """Extract consecutive layers of a module as a program with the inputs of its run.
 
     Tensors that they read but do not write become inputs with their contents at the start of the
     first layer; results become outputs.

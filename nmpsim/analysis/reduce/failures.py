@@ -76,8 +76,8 @@ class ViolationFailure(_Failure):
         return cls(violation.category, violation.case, violation.operand, *names)
 
     @classmethod
-    def at_same_instructions(cls, violation: ViolationReport) -> ViolationFailure:
-        """Return the failure, restricted to the same instructions of the same cores."""
+    def from_violation_at_instructions(cls, violation: ViolationReport) -> ViolationFailure:
+        """Return the failure of a run with a violation at the same instructions and cores."""
         place = (violation.core, violation.pc, violation.other_core, violation.other_pc)
         return attrs.evolve(cls.from_violation(violation), place=place)
 
@@ -95,7 +95,7 @@ class ViolationFailure(_Failure):
         return self == (
             ViolationFailure.from_violation(found)
             if self.place is None
-            else ViolationFailure.at_same_instructions(found)
+            else ViolationFailure.from_violation_at_instructions(found)
         )
 
 
@@ -149,7 +149,7 @@ class SaturationFailure(_Failure):
         )
 
     def iterate_failing_elements(self, report: RunReport) -> Iterator[Coordinates]:
-        """Yield the coordinates of saturated values of the reduced program's only layer."""
+        """Yield the coordinates of the first saturated element of each stage and side."""
         return (
             one.first for layer in report.layers for one in layer.saturation if not one.is_requested
         )
@@ -176,7 +176,7 @@ def add_program_outputs(report: RunReport, layers: Sequence[Layer]) -> RunReport
 def find_first_difference(
     report: RunReport, layers: Sequence[Layer], reference: Arrays
 ) -> DifferenceFailure | None:
-    """Find the first layer of a run whose output differs from the reference.
+    """Return the failure of the first layer that differs from the reference, or None.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ from nmpsim.timing import get_costs
 
 @attrs.frozen(eq=False)
 class BuiltProgram:
-    """Bundle file with its inputs, and the LIR or assembly text that it was built from."""
+    """Bundle file with its inputs and its source: LIR module or assembly text."""
 
     image: bytes
     inputs: Arrays
@@ -68,7 +68,7 @@ def extract_computing_instruction(
     layer: Layer,
     at: Sequence[int],
 ) -> BuiltProgram | None:
-    """Extract the last instruction of a layer that writes one element of its result.
+    """Extract the last instruction that writes an element as a program, or return None.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def extract_instruction(
     config: DeviceConfig,
     element: InstructionElement | None = None,
 ) -> BuiltProgram | None:
-    """Extract the next instruction of a core as a program for one core.
+    """Extract the next instruction of a core as a program, or return None if unreadable.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def extract_instruction(
 {_GIVE if element else ""}    nmp.halt
 """
     one_core = attrs.evolve(config, cores_count=1)
-    image = assemble(text, "repro.s", one_core.settings()).bundle()
+    image = assemble(text, "repro.s", one_core.settings()).build_bundle()
     return BuiltProgram(image, inputs, assembly=text)
 
 
@@ -271,7 +271,7 @@ _NOTHING = encode("addi", {"rd": 0, "rs1": 0, "imm": 0}).to_bytes(4, "little")
 def remove_instructions(
     bundle: Bundle, inputs: Arrays, device: Device, failure: ViolationFailure
 ) -> tuple[bytes, int, int]:
-    """Remove the tensor instructions that are not needed for a contract violation.
+    """Remove tensor instructions that a violation does not need; return bundle and counts.
 
     Returns
     -------
@@ -303,7 +303,7 @@ def remove_instructions(
 
 
 def minimize_items(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
-    """Return a failing subset of ``items`` from which no single item can be removed.
+    """Remove items until no single item can be removed without losing the failure.
 
     Source: the ddmin algorithm of Zeller and Hildebrandt, which removes larger parts first.
 

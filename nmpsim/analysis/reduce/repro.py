@@ -38,7 +38,7 @@ class ReproDocument(TypedDict):
 
 
 def write_repro(folder: Path, reduction: Reduction) -> tuple[str, ...]:
-    """Write a reduced program as a new folder with a suite for ``nmpsim check``.
+    """Write a reduced program to a new folder as a check suite; return the file names.
 
     The suite fails as long as the program fails.
 

@@ -43,7 +43,7 @@ _TILINGS = (DEFAULT_TILING, *(one for one in TILINGS if one != DEFAULT_TILING))
 
 @attrs.frozen(eq=False)
 class Reduction:
-    """Smallest found part of a program that fails like the whole program."""
+    """Result of reducing a program: the smallest part found that fails in the same way."""
 
     failure: Failure
     program: BuiltProgram
@@ -184,7 +184,7 @@ def _removal_attempts(whole: _FailedRun, notify: Callable[[str], None]) -> Itera
     found = whole.report.contract.violation
     if not isinstance(whole.failure, ViolationFailure) or found is None:
         return
-    failure = ViolationFailure.at_same_instructions(found)
+    failure = ViolationFailure.from_violation_at_instructions(found)
     notify("the program with fewer and fewer tensor instructions")
     image, kept, total = remove_instructions(whole.bundle, whole.inputs, whole.device, failure)
     if kept < total:

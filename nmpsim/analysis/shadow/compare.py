@@ -58,7 +58,7 @@ def compare_layer(
     network: Real | None,
     saturated_channels: Collection[int] = (),
 ) -> ShadowLayer:
-    """Compute the errors of one layer of a run.
+    """Compare a layer's output with real arithmetic and return its errors.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ class RecordedResults:
 def compare_run(
     module: Module, run: RecordedResults, floats: Floats | None = None
 ) -> Iterator[ShadowLayer]:
-    """Compute the errors of every layer of a run, in program order.
+    """Compare each layer of a run with real arithmetic; yield the errors in program order.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ class _FloatNetwork:
 
 @attrs.frozen(eq=False)
 class Evaluations:
-    """A layer's output on the device and in real arithmetic: arrays of one shape."""
+    """Output of a layer on the device and in real arithmetic, as arrays of one shape."""
 
     device: Real
     """``y``: the device's dequantized output."""
@@ -262,7 +262,7 @@ class Evaluations:
 
 
 def measure_error(reference: Real, error: Real, step: float | None) -> ErrorSize:
-    """Measure an error relative to the expected values.
+    """Measure an error relative to the reference, as SQNR and in units of the last place.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def measure_error(reference: Real, error: Real, step: float | None) -> ErrorSize
 
 
 def clip_to_range(real: Real, type_: TensorType) -> Real:
-    """Clip real values to the range of a quantized type; a float type has no range."""
+    """Clip real values to the range of a quantized type; return them unchanged for a float type."""
     if type_.quant is None:
         return real
     limits = np.iinfo(type_.dtype)
@@ -293,7 +293,7 @@ def clip_to_range(real: Real, type_: TensorType) -> Real:
 def add_early_saturation(
     in_range: Real, device: Real, channels: Collection[int], type_: TensorType
 ) -> Real:
-    """Return clipped real values with the effect of saturation before the result included.
+    """Replace clipped values by device values where the device saturated before the result.
 
     In the channels that the device reports, an error of more than one unit of the last place is
     saturation; rounding errors are smaller.

@@ -36,7 +36,7 @@ from nmpsim.lir.opcodes import OPCODES
 
 
 def read_floats(path: Path, sizes: Collection[int]) -> dict[str, Array]:
-    """Read the float arrays of a file that have one of the given sizes, by name.
+    """Read the float arrays of a file by name, if their number of elements is in ``sizes``.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def _unusable(path: Path, found: str) -> UserError:
 
 
 def read_quantized_constants(module: Module) -> dict[str, Real]:
-    """Return the real values of all quantized weights and biases by name.
+    """Read all quantized weights and biases; return their real values by name.
 
     Scales of channelwise filters and biases come from their tables. Look-up tables are omitted.
     """
@@ -121,7 +121,7 @@ def read_quantized_constants(module: Module) -> dict[str, Real]:
 
 
 def map_biases_to_filters(module: Module) -> dict[str, str]:
-    """Return the name of the layer's filter by the name of its bias."""
+    """Return a mapping from the name of each bias to the name of its layer's filter."""
     return {
         places[3].storage: places[2].storage
         for instruction, places in _uses(module)
@@ -194,7 +194,7 @@ def _fold(node: Any, convolution: Any, values: Values) -> Iterator[tuple[str, Ar
 
 
 def list_array_variants(name: str, arrays: Arrays) -> list[str]:
-    """Return the names under which an array exists, unfolded and with a folded batch norm."""
+    """Return the names of an array that exist: without and with a folded batch norm."""
     return [form for form in (name, name + FOLDED) if form in arrays]
 
 
@@ -205,7 +205,7 @@ _SAMPLES = 4096
 
 @attrs.frozen(eq=False)
 class Layout:
-    """A conversion of an array to the shape of a constant."""
+    """Conversion of an array to the shape of a constant."""
 
     name: str
     elements: Array
@@ -213,17 +213,17 @@ class Layout:
     shape: Shape
 
     def get_values(self) -> Real:
-        """Return all values in the constant's shape: float64."""
+        """Return the converted array in the constant's shape as float64."""
         return np.asarray(self.elements, np.float64).reshape(self.shape)
 
     def get_sample(self, indices: Array) -> Array:
-        """Return the values at flat indices of the constant."""
+        """Return the elements at flat indices of the converted array."""
         values: Array = self.elements[np.unravel_index(indices, self.elements.shape)]
         return values
 
 
 def find_best_layout(array: Array, real: Real) -> Layout | None:
-    """Find the layout that brings an array closest to a constant.
+    """Return the layout that brings an array closest to a constant, or None if none fits.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def find_best_layout(array: Array, real: Real) -> Layout | None:
 
 
 def list_layouts(array: Array, shape: Shape) -> Iterator[Layout]:
-    """Yield all layouts of an array that have a shape, the simplest first."""
+    """Yield all layouts that convert an array to a shape, the simplest layout first."""
     if array.shape == shape:
         yield Layout(AS_IS, array, shape)
     if array.ndim == len(shape) == 4 and array.transpose(0, 2, 3, 1).shape == shape:

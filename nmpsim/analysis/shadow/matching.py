@@ -31,7 +31,7 @@ MULTIPLE = ", by channel times a factor"
 
 @attrs.frozen
 class Matches:
-    """Float values that were found for the constants of a program."""
+    """Float arrays that match the constants of a program, by constant name."""
 
     floats: Mapping[str, Real] = attrs.field(eq=False)
     """Float values in the LIR's layout by constant name."""
@@ -60,7 +60,7 @@ class _Match:
 def match_constants(
     constants: Mapping[str, Real], arrays: Arrays, filters: Mapping[str, str] | None = None
 ) -> Matches:
-    """Find the float values of constants by name and by value, each in the closest layout.
+    """Match constants with float arrays by name, then by elements in the closest layout.
 
     Parameters
     ----------
@@ -88,8 +88,8 @@ def match_constants(
     return _make_matches(constants, found)
 
 
-def match_known_floats(constants: Mapping[str, Real], floats: Arrays) -> Matches:
-    """Match constants with the float values of the same names."""
+def match_floats_by_name(constants: Mapping[str, Real], floats: Arrays) -> Matches:
+    """Match constants with the float arrays of the same names."""
     matches = {
         name: _Match(name, "name", Layout(AS_IS, floats[name], floats[name].shape))
         for name in constants

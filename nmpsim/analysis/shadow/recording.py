@@ -27,7 +27,7 @@ _BIASES = {
 
 @attrs.frozen
 class RecordedOperand:
-    """An operand of an instruction and its contents before the layer."""
+    """Operand of an instruction and its contents before the layer."""
 
     place: TensorLocation
     is_constant: bool
@@ -38,13 +38,13 @@ class RecordedOperand:
 
     @property
     def type(self) -> TensorType:
-        """Element type, shape, scale and offset."""
+        """Tensor type of the operand: element type, shape, scale and offset."""
         return self.place.type
 
 
 @attrs.frozen
 class LayerInstruction:
-    """An instruction of a layer with its operands in print order."""
+    """Instruction of a layer with its operands in print order."""
 
     instruction: Instruction
     operands: tuple[RecordedOperand, ...]
@@ -63,7 +63,7 @@ class LayerInstruction:
 
 @attrs.frozen
 class ExecutedLayer:
-    """A layer of a run: an instruction and the instructions fused into it."""
+    """Executed layer of a run: an instruction and the instructions fused into it."""
 
     steps: tuple[LayerInstruction, ...]
     output: Array = attrs.field(eq=False)
@@ -73,7 +73,7 @@ class ExecutedLayer:
 
     @property
     def result(self) -> RecordedOperand:
-        """The operand that the layer writes, with its previous contents."""
+        """Operand that the layer writes, with its previous contents."""
         return self.steps[-1].operands[self.steps[-1].result_index]
 
     @property

@@ -14,7 +14,7 @@ from nmpsim.analysis.shadow.constants import (
     read_floats,
     read_quantized_constants,
 )
-from nmpsim.analysis.shadow.matching import Matches, match_constants, match_known_floats
+from nmpsim.analysis.shadow.matching import Matches, match_constants, match_floats_by_name
 from nmpsim.arrays import Array, Arrays
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import dequantize
@@ -31,7 +31,7 @@ _CUT_LAST = ("input", "result", "activation")
 
 @attrs.frozen(eq=False)
 class ShadowEvaluation:
-    """A program and the float values of its constants, for evaluating runs."""
+    """Evaluation of runs with a program and the float values of its constants."""
 
     module: Module
     weights: str | None
@@ -41,7 +41,7 @@ class ShadowEvaluation:
 
     @classmethod
     def load(cls, module: Module, weights: Path | None) -> ShadowEvaluation:
-        """Load the float values of a program's constants from a file or from the module itself.
+        """Create an evaluation with float values from a file or from the module.
 
         Raises
         ------
@@ -54,7 +54,7 @@ class ShadowEvaluation:
         if not module.floats:
             return cls(module, None, None)
         return cls(
-            module, IN_BUNDLE, match_known_floats(read_quantized_constants(module), module.floats)
+            module, IN_BUNDLE, match_floats_by_name(read_quantized_constants(module), module.floats)
         )
 
     def evaluate(
@@ -122,7 +122,7 @@ def match_float_weights(module: Module, path: Path) -> Matches:
 def make_recorded_run(
     module: Module, report: RunReport, stored: Arrays, user_inputs: Arrays
 ) -> RecordedResults:
-    """Convert a report to a recorded run, which identifies layers by LIR instruction number."""
+    """Convert a report to a recorded run with layers identified by LIR instruction number."""
     numbers = {instruction.name: instruction.number for instruction in module.instructions}
 
     def run_layer(layer: LayerReport) -> RunLayer:

@@ -47,7 +47,7 @@ class FactsDocument(TypedDict):
 
 
 class TraceDocument(TypedDict):
-    """Output of `nmpsim run --trace`."""
+    """JSON document of the trace that `nmpsim run --trace` writes."""
 
     traceEvents: list[EventDocument]
     otherData: FactsDocument
@@ -66,7 +66,7 @@ class EventStream:
         file.write(b'{"traceEvents":[\n')
 
     def add(self, *events: str) -> bool:
-        """Write related events, all or none; return whether they fit the limit."""
+        """Write related events; return False and count them if they exceed the size limit."""
         text = ",\n".join(events).encode()
         self._left -= len(text)
         if self._left < 0:
@@ -89,7 +89,7 @@ class EventStream:
 
 
 def format_compact_json(data: dict[str, Any] | str | None) -> str:
-    """Return data as JSON without spaces."""
+    """Format data as JSON without spaces."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
 
@@ -130,7 +130,7 @@ class ActivityCounters:
             self._count(series, work[~is_grant & (work["unit"] == unit)])
 
     def compute_means(self, cycles: int) -> Iterator[tuple[int, Mapping[str, float]]]:
-        """Yield the mean counts of each window of a run.
+        """Yield the first cycle of each window and the mean number of working units by series.
 
         Parameters
         ----------

@@ -47,8 +47,8 @@ class AssembledProgram:
     debug: Mapping[str, bytes]
     """Contents of the debug sections."""
 
-    def bundle(self) -> bytes:
-        """Return the program as the bytes of a bundle file."""
+    def build_bundle(self) -> bytes:
+        """Build a bundle from the program and return the bytes of its file."""
         builder = BundleBuilder()
         builder.add_constant("", self.data)
         builder.add_descriptor(self.descriptors)
@@ -64,7 +64,7 @@ class AssembledProgram:
 def assemble(
     text: str, file: str = "<text>", device: Mapping[str, Any] | None = None
 ) -> AssembledProgram:
-    """Assemble source text to a program.
+    """Assemble source text into a program.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def _add_instruction(
 
 
 def _instruction_bytes(pending: PendingInstruction, pc: int, scope: Scope) -> bytes:
-    return pending.word(pc, scope).to_bytes(4, "little")
+    return pending.encode_word(pc, scope).to_bytes(4, "little")
 
 
 class _SecondPass:

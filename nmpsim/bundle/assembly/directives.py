@@ -42,7 +42,7 @@ def _switch(section: str, draft: ProgramDraft, _: Statement, cursor: Cursor) -> 
 
 def _section(draft: ProgramDraft, _: Statement, cursor: Cursor) -> None:
     """``.section NAME``: continue in a debug section."""
-    name = cursor.take("name", "a section")
+    name = cursor.read_token("name", "a section")
     cursor.finish()
     if name.text not in DEBUG_SECTIONS:
         raise SourceError(
@@ -96,7 +96,7 @@ def _zero(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
 
 
 def _ascii(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
-    text = cursor.take("name", "quoted text")
+    text = cursor.read_token("name", "quoted text")
     cursor.finish()
     if not text.quoted:
         raise SourceError(
@@ -140,7 +140,7 @@ def _descriptor(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> No
     The descriptor and the labels of its statement go to the section of descriptors, whatever the
     current section is.
     """
-    name = cursor.take("name", "kind of descriptor")
+    name = cursor.read_token("name", "kind of descriptor")
     kind = DESCRIPTOR_KINDS.get(name.text)
     if kind is None:
         known = ", ".join(DESCRIPTOR_KINDS)
@@ -157,7 +157,7 @@ def _descriptor(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> No
 
 
 def _descriptor_word(kind: Descriptor, cursor: Cursor, values: dict[str, Expression]) -> Word:
-    token = cursor.take("name", "a word of the descriptor")
+    token = cursor.read_token("name", "a word of the descriptor")
     word = next((w for w in kind if w.name == token.text), None)
     if word is None:
         raise SourceError(
@@ -177,7 +177,7 @@ def _descriptor_value(word: Word, cursor: Cursor) -> Expression:
     token = cursor.peek()
     if not word.choices or token is None or token.kind != "name":
         return parse_expression(cursor)
-    cursor.take("name", "a value")
+    cursor.read_token("name", "a value")
     if token.text not in word.choices:
         raise SourceError(
             "ASM002",
@@ -200,10 +200,10 @@ def _descriptor_bytes(kind: Descriptor, values: dict[str, Expression], scope: Sc
 
 def _variable(role: str, draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.input``, ``.output`` or ``.buffer`` NAME, TYPE: a tensor in read-write memory."""
-    name = cursor.take("name", "a name")
+    name = cursor.read_token("name", "a name")
     cursor.expect(",")
     type = _tensor_type(statement, cursor.column)
-    draft.reserve(name, type)
+    draft.reserve_tensor(name, type)
     if role == "input":
         draft.inputs.append(name.text)
     elif role == "output":
@@ -238,7 +238,7 @@ def _reserve(draft: ProgramDraft, _: Statement, cursor: Cursor) -> None:
 
 
 def _name_and_value(cursor: Cursor, expected: str) -> tuple[ExpressionToken, Expression]:
-    name = cursor.take("name", expected)
+    name = cursor.read_token("name", expected)
     cursor.expect(",")
     expression = parse_expression(cursor)
     cursor.finish()
@@ -248,7 +248,7 @@ def _name_and_value(cursor: Cursor, expected: str) -> tuple[ExpressionToken, Exp
 def _set(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.set NAME, EXPRESSION``: define a symbol."""
     name, expression = _name_and_value(cursor, "a name")
-    text = draft.define(name)
+    text = draft.define_symbol(name)
     try:
         draft.numbers[text] = expression.evaluate(draft.get_known_number)
     except SourceError:
@@ -273,7 +273,7 @@ def _layer(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     names = []
     for expected in ("name of the layer", "operation", "symbol of the output"):
         cursor.expect(",")
-        names.append(cursor.take("name", expected))
+        names.append(cursor.read_token("name", expected))
     barrier = None
     if cursor.accept(","):
         barrier = _number(draft, cursor, 0, (1 << 32) - 1)
@@ -284,7 +284,7 @@ def _layer(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
 
 def _entry(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.entry LABEL``: set the address where all cores start."""
-    name = cursor.take("name", "a label")
+    name = cursor.read_token("name", "a label")
     cursor.finish()
     draft.entry = (name, statement)
 

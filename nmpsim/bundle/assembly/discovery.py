@@ -29,7 +29,7 @@ class CodeAnalysis:
 
 
 def analyze_code(words: Sequence[int], start: int) -> CodeAnalysis:
-    """Find branch targets, loaded addresses and descriptors in instruction words."""
+    """Return the branch targets, loaded addresses and descriptors found in instruction words."""
     decoded = [decode(word) for word in words]
     targets = frozenset(
         start + 4 * index + one.operands["offset"]

@@ -36,7 +36,7 @@ Emit = Callable[[int, Scope], bytes]
 
 @attrs.frozen
 class SectionItem:
-    """Item of a section: a function that computes its bytes."""
+    """Item of a section: its offset, its size and a function that computes its bytes."""
 
     offset: int
     nbytes: int
@@ -124,8 +124,8 @@ class ProgramDraft:
         """Current section, to which items are appended."""
         return self.sections.get(self.current) or self.debug[self.current]
 
-    def define(self, name: ExpressionToken) -> str:
-        """Define a symbol; raise SourceError if it is already defined or empty."""
+    def define_symbol(self, name: ExpressionToken) -> str:
+        """Define a symbol and return its name; raise SourceError if already defined or empty."""
         if name.text in self.defined:
             message = f"{name.text!r} is already defined"
             expected = "one definition of each symbol"
@@ -139,23 +139,23 @@ class ProgramDraft:
         return name.text
 
     def place_label(self, name: ExpressionToken, section: str) -> None:
-        """Define a label at the current end of a section."""
+        """Define a label at the end of a section; raise SourceError for a debug section."""
         if section in self.debug:
             message = f"labels are not allowed in section {section}"
             expected = "a label in a section that is loaded into memory"
             raise SourceError("ASM001", message, name.column, found=name.text, expected=expected)
-        self.labels[self.define(name)] = (section, self.sections[section].nbytes)
+        self.labels[self.define_symbol(name)] = (section, self.sections[section].nbytes)
 
-    def reserve(self, name: ExpressionToken, type: TensorType) -> None:
-        """Define a tensor at the end of the read-write memory."""
+    def reserve_tensor(self, name: ExpressionToken, type: TensorType) -> None:
+        """Reserve read-write memory for a tensor and define a symbol for its address."""
         address = RW_BASE + elf.align_up(self.rw_bytes, TENSOR_ALIGNMENT)
         self.reserve_total(address - RW_BASE + type.nbytes, name.column)
-        text = self.define(name)
+        text = self.define_symbol(name)
         self.numbers[text] = address
         self.variables[text] = Variable(text, type, address)
 
     def reserve_total(self, nbytes: int, column: int) -> None:
-        """Reserve read-write memory up to a total size in bytes."""
+        """Enlarge the read-write memory to ``nbytes`` in total; raise SourceError if too large."""
         if not 0 <= nbytes <= RW_LIMIT:
             raise SourceError(
                 "ASM003",

@@ -43,7 +43,7 @@ class Statement:
         return Place(self.file, line, column - start)
 
     def tokens(self) -> list[ExpressionToken]:
-        """Return the tokens of the statement; only the first for ``.metadata``."""
+        """Return the tokens of the statement, or only those of a ``.metadata`` directive."""
         directive = _METADATA.match(self.text)
         return tokenize(directive.group() if directive else self.text)
 
@@ -64,7 +64,7 @@ class Statement:
 
 
 def split_statements(text: str, file: str) -> Iterator[Statement]:
-    """Split assembly text into statements, without empty ones."""
+    """Split assembly text into statements, omitting empty ones."""
     joined = ""
     starts: list[tuple[int, int]] = []
     for number, line in enumerate(text.split("\n"), start=1):

@@ -32,7 +32,7 @@ def command(options: AsmOptions) -> None:
     from nmpsim.config import resolve_device
 
     text = read_text(source, "program", code="ASM001")
-    image = assemble(text, str(source), resolve_device(config).settings()).bundle()
+    image = assemble(text, str(source), resolve_device(config).settings()).build_bundle()
     parse_bundle(image, str(output))  # a bundle that cannot be loaded is not written
     write_file(output, image)
     print_message(f"wrote {output}: {len(image):,} bytes")

@@ -80,7 +80,7 @@ class CaseOptions:
     )
 
     def list_given_options(self) -> dict[str, str]:
-        """Return the names of the given options by field."""
+        """Return the option name of each field that is set, by field name."""
         values = attrs.asdict(self, recurse=False)
         return {
             name: f"--{name.replace('_', '-')}"
@@ -129,7 +129,7 @@ class CheckOptions:
 
     @property
     def results(self) -> tuple[Path | None, ...]:
-        """Paths of the report and of the other result files; None for a file not requested."""
+        """Paths of the report and other result files, with None for each file not requested."""
         return self.output, self.junit, self.sarif, self.markdown
 
 

@@ -339,7 +339,7 @@ def _emit_lines(text: str) -> None:
 
 def _prompt(options: DebugOptions, shell: Shell) -> int:
     """Prompt for commands on a terminal."""
-    from nmpsim.debugger.script import list_unmet_breakpoints
+    from nmpsim.debugger.script import describe_missed_breakpoints
 
     _enable_completion(shell)
     _emit_lines(f"{shell.execute('where').text}`help` lists the commands\n")
@@ -364,7 +364,7 @@ def _prompt(options: DebugOptions, shell: Shell) -> int:
         _emit_lines(result.text)
         if result.ends:
             break
-    _emit_lines("".join(f"{line}\n" for line in list_unmet_breakpoints(shell)))
+    _emit_lines("".join(f"{line}\n" for line in describe_missed_breakpoints(shell)))
     return EXIT_OK
 
 

@@ -55,12 +55,12 @@ def find_effective_profile(numerics: str, op: Operation) -> str:
 
 
 def get_profile(op: Operation) -> ProfileEncoder:
-    """Return the numerics profile of an operation."""
+    """Return the encoder of an operation's numerics profile."""
     return PROFILES[find_effective_profile(op.numerics, op)]
 
 
 def get_profile_name(op: Operation) -> str:
-    """Return the name of an operation's profile; empty if all profiles give the same result."""
+    """Return the name of an operation's profile, or '' if all profiles give the same result."""
     quantized = any(view.type.quant is not None for view in op.operands)
     if op.instruction.opcode in EXACT or not quantized:
         return ""

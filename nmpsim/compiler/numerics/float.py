@@ -9,7 +9,7 @@ from nmpsim.compiler.operations import BufferView
 
 
 class FloatEncoder(ProfileEncoder):
-    """Numerics profile of ONNX Runtime: float32 factors, rounded half to even."""
+    """Encoder of the profile of ONNX Runtime: float32 factors, rounded half to even."""
 
     def quantize(self, value: float, grid: BufferView) -> int:
         """Quantize a real bound with a tensor's scale and offset.

@@ -15,7 +15,7 @@ from nmpsim.diagnostics import fail
 
 
 class GlowEncoder(ProfileEncoder):
-    """Numerics profile of Glow's Interpreter: float32, rounded half away from zero."""
+    """Base class of the encoders of Glow's numerics profiles."""
 
     def quantize(self, value: float, grid: BufferView) -> int:
         """Quantize a real bound with a tensor's scale and offset.
@@ -30,21 +30,21 @@ class GlowEncoder(ProfileEncoder):
 
 
 class GlowIntEncoder(GlowEncoder):
-    """Numerics profile of Glow's compiled kernels (libjit): shifts and multipliers."""
+    """Encoder of the profile of Glow's compiled kernels (libjit): shifts and multipliers."""
 
     clips_the_input = True
     has_leaky = True
 
 
 class NmpEncoder(GlowIntEncoder):
-    """Assumed numerics profile of the NMP: as ``glow-int``, but with a bias in result units."""
+    """Encoder of the assumed profile of the NMP: ``glow-int`` with a bias in result units."""
 
-    def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return the requantization of a convolution or fully connected layer.
+    def make_requantization(self, layer: WeightedScales) -> Requantization:
+        """Return the factors and bias that requantize a convolution or fully connected layer.
 
         The factors are integers for ``Sx*Sw / Sy``; the bias is in units of the result.
         """
-        layer.integer_bias(self)  # raises for a float bias
+        layer.get_integer_bias(self)  # raises for a float bias
         if np.any(layer.bias.scales != np.float32(layer.target.scale)):
             raise fail(
                 "COMP001",
@@ -54,4 +54,4 @@ class NmpEncoder(GlowIntEncoder):
                 expected=f"scale {layer.target.scale!r}, that of %{layer.target.name}",
                 hint="Pass --rescale-bias to requantize the bias.",
             )
-        return attrs.evolve(super().requantize(layer), bias_in_sum=False)
+        return attrs.evolve(super().make_requantization(layer), bias_in_sum=False)

@@ -102,7 +102,7 @@ class WeightedScales:
     def from_operation(
         cls, op: Operation, constants: Mapping[str, npt.NDArray[Any]], place: Place
     ) -> WeightedScales:
-        """Read the scales and the bias of a layer from its operands and their values.
+        """Return the scales and the bias of a layer from its operands and constants.
 
         A bias with scale 0 next to weights with a scale per channel has the scale of the sums.
         Raises KeyError if ``constants`` lacks one of the operands.
@@ -151,12 +151,12 @@ class WeightedScales:
 
     @property
     def bias_ratios(self) -> Floats:
-        """Scale of each channel's bias divided by its sums', ``fl(Sb / fl(Sx * Sw))`` [O]."""
+        """Scale of each bias divided by the scale of the sums, ``fl(Sb / fl(Sx * Sw))`` [O]."""
         return self.bias.scales / self.products
 
     @property
     def ratios(self) -> Floats:
-        """Scale of each channel's sums divided by the result's, ``fl(fl(Sx * Sw) / Sy)`` [O]."""
+        """Scale of the sums divided by the result's scale, ``fl(fl(Sx * Sw) / Sy)`` [O]."""
         return self.products / np.float32(self.target.scale)
 
     def round_bias(self, values: Floats) -> Integers:
@@ -168,7 +168,7 @@ class WeightedScales:
             return self.bias.integers
         return round_to_integers(values, self.target.accumulator_bits)
 
-    def integer_bias(self, profile: ProfileEncoder) -> Integers:
+    def get_integer_bias(self, profile: ProfileEncoder) -> Integers:
         """Return the bias minus its offset; raise UserError (COMP001) for a float bias."""
         if self.bias.is_float:
             raise fail(
@@ -222,15 +222,15 @@ class ProfileEncoder(ABC):
         self.name = name
         """Name, as taken by ``--numerics``."""
 
-    def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return the requantization of a convolution or fully connected layer."""
+    def make_requantization(self, layer: WeightedScales) -> Requantization:
+        """Return the factors and bias that requantize a convolution or fully connected layer."""
         is_connected = not layer.is_convolution and "connected" in _FACTORS[self.name]
         row = self._get_row("connected" if is_connected else "sums")
         form, names = _get_form(row, layer.target), ("bias", "out")
         scales = {"bias": (ZERO_SCALE,) * layer.channels}
         bias, is_real, result_scale = None, "real_bias" in row, 0
         if not is_real and "rounded_bias" not in row:
-            bias = layer.integer_bias(self)
+            bias = layer.get_integer_bias(self)
         values = {"x": layer.source, "y": layer.target, "by_channel": layer.by_channel}
         values |= {"Sw": layer.weight_scales, "Sb": layer.bias.scales}
         values |= {"real": layer.bias.real_values}
@@ -250,8 +250,8 @@ class ProfileEncoder(ABC):
             profile, bias, scales["bias"], scales["out"], result_scale, bias_in_sum=not is_real
         )
 
-    def get_words(self, op: Operation, place: Place) -> Words:
-        """Return the descriptor words that rescale the results of an operation without a bias.
+    def get_factor_words(self, op: Operation, place: Place) -> Words:
+        """Return the descriptor words of the scale factors of an operation without a bias.
 
         Raises UserError (COMP001) if the profile does not support the operation or its scales.
         """
@@ -284,7 +284,7 @@ class ProfileEncoder(ABC):
             )
 
     def get_leaky_words(self, alpha: float, target: BufferView, place: Place) -> Words:
-        """Return the descriptor words of a leaky activation after a sum."""
+        """Return the words of a leaky activation; raise UserError (COMP001) if unsupported."""
         return self._encode("leaky_sum", target, place, alpha=np.float32(alpha))
 
     @abstractmethod

@@ -34,33 +34,33 @@ BIAS_TOLERANCE = 1e-5
 
 
 class Q31Encoder(ProfileEncoder):
-    """Numerics profile of TFLite's reference kernels for Int8 and Int16."""
+    """Encoder of the profile of TFLite's reference kernels for Int8 and Int16."""
 
-    def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return the requantization of a convolution or fully connected layer.
+    def make_requantization(self, layer: WeightedScales) -> Requantization:
+        """Return the factors and bias that requantize a convolution or fully connected layer.
 
         The factor of each channel is a fixed-point number for ``Sx * Sw / Sy`` in float64.
 
         Convolutions keep 31 bits of it and round twice. Fully connected layers multiply by all of
         it and round once (LiteRT's ``reference/integer_ops/fully_connected.h``).
         """
-        bias = layer.integer_bias(self)
+        bias = layer.get_integer_bias(self)
         _check_bias(layer)
         if layer.is_convolution:
-            return super().requantize(layer)
+            return super().make_requantization(layer)
         products = layer.source.scale * layer.weight_scales.astype(np.float64)
         factors = products / layer.target.scale
         high, low = zip(*(_float64_form(f, layer.place) for f in factors.tolist()), strict=True)
         return Requantization(device.Q31_ONCE, bias, low, high)
 
-    def get_words(self, op: Operation, place: Place) -> Words:
-        """Return the words that rescale in an operation without a bias.
+    def get_factor_words(self, op: Operation, place: Place) -> Words:
+        """Return the descriptor words of the scale factors of an operation without a bias.
 
         An average pool is TFLite's AVERAGE_POOL_2D, a mean of the integers so that zero points have
         no effect, or MEAN.
         """
         if op.kind is not OpcodeKind.AVERAGE_POOL:
-            return super().get_words(op, place)
+            return super().get_factor_words(op, place)
         target, source = op.operands
         counts_padding = bool(op.get_number("CountIncludePads"))
         if counts_padding and not any(op.get_integers("Pads")):
@@ -74,7 +74,7 @@ class Q31Encoder(ProfileEncoder):
         if counts_padding:
             what = "avgpool with CountIncludePads 1 and padding"
             raise self.make_unsupported_error(what, place, "avgpool with CountIncludePads 0")
-        return super().get_words(op, place)
+        return super().get_factor_words(op, place)
 
     def check_softmax(
         self, source: BufferView, target: BufferView, beta: float, place: Place

@@ -32,7 +32,7 @@ ScaleForm: TypeAlias = Callable[[float, Place], IntegerScale]
 
 @frozen
 class OverflowBounds:
-    """Smallest positive and negative inputs whose rescaled values exceed 32 bits, or None."""
+    """Inputs of least magnitude, negative and positive, whose rescaled values exceed 32 bits."""
 
     low: int | None
     high: int | None
@@ -121,7 +121,7 @@ def make_scale_words(prefix: str, scale: IntegerScale) -> dict[str, int]:
 
 
 def find_overflow(form: IntegerScale, accumulator_bits: int) -> OverflowBounds:
-    """Return the smallest inputs whose rescaled values exceed 32 bits.
+    """Return the inputs of least magnitude whose rescaled values exceed 32 bits.
 
     The value is ``(x >> pre) * mul + half``. A side is None where no x of ``accumulator_bits`` bits
     exceeds them.

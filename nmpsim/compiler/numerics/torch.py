@@ -22,10 +22,10 @@ QNNPACK_BITS = 21
 
 
 class TorchEncoder(FloatEncoder):
-    """Numerics profile of a PyTorch engine: fbgemm adds the bias in float, onednn after the sum."""
+    """Base class of the encoders of the numerics profiles of PyTorch's engines."""
 
-    def get_words(self, op: Operation, place: Place) -> Words:
-        """Return the words that rescale in an operation without a bias.
+    def get_factor_words(self, op: Operation, place: Place) -> Words:
+        """Return the descriptor words of the scale factors of an operation without a bias.
 
         Raise UserError (COMP001) for a matrix product of Int8: PyTorch multiplies dequantized
         numbers in float32, and the last bit of these sums depends on the order of its BLAS.
@@ -39,22 +39,22 @@ class TorchEncoder(FloatEncoder):
                 expected="numerics with a matmul of Int8, such as float",
                 hint="Use --numerics LAYER=float, which multiplies integers as ONNX Runtime does.",
             )
-        return super().get_words(op, place)
+        return super().get_factor_words(op, place)
 
 
 class QnnpackEncoder(TorchEncoder):
-    """Numerics profile of PyTorch's engine qnnpack, with integer additions."""
+    """Encoder of the profile of PyTorch's engine qnnpack, with integer additions."""
 
     always_counts_padding = True
 
-    def get_words(self, op: Operation, place: Place) -> Words:
-        """Return the words that rescale in an operation without a bias.
+    def get_factor_words(self, op: Operation, place: Place) -> Words:
+        """Return the descriptor words of the scale factors of an operation without a bias.
 
         Additions have 22-bit factors and one shift.
         """
         opcode = op.instruction.opcode
         if opcode not in ("elementadd", "elementsub", "batchedadd"):
-            return super().get_words(op, place)
+            return super().get_factor_words(op, place)
         target, *sides = op.operands
         left, right = (divide_float32(side.scale, target.scale) for side in sides)
         larger = max(left, right)

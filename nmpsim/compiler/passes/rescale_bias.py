@@ -29,7 +29,7 @@ _BIAS, _SCALES, _OFFSETS = 3, 6, 7
 
 @attrs.frozen
 class RescaledBias:
-    """Bias of a layer that was requantized to another scale, with the error."""
+    """Record of a bias that was requantized to another scale, with the resulting error."""
 
     layer: Annotated[str, "name of the instruction"]
     number: int
@@ -50,7 +50,7 @@ class RescaledBias:
 
 
 def rescale_bias(module: Module) -> tuple[Module, tuple[RescaledBias, ...]]:
-    """Requantize all biases to their results' scales; return the module and the changes.
+    """Return the module with each bias in the scale of its layer's result, and the changed biases.
 
     Constants must be attached. Float layers and computed biases are not changed.
     """

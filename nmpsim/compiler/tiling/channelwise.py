@@ -31,8 +31,8 @@ from nmpsim.compiler.tiling.image import (
     ImageTiles,
     SpatialAxis,
     add_table_load,
+    make_spatial_axes,
     make_window_words,
-    read_axes,
 )
 from nmpsim.compiler.tiling.plan import (
     LOAD,
@@ -73,7 +73,7 @@ class ImageShape:
 
 
 class ChannelTiling(NamedTuple):
-    """Tiling of a pool or depthwise convolution; fields may be arrays of many tilings."""
+    """Tiling, or array of tilings, of a pool or depthwise convolution."""
 
     across: Any
     """Number of ranges of channels."""
@@ -103,9 +103,9 @@ def is_depthwise(op: Operation) -> bool:
     return bool(groups > 1 and groups == op.operands[1].shape[3] == op.operands[0].shape[3])
 
 
-def read_image_shape(op: Operation) -> ImageShape:
+def make_image_shape(op: Operation) -> ImageShape:
     """Return the geometry of a pool or depthwise convolution."""
-    source, axes, tables = op.operands[1], read_axes(op), 0
+    source, axes, tables = op.operands[1], make_spatial_axes(op), 0
     if op.kind not in POOLS:
         weights = axes[0].kernel * axes[1].kernel * source.element_bytes
         tables = weights + CHANNEL_BYTES + (SCALE_BYTES if has_channel_scales(op) else 0)
@@ -142,7 +142,7 @@ def compute_largest_share(shape: ImageShape, tiling: ChannelTiling) -> tuple[Any
 
 
 def choose_simple_tiling(shape: ImageShape, config: DeviceConfig) -> ChannelTiling | None:
-    """Return the tiling used without a search, or None if no tile fits.
+    """Choose a tiling without a search, or return None if no tile fits.
 
     Cores divide the rows first. Tiles have all columns if possible, then all channels, then rows.
     """
@@ -163,7 +163,7 @@ def choose_simple_tiling(shape: ImageShape, config: DeviceConfig) -> ChannelTili
 
 
 def list_channel_tilings(shape: ImageShape, config: DeviceConfig) -> ChannelTiling:
-    """Return all useful tilings that fit the scratchpad."""
+    """Return the useful tilings that fit the scratchpad, as one tiling whose fields are arrays."""
     cores, found = config.cores_count, []
     for across in list_part_counts(ceil_div(shape.channels, VECTOR), cores):
         for down in list_part_counts(shape.total_rows, cores // across):
@@ -188,7 +188,7 @@ UnitCycles = Callable[[Any, int, Any], Any]
 def estimate_cost(
     shape: ImageShape, tiling: ChannelTiling, unit_cycles: UnitCycles, memory: DramModel
 ) -> RoughCost:
-    """Return approximate cycles of tilings without a simulation."""
+    """Estimate the cost of one or more tilings without a simulation."""
     row_axis, column_axis = shape.axes
     channels, rows = compute_largest_share(shape, tiling)
     depth, high = np.minimum(tiling.channels, channels), np.minimum(tiling.rows, rows)
@@ -329,14 +329,14 @@ def plan_depthwise(op: Operation, layer: WeightedLayer, context: PlanningContext
 
     addresses = (source, target)
     return _options(
-        read_image_shape(op), Unit.MAC, unit_cycles, addresses, add_commands, context, layer.macs
+        make_image_shape(op), Unit.MAC, unit_cycles, addresses, add_commands, context, layer.macs
     )
 
 
 def plan_pool(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of a maximum or average pool."""
     target, source = op.output, op.operands[1]
-    shape = read_image_shape(op)
+    shape = make_image_shape(op)
     addresses = context.memory.get_address(source), context.memory.get_address(target)
     is_average = op.kind is OpcodeKind.AVERAGE_POOL
     extra: dict[str, Any] = {"empty_value": source.offset}
@@ -344,7 +344,7 @@ def plan_pool(op: Operation, context: PlanningContext) -> TilingOptions:
         extra = {
             "in_offset": source.offset,
             "out_offset": op.operands[0].offset,
-            **context.profile.get_words(op, context.place),
+            **context.profile.get_factor_words(op, context.place),
             **make_clip_words(op, op.operands[0]),
         }
 

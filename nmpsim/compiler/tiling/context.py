@@ -31,7 +31,7 @@ class PlanningContext:
     memory: ProgramMemory
 
     def add_constant(self, what: str, array: Array | LazyBytes) -> int:
-        """Place a constant array made for the layer and return its DRAM address."""
+        """Store a constant array of the layer and return its DRAM address."""
         return self.memory.add_constant(f"{self.name}.{what}", array)
 
     @property

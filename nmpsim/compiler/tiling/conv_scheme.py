@@ -32,7 +32,7 @@ SUM_BYTES = 4
 
 
 class ConvTiling(NamedTuple):
-    """Tiling of a convolution: cores, tiles and loop order; fields may be arrays."""
+    """Tiling, or array of tilings, of a convolution: cores, tiles and loop order."""
 
     across: Any
     """Number of ranges of output channels."""
@@ -99,7 +99,7 @@ def compute_largest_share(layer: WeightedLayer, tiling: ConvTiling) -> tuple[Any
 
 
 def plan_buffers(layer: WeightedLayer, sizes: SliceSizes, tiling: ConvTiling) -> ConvBuffers:
-    """Return the scratchpad buffers of each core for a tiling."""
+    """Plan the scratchpad buffers of each core for a tiling and return their sizes."""
     rows, columns = compute_largest_share(layer, tiling)
     one_part = tiling.part >= layer.depth
     one_tile = (layer.images == 1) & (tiling.rows >= rows) & (tiling.columns >= columns)
@@ -126,7 +126,7 @@ def list_conv_tilings(
     memory: DramModel,
     known: dict[ConvTiling, tuple[ConvTiling, ...]],
 ) -> tuple[ConvTiling, RoughCost]:
-    """Return the useful tilings that fit the scratchpad, with their rough costs.
+    """Return the useful tilings that fit the scratchpad, as arrays, with their rough costs.
 
     Grids of cores are evaluated in groups, the most promising first, as long as one is left that
     could be faster than all tilings so far. ``known`` caches the tilings of each grid.
@@ -218,7 +218,7 @@ def _tilings(
 def choose_simple_tiling(
     layer: WeightedLayer, slicer: ChannelSlicer, config: DeviceConfig
 ) -> ConvTiling | None:
-    """Return the tiling used without a search, or None if no tile fits.
+    """Choose a tiling without a search, or return None if no tile fits.
 
     Cores share output channels where there are more bytes of weights than of input, else rows;
     the remaining cores divide the other. A tile takes as many input channels as possible first,
@@ -248,7 +248,7 @@ def choose_simple_tiling(
 def estimate_cost(
     layer: WeightedLayer, atoms: int, tiling: ConvTiling, memory: DramModel
 ) -> RoughCost:
-    """Return approximate cycles of tilings without a simulation."""
+    """Estimate the cost of one or more tilings without a simulation."""
     row_axis, column_axis = layer.axes
     wide, kernel_h, kernel_w = layer.element_bytes, row_axis.kernel, column_axis.kernel
     rows, columns = compute_largest_share(layer, tiling)

@@ -16,7 +16,7 @@ from nmpsim.timing import Costs
 
 @attrs.frozen
 class DramModel:
-    """DRAM costs that a tiling search assumes."""
+    """Model of DRAM costs for a tiling search."""
 
     costs: Costs
     blind: bool = False
@@ -25,7 +25,7 @@ class DramModel:
 
 @attrs.frozen(eq=False)
 class Traffic:
-    """Number of transfers of one core, and the DRAM cycles of each."""
+    """Transfers of one core: their number, and the DRAM cycles of each transfer."""
 
     count: Any
     cycles: Any
@@ -39,7 +39,7 @@ class Traffic:
 
 @attrs.frozen(eq=False)
 class RoughCost:
-    """Approximate costs of tilings, without a simulation."""
+    """Approximate cost of one or more tilings, computed without a simulation."""
 
     cores: Any
     compute: Any
@@ -51,7 +51,7 @@ class RoughCost:
 
     @property
     def memory(self) -> Any:
-        """DRAM cycles of all cores."""
+        """DRAM cycles of the transfers of all cores."""
         return self.cores * (sum(load.total for load in self.loads) + self.store.total)
 
     @property
@@ -83,7 +83,7 @@ def estimate_box_cycles(
     stride_y: Any = 0,
     aligned: Any = False,
 ) -> Any:
-    """Estimate the DRAM cycles of transferring strided runs of bytes.
+    """Estimate the DRAM cycles of a transfer of a strided box of bytes.
 
     ``aligned`` tells that the box begins at the begin of a row. All banks but one are expected to
     open rows while others are served. Refresh and turnaround, which cost nearly the same for all

@@ -68,7 +68,7 @@ TABLE_BYTES = 256
 
 
 class FlatTiling(NamedTuple):
-    """Tiling of a range of consecutive elements; fields may be arrays of many tilings."""
+    """Tiling, or array of tilings, of a range of consecutive elements."""
 
     cores: Any
     tile: Any
@@ -302,7 +302,7 @@ def _pair_words(op: Operation, context: PlanningContext) -> dict[str, int]:
         "lhs_offset": lhs.offset,
         "rhs_offset": rhs.offset,
         "out_offset": target.offset,
-        **context.profile.get_words(op, context.place),
+        **context.profile.get_factor_words(op, context.place),
         **make_clip_words(op, target),
     }
 
@@ -322,7 +322,7 @@ def _unary_words(op: Operation, context: PlanningContext) -> dict[str, int]:
         "in_high": high,
         "in_offset": source.offset,
         "activation": 0 if op.get_number("Alpha") is None else ACTIVATION_LEAKY,
-        **context.profile.get_words(op, context.place),
+        **context.profile.get_factor_words(op, context.place),
         "out_offset": target.offset,
         **clips,
     }

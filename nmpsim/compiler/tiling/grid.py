@@ -52,7 +52,7 @@ class TileGrid:
 
     @classmethod
     def concatenate(cls, grids: Sequence[TileGrid]) -> TileGrid:
-        """Return the grid with the cores of several grids."""
+        """Return a grid with the cores of all given grids, in order."""
         ends = compute_offsets(np.concatenate([compute_sizes(grid.ends) for grid in grids]))
         arrays = ([grid.index, grid.begin, grid.end] for grid in grids)
         return cls(ends, *(np.concatenate(one, axis=1) for one in zip(*arrays, strict=True)))
@@ -73,7 +73,7 @@ class TileGrid:
         return self.find_changes()
 
     def find_changes(self, *keys: Integers) -> npt.NDArray[np.bool_]:
-        """Return whether each tile has another key than the previous tile of its core."""
+        """Return a mask of the tiles whose keys differ from the previous tile of the same core."""
         changed = np.zeros(self.ends[-1], np.bool_)
         changed[self.ends[:-1]] = True
         for key in keys:
@@ -81,7 +81,7 @@ class TileGrid:
         return changed
 
     def count_changes(self, changed: npt.NDArray[np.bool_]) -> Integers:
-        """Return how many of its core's tiles, up to each tile and after the first, are changes."""
+        """Return, for each tile, the number of changed tiles since the first tile of its core."""
         turns = np.cumsum(changed)
         return turns - turns[self.ends[:-1]][self.core]
 
@@ -92,7 +92,7 @@ class TileGrid:
 
 
 def build_grid(dimensions: Sequence[TileRanges], order: Sequence[int] | None = None) -> TileGrid:
-    """Return the tiles of a grid of cores, one core for each combination of ranges.
+    """Build a grid of tiles, with one core for each combination of ranges.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def split_evenly(total: int, parts: int) -> Bounds:
 
 
 def list_part_counts(total: int, most: int) -> list[int]:
-    """Return the smallest part count for each size of the largest part, up to ``most`` parts."""
+    """Return the part counts up to ``most`` whose largest part would grow with one part less."""
     return sorted({-(-total // -(-total // n)) for n in range(1, min(total, most) + 1)})
 
 

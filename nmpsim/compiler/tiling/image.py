@@ -15,7 +15,7 @@ from nmpsim.compiler.tiling.plan import LOAD, PlanBuilder, make_box_words
 
 @attrs.frozen
 class SpatialAxis:
-    """Rows or columns of a convolution or pool."""
+    """Spatial axis of a convolution or pool: its rows or its columns."""
 
     size: int
     """Positions of the input."""
@@ -28,7 +28,7 @@ class SpatialAxis:
     dilation: int = 1
 
     def count_inputs(self, count: Any) -> Any:
-        """Return the number of input positions, padding included, for a number of results."""
+        """Return the number of input positions, including padding, that ``count`` results need."""
         return (count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
     def find_input_span(self, begin: Integers, end: Integers) -> InputSpan:
@@ -57,8 +57,8 @@ class InputSpan:
     """Padding after the existing positions."""
 
 
-def read_axes(op: Operation) -> tuple[SpatialAxis, SpatialAxis]:
-    """Return the rows and columns of an NHWC convolution or pool."""
+def make_spatial_axes(op: Operation) -> tuple[SpatialAxis, SpatialAxis]:
+    """Return the row axis and the column axis of an NHWC convolution or pool."""
     kernel, stride, pads = (op.get_integers(name) for name in ("Kernels", "Strides", "Pads"))
     dilation = op.get_integers("Dilation") or (1, 1)
     size, out = op.operands[1].shape[1:3], op.output.shape[1:3]
@@ -85,18 +85,18 @@ class ChannelRange:
 
     @property
     def run_bytes(self) -> Numbers:
-        """Bytes of the range in one pixel."""
+        """Size of the range in one pixel, in bytes."""
         return self.count * self.element_bytes
 
     @property
     def pixel_bytes(self) -> int:
-        """Bytes of one pixel with all channels."""
+        """Size of one pixel with all channels, in bytes."""
         return self.total * self.element_bytes
 
 
 @attrs.frozen(eq=False)
 class ImageTiles:
-    """Rows and columns of the result in each tile, with the input that they need."""
+    """Tiles of images: rows and columns of the result and of the required input."""
 
     axes: tuple[SpatialAxis, SpatialAxis]
     image: Integers
@@ -203,6 +203,6 @@ def add_table_load(
     nbytes: int,
     where: npt.NDArray[np.bool_],
 ) -> None:
-    """Add a load of the table records for a range of channels."""
+    """Add an instruction that loads the table records of a range of channels."""
     words = make_box_words(dram + channels.first * nbytes, spm, channels.count * nbytes)
     builder.add_instructions(LOAD, words, where)

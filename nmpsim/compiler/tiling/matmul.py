@@ -33,7 +33,7 @@ from nmpsim.timing.compute import ceil_div, count_gemm_cycles
 
 
 class MatmulTiling(NamedTuple):
-    """Grid of cores for a matrix product; fields may be arrays of many tilings."""
+    """Tiling, or array of tilings, of a matrix product: its grid of cores."""
 
     down: Any
     across: Any
@@ -53,7 +53,7 @@ def plan_matmul(op: Operation, context: PlanningContext) -> TilingOptions:
         "element": target.element,
         "lhs_offset": lhs.offset,
         "rhs_offset": rhs.offset,
-        **context.profile.get_words(op, context.place),
+        **context.profile.get_factor_words(op, context.place),
         "out_offset": target.offset,
         **make_clip_words(op, target),
         "event_stride_y": columns,

@@ -119,7 +119,7 @@ def list_box_moves(op: Operation, context: PlanningContext) -> list[BoxMove]:
 
 
 class MoveTiling(NamedTuple):
-    """Number of cores and maximum tile size in bytes; fields may be arrays of many tilings."""
+    """Tiling, or array of tilings, of a move: number of cores and maximum tile size in bytes."""
 
     cores: Any
     limit: Any

@@ -99,14 +99,14 @@ class PlanBuilder:
         self.add_to_tiles(mnemonic, words, tiles)
 
     def add_to_tiles(self, mnemonic: str, words: Words, tiles: Integers) -> None:
-        """Add one instruction for each given tile; tile numbers must ascend.
+        """Add one instruction for each of the given tiles, whose numbers must ascend.
 
         Arrays among the words have one element for each of the commands.
         """
         self._parts.setdefault(mnemonic, []).append((tiles, words))
 
     def build(self) -> LayerPlan:
-        """Return the plan."""
+        """Build the plan of the layer from the added instructions."""
         computing = next((name for name in self._parts if name not in (LOAD, STORE)), "nmp.fill")
         counts = np.zeros(self._config.cores_count, np.int64)
         counts[: self.grid.ends.size - 1] = compute_sizes(self.grid.ends)
@@ -130,7 +130,7 @@ class PlanBuilder:
 
 
 def get_word_offsets(mnemonic: str) -> Mapping[str, int]:
-    """Return the index of each descriptor word of an instruction by name."""
+    """Return the offsets, in words, of the descriptor words of an instruction by name."""
     return get_word_indices(str(BY_MNEMONIC[mnemonic].descriptor))
 
 
@@ -142,7 +142,7 @@ def make_box_words(
     count_y: Numbers = 1,
     **strides: Numbers,
 ) -> dict[str, Numbers]:
-    """Return the descriptor words of a load or store of strided runs of bytes.
+    """Return the descriptor words of a load or store of a strided box of bytes.
 
     ``strides`` are in bytes, by their names in the descriptor such as ``dram_stride_x``.
     """

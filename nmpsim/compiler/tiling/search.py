@@ -48,7 +48,7 @@ class TilingTrial:
 
 @attrs.frozen
 class LayerName:
-    """Index, name and opcode of a layer."""
+    """Identification of a layer by index, name and opcode."""
 
     index: int
     name: str
@@ -109,7 +109,7 @@ class _Decision:
 
 
 class TilingSearch:
-    """Search for the fastest tiling of each layer; layers of the same geometry share results."""
+    """Search for the fastest tiling of each layer, shared by layers of equal geometry."""
 
     def __init__(
         self, slicing: str, config: DeviceConfig, on_slicing: Callable[[TiledLayer], None] | None
@@ -120,7 +120,7 @@ class TilingSearch:
         self._decisions: dict[Hashable, _Decision] = {}
 
     def choose(self, layer: LayerName, options: TilingOptions) -> LayerPlan:
-        """Return the plan of a layer with the fastest tiling."""
+        """Choose the fastest tiling of a layer and return its plan."""
         if options.key not in self._decisions:
             self._decisions[options.key] = self._decide(layer, options)
         decision = self._decisions[options.key]

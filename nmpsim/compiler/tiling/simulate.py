@@ -41,7 +41,7 @@ class LayerCostEstimate:
 
 
 def order_instructions(plan: LayerPlan) -> tuple[Integers, Integers]:
-    """Return all cores' instructions in order, and the offset of each core's first one.
+    """Return the instructions of all cores in order, and the offset of each core's instructions.
 
     See :func:`~nmpsim.compiler.tiling.compiled.schedule_instructions.schedule_instructions`.
     """
@@ -93,7 +93,7 @@ def simulate(plan: LayerPlan, memory: DramModel, limit: int = NEVER) -> LayerCos
 
 
 def simulate_fully(plan: LayerPlan, memory: DramModel) -> LayerCostEstimate:
-    """Simulate a plan to its end; return its cost."""
+    """Simulate a plan to its end and return its cost."""
     estimate = simulate(plan, memory)
     assert estimate is not None
     return estimate

@@ -65,7 +65,7 @@ def must_keep_groups_whole(layer: WeightedLayer) -> bool:
 
 @attrs.frozen(eq=False)
 class ChannelSlices:
-    """Slices into which the ranges of a layer's output channels are divided."""
+    """Slices of the output channels of a layer, grouped by range."""
 
     channels: TileRanges
     groups: Integers
@@ -93,7 +93,7 @@ class SliceSizes(NamedTuple):
 
 
 class ChannelSlicer:
-    """Divider of a layer's output channels into slices; it caches results."""
+    """Divider of a layer's output channels into slices, with cached results."""
 
     def __init__(self, layer: WeightedLayer) -> None:
         self._whole = must_keep_groups_whole(layer)

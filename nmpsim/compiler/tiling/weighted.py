@@ -13,7 +13,7 @@ from nmpsim.compiler.numerics import Requantization, WeightedScales
 from nmpsim.compiler.numerics.ratios import make_scale_words
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.tiling.context import PlanningContext
-from nmpsim.compiler.tiling.image import SpatialAxis, read_axes
+from nmpsim.compiler.tiling.image import SpatialAxis, make_spatial_axes
 from nmpsim.diagnostics import fail
 from nmpsim.isa.words import ACTIVATION_LEAKY, SCALE_BYTES
 from nmpsim.lir.opcode import OpcodeKind
@@ -52,17 +52,17 @@ class WeightedLayer:
 
     @property
     def channels(self) -> int:
-        """Input channels of all groups."""
+        """Number of input channels of all groups."""
         return self.source.shape[-1]
 
     @property
     def out_channels(self) -> int:
-        """Output channels of all groups."""
+        """Number of output channels of all groups."""
         return int(self.weights.shape[0])
 
     @property
     def depth(self) -> int:
-        """Input channels of a group."""
+        """Number of input channels of a group."""
         return int(self.weights.shape[3])
 
     @property
@@ -82,12 +82,12 @@ class WeightedLayer:
 
     @property
     def scale_bytes(self) -> int:
-        """Size of a channel's scale record in bytes; 0 if there is none."""
+        """Size of a channel's scale record in bytes, or 0 if channels have none."""
         return 0 if self.scale_records is None else SCALE_BYTES
 
     @property
     def macs(self) -> int:
-        """Number of multiplications of the layer."""
+        """Number of multiply-accumulate operations of the layer."""
         return self.total_rows * self.axes[1].out * int(self.weights.size)
 
 
@@ -97,7 +97,7 @@ def make_weighted_layer(op: Operation, context: PlanningContext) -> WeightedLaye
     values = context.memory.get_values(constant)
     order: Literal["OI", "IO"] = "OI"
     if op.kind is OpcodeKind.CONVOLUTION:
-        axes, weights, groups = read_axes(op), values, op.get_number("Group")
+        axes, weights, groups = make_spatial_axes(op), values, op.get_number("Group")
     else:
         if op.instruction.opcode != "rowwisequantizedfullyconnected":
             order, values = "IO", values.T
@@ -144,7 +144,7 @@ def _requantization(
     """Return how sums become results, and the zero point of each channel's weights."""
     weights = op.operands[2]
     if op.kind is OpcodeKind.PRODUCT:
-        words = context.profile.get_words(op, context.place)
+        words = context.profile.get_factor_words(op, context.place)
         offsets = np.full(channels, weights.offset, np.int64)
         return Requantization.from_words(words, channels), offsets
     bias = op.operands[3]
@@ -158,7 +158,7 @@ def _requantization(
             hint="Give the exact scales with --tensors.",
         )
     layer = WeightedScales.from_operation(op, context.memory.values, context.place)
-    return context.profile.requantize(layer), layer.weight_offsets
+    return context.profile.make_requantization(layer), layer.weight_offsets
 
 
 def _largest_start(

@@ -16,7 +16,7 @@ import numpy as np
 from nmpsim.core.compiled.contract_order import (
     HALTED,
     RUNNING,
-    arrive,
+    arrive_at_barrier,
     check_dram_accesses,
     check_unit,
     check_units,
@@ -95,8 +95,8 @@ LOADS_AND_STORES = 2
 NONE = np.int64(-1)
 
 
-def check_tensor(c: ContractState, core: Int, number: Int, d: Int64s) -> None:
-    """Check a tensor instruction against the contract."""
+def check_tensor_instruction(c: ContractState, core: Int, number: Int, d: Int64s) -> None:
+    """Check a tensor instruction against the contract, and record a violation in ``c``."""
     unit, depth = INSTRUCTION_UNIT[number], c.numbers[DEPTH]
     job = c.issued[core, unit]
     c.issued[core, unit] = job + 1
@@ -114,10 +114,10 @@ def check_tensor(c: ContractState, core: Int, number: Int, d: Int64s) -> None:
         track_access(c, core, touches, row, True)
 
 
-def check_own_access(
+def check_core_access(
     c: ContractState, core: Int, what: int, start: int, nbytes: int, writes: bool
 ) -> None:
-    """Check a scalar load, a scalar store or a fetch by the control core."""
+    """Check a scalar load or store, or the fetch of an instruction or descriptor, by a core."""
     if not is_writable(c, start):
         return
     touches = c.row
@@ -145,7 +145,7 @@ def check_scalar_access(c: ContractState, core: Int, number: Int, address: int) 
         else:
             merge_clock(c.clocks[core], c.words[word])
         return
-    check_own_access(c, core, WORD, address, ACCESS_BYTES[number], IS_WRITE[number])
+    check_core_access(c, core, WORD, address, ACCESS_BYTES[number], IS_WRITE[number])
 
 
 @handles_instructions(InstructionKind.SYNC)
@@ -157,7 +157,7 @@ def check_synchronization(
         if first < UNITS:
             record_completions(c, core, core, first, c.issued[core, first] - second)
     elif number == OP.nmp_barrier:
-        ended = arrive(c, core, first, second)
+        ended = arrive_at_barrier(c, core, first, second)
         if ended < 0:
             clear_touches(c.row)
             add_run(c.row, False, WORD, first, 1)
@@ -173,7 +173,7 @@ def check_synchronization(
 
 
 def begin_segment(c: ContractState) -> None:
-    """Start all cores after a host event, with the merged clocks of all cores."""
+    """Begin a device segment: set all cores to running, with the merged clocks of all cores."""
     for core in range(1, c.waits.shape[0]):
         merge_clock(c.clocks[0], c.clocks[core])
     for core in range(c.waits.shape[0]):
@@ -184,7 +184,7 @@ def begin_segment(c: ContractState) -> None:
 
 
 def check_host_access(c: ContractState, start: int, nbytes: int, writes: bool) -> None:
-    """Check an access by the host to a tensor, while all cores have halted."""
+    """Check a host access to a tensor against the contract, after all cores have halted."""
     touches = c.row
     clear_touches(touches)
     add_run(touches, writes, TENSOR, start, nbytes)
@@ -200,7 +200,7 @@ def check_host_access(c: ContractState, start: int, nbytes: int, writes: bool) -
 
 
 def check_host_event(c: ContractState, kind: Int, address: int, nbytes: int) -> None:
-    """Check a host event against the contract; a start begins a new segment."""
+    """Check a host event against the contract, or begin a new segment if the event is a start."""
     for entry in (NUMBER, CORE, PC, LAYER, CYCLE):
         c.found[entry] = NONE
     if kind == HOST_STARTS:
@@ -210,26 +210,26 @@ def check_host_event(c: ContractState, kind: Int, address: int, nbytes: int) -> 
 
 
 def check_core_event(c: ContractState, event: Int64s, words: Int64s, first_word: Int) -> None:
-    """Check an instruction of a core against the contract."""
+    """Check the event of one instruction that a core executed against the contract."""
     number, core, pc = event[EVENT_NUMBER], event[EVENT_CORE], event[EVENT_PC]
     is_tensor = FOOTPRINT_KIND[number] >= 0
     c.found[NUMBER], c.found[CORE], c.found[PC] = number, core, pc
     c.found[CYCLE] = event[EVENT_CYCLE]
     c.found[LAYER] = words[event[EVENT_ITEM], first_word] if is_tensor else NONE
-    check_own_access(c, core, CODE, pc, 4, False)
+    check_core_access(c, core, CODE, pc, 4, False)
     if is_tensor:
-        check_own_access(
+        check_core_access(
             c, core, DESCRIPTOR, event[EVENT_DESCRIPTOR], 4 * WORD_COUNT[number], False
         )
-        check_tensor(c, core, number, words[event[EVENT_ITEM], first_word:])
+        check_tensor_instruction(c, core, number, words[event[EVENT_ITEM], first_word:])
     elif ACCESS_BYTES[number] > 0:
         check_scalar_access(c, core, number, event[EVENT_FIRST])
     else:
         check_synchronization(c, core, number, event[EVENT_FIRST], event[EVENT_SECOND])
 
 
-def check(c: ContractState, events: Int64s, words: Int64s, first_word: Int) -> Any:
-    """Check events, int64 [n, ContractEvent]; return whether no event violates the contract.
+def check_events(c: ContractState, events: Int64s, words: Int64s, first_word: Int) -> Any:
+    """Check events in order; return False at the first violation or if the check must start again.
 
     ``words`` has a row for each descriptor, whose words begin at column ``first_word``. The check
     stops at the first violation, which is then in ``found``, and at a new rival of an earlier pend.

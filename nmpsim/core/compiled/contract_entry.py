@@ -29,11 +29,11 @@ PLAIN_MODULES = (
 
 @functools.cache
 def register_plain_functions() -> None:
-    """Register plain Python functions with Numba; must be called before anything is compiled."""
+    """Make plain Python functions callable from compiled code; call this before any compilation."""
     register_pure_functions()
     register_functions(*PLAIN_MODULES)
 
 
 def check_events(given: ContractState, events: Int64s, words: Int64s, first_word: Int) -> Any:
-    """Check events; see :func:`~nmpsim.core.compiled.contract.find_invalid_word`."""
-    return contract.check(struct_pointer(given), events, words, first_word)
+    """Check events in order; return False at a violation or if the check must start again."""
+    return contract.check_events(struct_pointer(given), events, words, first_word)

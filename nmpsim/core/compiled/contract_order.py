@@ -67,19 +67,19 @@ SERVED_CORE, SERVED_JOB, SERVED_TAKEN = map(int, ServedPend)
 
 
 def merge_clock(clocks: Int64s, other: Int64s) -> None:
-    """Set a clock to the maximum of itself and another clock, int64 [cores, AGENTS]."""
+    """Set vector clock ``clocks`` to the elementwise maximum of itself and ``other``."""
     np.fmax(
         clocks, other, clocks
     )  # np.maximum must be told `out` by name, which Numba does not know
 
 
 def record_completions(c: ContractState, core: Int, other: Int, agent: Int, done: Int) -> None:
-    """Record that ``core`` knows that the first ``done`` jobs of a unit of ``other`` are done."""
+    """Record in the clock of ``core`` that ``done`` jobs of an agent of ``other`` are complete."""
     c.clocks[core, other, agent] = max(c.clocks[core, other, agent], done)
 
 
-def arrive(c: ContractState, core: Int, number: Int, count: Int) -> Any:
-    """Arrive at a barrier: return 0 to wait, 1 if all continue, -1 if the counts differ."""
+def arrive_at_barrier(c: ContractState, core: Int, number: Int, count: Int) -> Any:
+    """Record a core's arrival at a barrier; return 1 if complete, 0 if not, -1 if counts differ."""
     c.waits[core, 0], c.waits[core, 1], c.waits[core, 2] = AT_BARRIER, number, count
     arrived, differ = 0, False
     for other in range(c.waits.shape[0]):
@@ -128,7 +128,7 @@ def pend(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
 
 
 def complete_pend(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
-    """Complete a pend: subtract its count and merge the clocks of the posts that it needs.
+    """Complete a pend: subtract its count and merge the clocks of the posts that must precede it.
 
     Of a core the earliest posts count; needed is what all other cores together cannot have posted.
     """
@@ -159,7 +159,7 @@ def complete_pend(c: ContractState, core: Int, semaphore: Int, count: Int) -> No
 
 
 def count_needed_posts(c: Any, semaphore: Any, number: Any, other: Any, rivals: Any) -> Any:
-    """Return the count that core ``other`` must have posted before a pend can be served."""
+    """Return the count that core ``other`` must post before a pend; 0 or less if others suffice."""
     needed = c.served[semaphore, number, SERVED_TAKEN]
     for one in range(c.waits.shape[0]):
         if one != other:
@@ -168,7 +168,7 @@ def count_needed_posts(c: Any, semaphore: Any, number: Any, other: Any, rivals: 
 
 
 def record_competing_pends(c: Any, core: Any, semaphore: Any, count: Any) -> None:
-    """Record earlier pends that this post could have served; request a new check if needed."""
+    """Record earlier pends that a post could have served; set a flag if the check must restart."""
     for number in range(c.served_count[semaphore]):
         served, rivals = c.served[semaphore, number], c.rivals[semaphore, number]
         taker = served[SERVED_CORE]
@@ -184,7 +184,7 @@ def record_competing_pends(c: Any, core: Any, semaphore: Any, count: Any) -> Non
 
 
 def is_ordered(c: ContractState, core: Int, other: Int, agent: Int, job: Int) -> Any:
-    """Return whether ``core`` knows that a job of core ``other`` is done."""
+    """Return whether a job of core ``other`` is ordered before the next instruction of ``core``."""
     return job < c.clocks[core, other, agent]
 
 
@@ -204,14 +204,14 @@ FAR = np.int64(1) << np.int64(62)
 
 
 def record_origin(c: ContractState, touches: Int64s, unit: Int, job: Int) -> None:
-    """Store the current instruction as the origin of a footprint."""
+    """Store the current instruction, its unit and its job number as the origin of a footprint."""
     for i in range(ORIGIN_WORDS):
         touches[0, BY_NUMBER + i] = c.found[NUMBER + i]
     touches[0, BY_UNIT], touches[0, BY_JOB] = unit, job
 
 
 def accesses_overlap(c: ContractState, a: Int64s, row: int, b: Int64s, other: int) -> Any:
-    """Return whether two accesses overlap; False beyond MAX_COMPARISONS comparisons."""
+    """Return whether two accesses share a byte; False once the limit of comparisons is exceeded."""
     if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
         return False
     if c.numbers[COMPARISONS] > MAX_COMPARISONS:
@@ -235,7 +235,7 @@ def check_pair(c: ContractState, case: Int, touches: Int64s, others: Int64s) -> 
 
 
 def check_unit(c: ContractState, case: Int, core: Int, unit: Int, touches: Int64s) -> None:
-    """Report a violation if accesses conflict with jobs of a unit that may be unfinished."""
+    """Report a violation if accesses conflict with possibly unfinished jobs of a unit."""
     for job in range(c.clocks[core, core, unit], c.issued[core, unit]):
         check_pair(c, case, touches, c.touches[core, unit, job % c.numbers[DEPTH]])
 
@@ -251,7 +251,7 @@ def check_units(c: ContractState, core: Int, unit: Int, touches: Int64s) -> None
 
 
 def compute_range(c: ContractState, touches: Int64s, row: Int) -> None:
-    """Write the DRAM range of an access to ``ContractState.accessed``."""
+    """Compute the DRAM range of an access and store it in ``c.accessed``."""
     n0, s0 = touches[row, FIRST_AXIS], touches[row, FIRST_AXIS + 1]
     n1, s1 = touches[row, FIRST_AXIS + 2], touches[row, FIRST_AXIS + 3]
     stride = s0 if n1 == 1 else s1
@@ -261,7 +261,7 @@ def compute_range(c: ContractState, touches: Int64s, row: Int) -> None:
 
 
 def check_dram_accesses(c: ContractState, core: Int, touches: Int64s) -> None:
-    """Compare DRAM accesses with those of other cores, and store them for later comparisons."""
+    """Check DRAM accesses for conflicts with other cores, and store them for later checks."""
     for row in range(1, touches[0, COUNT] + 1):
         if is_ram(c, touches, row):
             check_other_cores(c, core, touches, row)
@@ -269,7 +269,7 @@ def check_dram_accesses(c: ContractState, core: Int, touches: Int64s) -> None:
 
 
 def check_other_cores(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
-    """Compare a DRAM access with unordered accesses of other cores."""
+    """Report a violation if a DRAM access conflicts with an unordered access of another core."""
     start, end = touches[row, START], touches[row, END]
     writes = row <= touches[0, WRITE_COUNT]
     near = start < c.hull[WRITES, 1] and c.hull[WRITES, 0] < end
@@ -295,7 +295,7 @@ def check_other_cores(c: ContractState, core: Int, touches: Int64s, row: Int) ->
 
 
 def extend_ranges(c: ContractState, core: Int, kind: Int, touches: Int64s, row: Int) -> None:
-    """Add an access to the DRAM ranges of a core."""
+    """Extend the DRAM ranges that a core reads or writes by an access."""
     compute_range(c, touches, row)
     add_range(c.ranges[core, kind], c.accessed)
     c.hull[kind, 0] = min(c.hull[kind, 0], touches[row, START])
@@ -342,7 +342,7 @@ def compute_index_slot(core: Int, start: Int, writes: Int) -> Any:
 
 
 def index_access(c: ContractState, row: Int) -> None:
-    """Add a stored scalar access to the index."""
+    """Add stored access ``row`` to the index if it is a scalar access."""
     one = c.open_accesses[row]
     if one[0, BY_UNIT] == SCALAR:
         place = compute_index_slot(one[0, BY_CORE], one[1, START], one[0, WRITE_COUNT])
@@ -372,7 +372,7 @@ def is_same_access(one: Int64s, core: Int, touches: Int64s, row: Int, writes: In
 
 
 def compute_common_clock(c: ContractState) -> None:
-    """Set ``common_clock`` to the minimum of the clocks of all running cores."""
+    """Set ``c.common_clock`` to the elementwise minimum of the clocks of all unhalted cores."""
     c.common_clock[:, :] = FAR
     for core in range(c.waits.shape[0]):
         if c.waits[core, 0] != HALTED:

@@ -50,7 +50,7 @@ COMPARISONS_PER_EVENT = 1 << 11
 
 
 class StateWord(IntEnum):
-    """Entries of ``ContractState.numbers``."""
+    """Indices of ``ContractState.numbers``: memory bounds, queue depth and status of the check."""
 
     SCRATCHPAD_BYTES = 0
     RAM_BASE = 1
@@ -90,7 +90,7 @@ class ServedPend(IntEnum):
 
 
 class AccessOrigin(IntEnum):
-    """Additional entries of row 0 of a footprint: the origin of the accesses."""
+    """Entries of a footprint's row 0 that identify the instruction that made the accesses."""
 
     NUMBER = 3
     CORE = 4
@@ -106,7 +106,7 @@ BY_NUMBER, BY_CORE, _BY_PC, _BY_LAYER, BY_UNIT, BY_JOB, BEFORE = map(int, Access
 
 
 class ContractState(NamedTuple):
-    """State of the contract check."""
+    """State of the contract check: written bytes, stored accesses, clocks and the violation."""
 
     numbers: Int64s
     """[StateWord]"""
@@ -189,7 +189,7 @@ def restore_state(contract: ContractState, saved: ContractState) -> None:
 def make_contract_state(
     cores: int, scratchpad_bytes: int, ram_base: int, ram_bytes: int, depth: int
 ) -> ContractState:
-    """Make the state before a run; ``depth`` is the queue depth of the units."""
+    """Return the contract state before a run; ``depth`` is the queue depth of the units."""
     numbers = np.zeros(len(StateWord), np.int64)
     numbers[StateWord.SCRATCHPAD_BYTES] = scratchpad_bytes
     numbers[StateWord.RAM_BASE] = ram_base
@@ -264,7 +264,7 @@ def has_violation(c: ContractState) -> Any:
 
 
 def report_violation(c: ContractState, case: Int, touches: Int64s, row: Int) -> None:
-    """Record a violation by the current instruction, if it is the first one."""
+    """Record a violation by the current instruction, unless one is already recorded."""
     if has_violation(c):
         return
     c.found[CASE] = case
@@ -277,7 +277,7 @@ def report_violation(c: ContractState, case: Int, touches: Int64s, row: Int) -> 
 def report_conflict(
     c: ContractState, case: Int, touches: Int64s, row: Int, others: Int64s, other: Int
 ) -> None:
-    """Record a conflict of the current instruction with an earlier one."""
+    """Record a conflict with an earlier instruction, unless a violation is already recorded."""
     if has_violation(c):
         return
     what = touches[row, WHAT]
@@ -299,7 +299,7 @@ NOTHING = np.int64(-1)
 
 
 def is_range_written(written_ranges: Int64s, start: Int, end: Int) -> Any:
-    """Return whether the list of written ranges contains a range of offsets."""
+    """Return whether one of the written ranges contains all offsets from ``start`` to ``end``."""
     for i in range(MAX_RANGES):
         begin, after = written_ranges[i, 0], written_ranges[i, 1]
         if begin <= start and end <= after:
@@ -369,12 +369,12 @@ def track_bytes(
 
 
 def is_ram(c: ContractState, touches: Int64s, row: Int) -> Any:
-    """Return whether an access is to the writable part of DRAM."""
+    """Return whether an access lies entirely in the writable part of DRAM."""
     return c.numbers[RAM_BASE] <= touches[row, START] and touches[row, END] <= c.numbers[RAM_END]
 
 
 def is_scratchpad(c: ContractState, touches: Int64s, row: Int) -> Any:
-    """Return whether an access is to a scratchpad."""
+    """Return whether an access lies entirely in a scratchpad."""
     end = SCRATCHPAD_BASE + c.numbers[SCRATCHPAD_BYTES]
     return touches[row, START] >= SCRATCHPAD_BASE and touches[row, END] <= end
 
@@ -386,7 +386,7 @@ def is_writable(c: ContractState, address: Int) -> Any:
 
 
 def track_access(c: ContractState, core: Int, touches: Int64s, row: Int, writes: bool) -> Any:
-    """Mark the bytes of a write as written; for a read return the first unwritten address or -1."""
+    """Record a write in ``c``; for a read, return the first unwritten address or -1."""
     if is_scratchpad(c, touches, row):
         return track_bytes(
             c.scratchpad[core], c.written_ranges[core], touches, row, SCRATCHPAD_BASE, writes
@@ -398,7 +398,7 @@ def track_access(c: ContractState, core: Int, touches: Int64s, row: Int, writes:
 
 
 def check_read(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
-    """Report a violation if an access reads unwritten bytes."""
+    """Report a violation if an access reads unwritten bytes (a scalar load: only such bytes)."""
     missing = track_access(c, core, touches, row, False)
     if missing < 0:
         return

@@ -25,7 +25,7 @@ _STANDARD = np.arange(len(PROFILES))
 
 
 def get_profile_words(formulas: Bytes) -> Int64s:
-    """Return a word for each profile: its number, and the address of custom formulas.
+    """Return a word for each profile: its number, combined with the address of custom formulas.
 
     Parameters
     ----------

@@ -38,14 +38,14 @@ MAC, VECTOR = int(Unit.MAC), int(Unit.VECTOR)
 
 
 def spend_cycles(m: Machine, core: Int, activity: Int, cycles: Int) -> None:
-    """Advance a core's clock by ``cycles`` of one activity."""
+    """Advance a core's clock by ``cycles`` and add them to its pending cycles of ``activity``."""
     c = m.cores[core]
     c["clock"] += cycles
     c["pending"][activity] += cycles
 
 
 def attribute_cycles(m: Machine, core: Int, cause: Int) -> Any:
-    """Attribute a core's cycles since the last call; return how many were idle.
+    """Attribute a core's cycles since the last call to busy units or ``cause``; return idle cycles.
 
     Must be called before a unit gets work and before the layer changes.
     """
@@ -61,14 +61,14 @@ def attribute_cycles(m: Machine, core: Int, cause: Int) -> Any:
 
 
 def wait_cycles(m: Machine, core: Int, activity: Int, cause: Int, cycles: Int) -> Any:
-    """Advance a core's clock by ``cycles`` of waiting; return how many of them no unit worked."""
+    """Advance a waiting core's clock by ``cycles``; return how many of them had no busy unit."""
     attribute_cycles(m, core, ON_CONTROL)
     spend_cycles(m, core, activity, cycles)
     return attribute_cycles(m, core, cause)
 
 
 def wait_for_transfer(m: Machine, core: Int, unit: Int, slot: Int, cycles: Int) -> None:
-    """Advance a core's clock by ``cycles`` of waiting for a transfer; add its queueing delay."""
+    """Advance a core's clock by its wait for a transfer; attribute queueing delay separately."""
     idle = wait_cycles(m, core, WAIT_LOAD + unit, ON_LOAD + unit, cycles)
     c = m.cores[core]
     charged, spent = c["queueing_charged"], c["spent"]
@@ -79,7 +79,7 @@ def wait_for_transfer(m: Machine, core: Int, unit: Int, slot: Int, cycles: Int) 
 
 
 def assign_to_layer(m: Machine, core: Int, layer: Int) -> None:
-    """Add a core's pending cycles to a layer."""
+    """Move a core's pending cycles to the counters of a layer."""
     attribute_cycles(m, core, ON_CONTROL)
     c, total = m.cores[core], m.layers[layer]
     for activity in range(ACTIVITIES):
@@ -91,7 +91,7 @@ def assign_to_layer(m: Machine, core: Int, layer: Int) -> None:
 
 
 def begin_layer(m: Machine, core: Int, layer: Int) -> None:
-    """Attribute a core's work since the last barrier, and its next work, to ``layer``."""
+    """Begin a layer: attribute a core's work since the last barrier, and later work, to it."""
     c = m.cores[core]
     if c["layer"] >= 0 and c["layer"] != layer:
         assign_to_layer(m, core, c["layer"])
@@ -100,7 +100,7 @@ def begin_layer(m: Machine, core: Int, layer: Int) -> None:
 
 
 def mark_unused(m: Machine, core: Int) -> None:
-    """Attribute a core's cycles since the last barrier to UNUSED."""
+    """Attribute a core's cycles without unit work since the last barrier to ``ON_UNUSED``."""
     attribute_cycles(m, core, ON_CONTROL)
     spent = m.cores[core]["spent"]
     for cause in range(ON_VECTOR + 1, CAUSES):
@@ -110,7 +110,7 @@ def mark_unused(m: Machine, core: Int) -> None:
 
 
 def leave_layer(m: Machine, core: Int, ended: Int) -> None:
-    """End a core's layer at a barrier or halt; a core without a layer gets layer ``ended``."""
+    """Assign a core's pending cycles to its layer, or to ``ended`` if none, and end the layer."""
     c = m.cores[core]
     layer = c["layer"] if c["layer"] >= 0 else np.int64(ended)
     assign_to_layer(m, core, layer)

@@ -40,7 +40,7 @@ class KernelTable:
         """Address of a function that compiles the kernel of an instruction."""
 
     def compile(self, number: int) -> None:
-        """Compile the kernel of an instruction, or read it from the cache."""
+        """Compile the kernel of an instruction, or load it from the cache; store its address."""
         begin = time.perf_counter()
         kernel = KERNELS[number]
         self.notify_compiling(kernel)
@@ -51,7 +51,7 @@ class KernelTable:
         self.compilation.seconds += time.perf_counter() - begin
 
     def notify_compiling(self, function: CompiledEntry | AddressedKernel) -> None:
-        """Call the listener if a function must be compiled; raise MEM002 if memory is short."""
+        """Call the listener unless a function is cached; raise MEM002 if memory is short."""
         if function.is_cached():
             return
         check_compiling()

@@ -23,7 +23,7 @@ RANGE_WORDS = 5
 
 
 def set_range(accessed: Int64s, start: Int, end: Int, stride: Int, run: Int) -> None:
-    """Set a DRAM range; ``stride`` is the distance of runs of ``run`` bytes, or 0 if irregular."""
+    """Write a DRAM range to ``accessed``: ``run`` bytes every ``stride`` bytes if this is not 0."""
     first = start % stride if stride > 0 else np.int64(0)
     is_regular = stride > 0 and first + run <= stride
     accessed[RANGE_BEGIN], accessed[RANGE_END] = start, end
@@ -81,7 +81,7 @@ def add_range(ranges: Int64s, accessed: Int64s) -> None:
 
 
 def extend_range(known: Int64s, accessed: Int64s) -> None:
-    """Extend a range to contain another one."""
+    """Extend the range ``known`` to contain the range ``accessed``."""
     if known[RANGE_END] == 0:
         for i in range(RANGE_WORDS):
             known[i] = accessed[i]

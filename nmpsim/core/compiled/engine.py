@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nmpsim.core.compiled.contract_state import ContractState
 from nmpsim.core.compiled.dispatch import KernelTable
-from nmpsim.core.compiled.entries import KERNELS, PARTS, check_events, prepare_check, run
+from nmpsim.core.compiled.entries import KERNELS, PARTS, check_events, prepare_contract_check, run
 from nmpsim.core.compiled.kernel_arguments import (
     NO_RESULT,
     LoopContext,
@@ -13,14 +13,14 @@ from nmpsim.core.compiled.kernel_arguments import (
     make_recorder,
 )
 from nmpsim.core.compiled.parallel_cores import ParallelCores
-from nmpsim.core.compiled.recording import STEPS_PER_TURN, Recording, Recordings, record
+from nmpsim.core.compiled.recording import STEPS_PER_TURN, Recording, Recordings, record_program
 from nmpsim.core.compiled.replay import Workers, prepare_replay
 from nmpsim.core.compiled.warmup import Warmup
 from nmpsim.core.engine import Compilation, Engine, EventConsumer, LayerCallback, RecordedStep
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stop_conditions import (
     StopConditions,
-    default_stop_conditions,
+    make_default_stop_conditions,
     make_stop_conditions,
 )
 from nmpsim.kernels.entries import CACHE, pause_garbage_collection
@@ -29,7 +29,7 @@ from nmpsim.timing import Costs
 
 
 class CompiledEngine(Engine):
-    """Compiled engine: runs the event loop, or replays recordings on several threads."""
+    """Engine that executes programs in compiled code and replays recordings on several threads."""
 
     name = "compiled"
     can_record = not IS_JIT_DISABLED
@@ -54,7 +54,7 @@ class CompiledEngine(Engine):
         """Compile the kernels of all tensor instructions, and the contract check."""
         for number in KERNELS:
             self._kernels.compile(number)
-        prepare_check()
+        prepare_contract_check()
 
     def run(
         self,
@@ -64,8 +64,8 @@ class CompiledEngine(Engine):
         stop_at_layers: bool,
         stops: StopConditions | None = None,
     ) -> Outcome:
-        """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
-        asked = default_stop_conditions(machine.cores.size) if stops is None else stops
+        """Run a machine for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
+        asked = make_default_stop_conditions(machine.cores.size) if stops is None else stops
         self._compile_once(machine, costs)
         context = self._make_context(machine, make_recorder(machine.cores.size, 0))
         if turns == 0:
@@ -109,7 +109,7 @@ class CompiledEngine(Engine):
             context = self._make_context(ahead, recorder)
             return self._run_loop(ahead, costs, context, turns, False, stops)
 
-        found = record(machine, costs, loop, pass_on)
+        found = record_program(machine, costs, loop, pass_on)
         if is_accepted and (found is None or known is None):
             self._recordings.add(found)
         return found and (known or found)
@@ -164,7 +164,7 @@ class CompiledEngine(Engine):
             warmup.start()
             self._kernels.wait_for_warmup = warmup.wait
         context = self._make_context(machine, make_recorder(machine.cores.size, 0))
-        stops = default_stop_conditions(machine.cores.size)
+        stops = make_default_stop_conditions(machine.cores.size)
         with pause_garbage_collection():
             run.compile_for(machine, costs, context, 0, False, stops)
             if is_part_missing:

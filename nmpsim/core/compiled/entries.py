@@ -36,13 +36,15 @@ replay_epochs = CompiledEntry(
     "replay.replay_epochs", partial(_import, "replay_loop", "replay_epochs")
 )
 """See :func:`nmpsim.core.compiled.replay_loop.replay_epochs`."""
-work_loop = CompiledEntry("replay.work_loop", partial(_import, "replay_loop", "work_loop"))
-"""See :func:`nmpsim.core.compiled.replay_loop.work_loop`."""
+execute_epochs = CompiledEntry(
+    "replay.execute_epochs", partial(_import, "replay_loop", "execute_epochs")
+)
+"""See :func:`nmpsim.core.compiled.replay_loop.execute_epochs`."""
 check_events = CompiledEntry(
     "contract.check_events", partial(_import, "contract_entry", "check_events")
 )
 """See :func:`nmpsim.core.compiled.contract.find_invalid_word`."""
-PARTS = (replay_epochs, work_loop, check_events)
+PARTS = (replay_epochs, execute_epochs, check_events)
 """Entries of the engine besides ``run``."""
 KERNELS = {
     number: AddressedKernel(
@@ -55,7 +57,7 @@ KERNELS = {
 :mod:`~nmpsim.core.compiled.tensor_kernels`."""
 
 
-def prepare_check() -> None:
+def prepare_contract_check() -> None:
     """Compile the contract check, or load it from the cache."""
     nothing = np.zeros((0, EVENT_WORDS), np.int64)
     check_events.compile_for(make_contract_state(1, 0, 0, 0, 1), nothing, nothing, 0)

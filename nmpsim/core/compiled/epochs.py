@@ -42,12 +42,12 @@ class Epochs:
 
     @property
     def arrays(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Arguments of compiled code: items, parts and the index of each epoch's first part."""
+        """Arrays ``items``, ``parts`` and ``firsts``, as arguments of compiled functions."""
         return self.items, self.parts, self.firsts
 
     @cached_property
     def runs(self) -> tuple[tuple[int, int, bool], ...]:
-        """Ranges of epochs, each for one call: begin, end and their common ``is_whole`` value."""
+        """Begin, end and ``is_whole`` of each range of epochs that share the ``is_whole`` value."""
         return tuple(_runs_of(self.is_whole))
 
 
@@ -59,6 +59,6 @@ def _runs_of(is_whole: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]
 
 
 def find_lowest_layers(lowest: Int64s, machine: Machine) -> Int64s:
-    """Return the lowest layer that remains after each epoch, from each epoch's lowest layer."""
+    """Return the lowest layer of all later epochs for each epoch (layer count for the last one)."""
     later = np.append(lowest, machine.layers.size)
     return np.minimum.accumulate(later[::-1])[::-1][1:]

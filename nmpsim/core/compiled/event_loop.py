@@ -37,11 +37,11 @@ from nmpsim.core.compiled.traps import (
     WORD,
     ZERO,
 )
-from nmpsim.core.compiled.units import choose_grant, count_loggable_steps, serve
+from nmpsim.core.compiled.units import choose_grant, count_loggable_steps, serve_queue
 from nmpsim.core.compiled.watch import (
     compute_access_address,
     is_in_image,
-    read_source,
+    read_rs1,
 )
 from nmpsim.core.descriptor_data import find_nonzero_weight_padding
 from nmpsim.core.instruction_tables import (
@@ -139,7 +139,7 @@ def run_events(
         if core < 0 or cycle < clocks[core]:
             if cycle >= stops.until_cycle:
                 return STOPPED_OUTCOME
-            serve(m, costs, request >> 1, request & 1)
+            serve_queue(m, costs, request >> 1, request & 1)
             clock = clocks[request >> 1]
             update_cycles(m, request >> 1, clocks, requests)
             moved = clocks[request >> 1] != clock
@@ -169,7 +169,7 @@ def run_events(
             if ended == FETCHED:
                 if is_recording(context) and depends_on_data(m, core, number):
                     return NO_RESULT
-                source = read_source(m, stops, core, word)
+                source = read_rs1(m, stops, core, word)
                 if IS_RV32IM[number]:
                     turn = m.cores[core].clock if has_turn else ZERO - 1
                     most: Any = min(turns_left, MAX_TURNS)
@@ -237,7 +237,7 @@ def run_events(
 
 @jit
 def must_trace(m: Machine, stops: StopConditions, core: Int, number: Int, word: Int) -> Any:
-    """Return whether the contract check needs a core's next instruction."""
+    """Return whether a core's next instruction must be traced for the contract check."""
     if stops.trace.shape[0] == 0:
         return False
     if not is_in_image(m, m.cores[core].pc):
@@ -248,7 +248,7 @@ def must_trace(m: Machine, stops: StopConditions, core: Int, number: Int, word: 
 
 @jit_allocating
 def run_in_parallel(m: Machine, costs: Costs, stops: StopConditions) -> None:
-    """Run each core until its order among the cores matters (see ``StopConditions.parallel``).
+    """Run each core in ``stops.parallel`` until the order of its next instruction could matter.
 
     Accesses that the contract check has cached need no turn in DRAM either: what other cores do
     there is ordered before or after them, or else the contract is violated and the run begins again
@@ -284,7 +284,7 @@ def run(
     stop_at_layers: bool,
     stops: StopConditions,
 ) -> Any:
-    """Run cores in parallel if ``stops.parallel`` is set, otherwise in simulated order."""
+    """Run cores in parallel if ``stops.parallel`` lists any, else in order; return the outcome."""
     m, costs, context = struct_pointer(machine), struct_pointer(settings), struct_pointer(given)
     if stops.parallel.shape[0] > 1:
         run_in_parallel(m, costs, stops)

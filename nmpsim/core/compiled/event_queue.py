@@ -47,7 +47,7 @@ def find_earliest(cycles: Int64s) -> Any:
 
 @jit
 def update_cycles(m: Machine, core: Int, clocks: Int64s, requests: Int64s) -> None:
-    """Update a core's next cycles: int64 [cores], and [2 * cores] for its two transfer queues."""
+    """Update a core's next cycle in ``clocks`` and those of its transfer queues in ``requests``."""
     clocks[core] = m.cores[core].clock if m.cores[core].status == RUNNING else NEVER
     for unit in range(2):
         requests[2 * core + unit] = m.cores[core].request[unit]
@@ -55,14 +55,14 @@ def update_cycles(m: Machine, core: Int, clocks: Int64s, requests: Int64s) -> No
 
 @jit
 def update_all_cycles(m: Machine, clocks: Int64s, requests: Int64s) -> None:
-    """Update the next cycles of all cores."""
+    """Update ``clocks`` and ``requests`` with the next cycles of all cores."""
     for core in range(m.cores.size):
         update_cycles(m, core, clocks, requests)
 
 
 @jit
 def find_last_turn(core: Int, clocks: Int64s, until: Int) -> Any:
-    """Return the last cycle, at most ``until``, at which no other core is earlier."""
+    """Return the last cycle up to ``until`` at which ``core`` still precedes all other cores."""
     last = np.int64(until)
     for other in range(core):
         last = min(last, clocks[other] - 1)

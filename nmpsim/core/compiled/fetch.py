@@ -56,7 +56,7 @@ def match_instruction(word: Int) -> Any:
 
 @jit
 def fetch(m: Machine, core: Int, has_turn: bool) -> Any:
-    """Fetch an instruction; return status, instruction number and word (FETCHED on success)."""
+    """Fetch a core's next instruction, or trap; return status, instruction number and word."""
     pc = m.cores[core].pc
     region, offset = locate(m, pc, 4)
     if region == NOWHERE:

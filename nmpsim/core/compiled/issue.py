@@ -11,9 +11,9 @@ from nmpsim.core.compiled.fetch import decode_rs1
 from nmpsim.core.compiled.kernel_arguments import LoopContext
 from nmpsim.core.compiled.kernel_context import make_python_context
 from nmpsim.core.compiled.memory import IMAGE, NOWHERE, RAM, get_memory, is_shared, locate, read
-from nmpsim.core.compiled.recorder import is_recording, record_tensor
+from nmpsim.core.compiled.recorder import is_recording, record_tensor_instruction
 from nmpsim.core.compiled.tensor_kernels import PYTHON_KERNELS
-from nmpsim.core.compiled.transfers import check_dram_range
+from nmpsim.core.compiled.transfers import find_invalid_dram_range
 from nmpsim.core.compiled.traps import (
     DESCRIPTOR_FAULT,
     NEEDS_TURN,
@@ -27,7 +27,12 @@ from nmpsim.core.compiled.traps import (
     to_signed,
     trap,
 )
-from nmpsim.core.compiled.units import LOAD_UNIT, await_job, fetch_descriptor, start_unit
+from nmpsim.core.compiled.units import (
+    LOAD_UNIT,
+    await_job,
+    fetch_descriptor,
+    start_tensor_instruction,
+)
 from nmpsim.core.descriptor_data import find_invalid_scale_table
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
 from nmpsim.core.state import Machine
@@ -49,7 +54,7 @@ def _execute_compiled(
     m: Machine, context: LoopContext, core: Int, number: Int, d: Int64s, layer: Int
 ) -> None:
     if is_recording(context):
-        record_tensor(m, context, core, number, d, layer)
+        record_tensor_instruction(m, context, core, number, d, layer)
         return
     row, words = np.int64(context.kernel_context.ctypes.data), np.int64(d.ctypes.data)
     call(context.addresses[number], (row, np.int64(core), np.int64(layer), words))
@@ -83,7 +88,7 @@ def issue_tensor(
     touches: Int64s,
     has_turn: bool,
 ) -> Any:
-    """Wait for a queue slot, check the descriptor, and execute a tensor instruction.
+    """Wait for a queue slot, check the descriptor, execute the tensor instruction; return a status.
 
     ``d`` and ``touches`` are buffers for its descriptor and footprint.
     """
@@ -125,9 +130,9 @@ def issue_tensor(
         spend_cycles(m, core, CONTROL, waited)
     spend_cycles(m, core, CONTROL, costs.control_descriptor_cycles)
     if is_transfer:
-        bad = check_dram_range(m, d, unit == LOAD_UNIT)
+        bad = find_invalid_dram_range(m, d, unit == LOAD_UNIT)
         if bad >= 0:
             return trap(m, core, OPERAND_FAULT, address + 4 * bad)
     execute(m, context, core, number, d, layer)
-    start_unit(m, costs, core, number, d, layer)
+    start_tensor_instruction(m, costs, core, number, d, layer)
     return retire_and_advance(m, core, ZERO)

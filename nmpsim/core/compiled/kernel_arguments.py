@@ -62,7 +62,7 @@ def use_host_memory(contexts: Any) -> None:
 
 
 def make_context(m: Machine, layers: Records, channel_saturated: Int64s, workspace: Int64s) -> Any:
-    """Return an array [1] of CONTEXT with a thread's counters and workspace."""
+    """Return a thread's kernel context, an array of one record, with its counters and workspace."""
     shared, size = m.shared[0], m.scratchpad.shape[1]
     fields = (
         *(m.scratchpad.ctypes.data, size, size),
@@ -124,7 +124,7 @@ class LoopContext(NamedTuple):
 
 
 def make_recorder(cores: int, rows: int) -> Recorder:
-    """Return an empty recorder with ``rows`` rows."""
+    """Return an empty recorder for at most ``rows`` tensor instructions."""
     return Recorder(
         np.zeros((rows, ITEM_WORDS), np.int64),
         np.zeros(COUNTERS, np.int64),
@@ -143,7 +143,7 @@ MAIN_THREAD: Any = np.int64(0)
 
 
 class SharedWord(IntEnum):
-    """State that the threads of a replay share, each entry on its own cache line."""
+    """Indices of the state entries that the threads of a replay share, one cache line each."""
 
     IS_ACTIVE = 0
     """1 during a replay."""

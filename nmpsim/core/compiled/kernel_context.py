@@ -55,7 +55,7 @@ class KernelContext(NamedTuple):
 
 @jit_allocating
 def get_kernel_context(context: Int, core: Int) -> Any:
-    """Return the kernel context of a core, given the address of a CONTEXT record."""
+    """Return the kernel context of a core, built from the context record at address ``context``."""
     p = carray(pointer(context), 1, CONTEXT)[0]
     size = p.scratchpad_bytes
     start = p.scratchpad + core * p.scratchpad_step
@@ -100,7 +100,7 @@ def _list_terms(descriptor: str) -> dict[str, str]:
 
 
 def make_reader(record: Any, descriptor: str, **fields: str) -> Any:
-    """Return a compiled function that reads the fields of a record from a descriptor.
+    """Return a compiled function that reads the fields of a named tuple from descriptor words.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def get_layer_counters(w: KernelContext, layer: Int) -> Any:
 
 @jit_allocating
 def get_descriptor_words(words: Int) -> Any:
-    """Return the words of a descriptor at an address."""
+    """Return the words of the descriptor at address ``words`` as an int64 array."""
     return carray(pointer(words), MAX_WORDS, np.int64)
 
 

@@ -65,7 +65,7 @@ read_gemm_position = make_reader(OutputPosition, "gemm")
 
 @jit
 def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Execute ``nmp.conv``."""
+    """Execute ``nmp.conv``, the convolution of a tile in a scratchpad."""
     part = d[CONV.part]
     is_all = part in (PART_ONLY, PART_CACHED)
     tile = MacTile(
@@ -82,7 +82,7 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
 
 @jit
 def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Execute ``nmp.dwconv``."""
+    """Execute ``nmp.dwconv``, the depthwise convolution of a tile in a scratchpad."""
     tile = MacTile(
         struct_pointer(w.spm),
         struct_pointer(read_dwconv_shape(w, d)),
@@ -97,7 +97,7 @@ def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
 
 @jit
 def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Execute ``nmp.gemm``."""
+    """Execute ``nmp.gemm``, the matrix product of two tiles in a scratchpad."""
     part = d[GEMM.part]
     tile = MacTile(
         struct_pointer(w.spm),

@@ -16,7 +16,7 @@ NOWHERE, IMAGE, RAM, SCRATCHPAD, CONTROL = range(5)
 
 @jit
 def locate(m: Machine, address: Int, nbytes: Int) -> Any:
-    """Return region and offset of ``nbytes`` bytes at an address; the region may be NOWHERE."""
+    """Return the memory region and the offset of an access; the region is NOWHERE if invalid."""
     offset = address - m.shared[0].image_base
     if 0 <= offset <= m.image.size - nbytes:
         return IMAGE, offset
@@ -40,7 +40,7 @@ def is_shared(region: Int) -> Any:
 
 @jit_inlined
 def get_memory(m: Machine, core: Int, region: Int) -> Any:
-    """Return the bytes of a region."""
+    """Return the bytes of a memory region; ``core`` selects the scratchpad."""
     if region == IMAGE:
         return m.image
     if region == RAM:

@@ -42,7 +42,7 @@ class ParallelCores:
         self._should_start = False
 
     def begin_run(self) -> None:
-        """Reset the observations of the previous run."""
+        """Reset the decision to run cores in parallel, for a new run."""
         self._should_start = False
 
     def run(

@@ -59,7 +59,7 @@ def is_recording(context: LoopContext) -> Any:
 
 @jit
 def count_free_steps(context: LoopContext) -> Any:
-    """Return the number of instructions for which the recorder has space."""
+    """Return the number of instructions the recorder has space for; MAX_STEPS if not recording."""
     if not is_recording(context):
         return MAX_STEPS
     return min(
@@ -77,7 +77,7 @@ def depends_on_data(m: Machine, core: Int, number: Int) -> Any:
 
 @jit
 def compute_range(d: Int64s, accessed: Int64s) -> None:
-    """Write the DRAM range of a load or store to ``accessed``."""
+    """Compute the DRAM range of a load or store and write it to ``accessed``."""
     start, step_x, step_y = d[LOAD.dram], d[LOAD.dram_stride_x], d[LOAD.dram_stride_y]
     stride = step_y if d[LOAD.count_x] == 1 else step_x
     regular = d[LOAD.count_x] == 1 or d[LOAD.count_y] == 1 or (step_x > 0 and step_y % step_x == 0)
@@ -89,7 +89,7 @@ def compute_range(d: Int64s, accessed: Int64s) -> None:
 def begin_epoch_on_conflict(
     m: Machine, context: LoopContext, core: Int, number: Int, d: Int64s
 ) -> None:
-    """Begin a new epoch if a transfer may conflict with another core's transfer in this epoch."""
+    """Begin a new epoch if a transfer may conflict with another core's; record its DRAM range."""
     region, _ = locate(m, d[LOAD.dram], np.int64(1))
     if region != RAM or d[LOAD.run_bytes] * d[LOAD.count_x] * d[LOAD.count_y] == 0:
         return
@@ -104,7 +104,7 @@ def begin_epoch_on_conflict(
 
 @jit_inlined
 def append_event(m: Machine, context: LoopContext, core: Int, number: Int) -> Any:
-    """Append an event for a core's current instruction; return its row index."""
+    """Append an event for a core's current instruction to the recording; return the event's row."""
     event = context.events[context.counters[EVENTS_USED]]
     context.counters[EVENTS_USED] += 1
     event[EVENT_NUMBER], event[EVENT_CORE] = number, core
@@ -114,7 +114,7 @@ def append_event(m: Machine, context: LoopContext, core: Int, number: Int) -> An
 
 @jit
 def record_sync(m: Machine, context: LoopContext, core: Int, number: Int, word: Int) -> None:
-    """Record a wait, barrier, post, pend or halt."""
+    """Record a synchronization event: a wait, barrier, post, pend or halt."""
     event = append_event(m, context, core, number)
     event[EVENT_PC] -= 4
     a, b = decode_unit(word), decode_outstanding(word)
@@ -125,7 +125,7 @@ def record_sync(m: Machine, context: LoopContext, core: Int, number: Int, word: 
 
 
 @jit
-def record_tensor(
+def record_tensor_instruction(
     m: Machine, context: LoopContext, core: Int, number: Int, d: Int64s, layer: Int
 ) -> None:
     """Record a tensor instruction instead of executing it; begin a new epoch on a conflict."""

@@ -96,10 +96,10 @@ def copy_timing_arrays(machine: Machine) -> list[Any]:
     return [part.copy() for part in list_timing_arrays(machine)]
 
 
-def record(
+def record_program(
     machine: Machine, costs: Costs, loop: RecordTurns, consume: EventConsumer
 ) -> Recording | None:
-    """Record a program from a machine's state to its end; the machine does not change.
+    """Return the recording of a program from a machine's state, or None if it cannot be recorded.
 
     Returns None if data decide what happens, if the run is too long or ``consume`` returned False.
     """
@@ -167,7 +167,7 @@ class Recordings:
         return self._can_record
 
     def find(self, machine: Machine) -> Recording | None:
-        """Return the recording that begins with the machine's timing, or None."""
+        """Return the recording that begins with the machine's timing state, or None."""
         now = [part.tobytes() for part in list_timing_arrays(machine)]
         same = (r for r in self._known if [part.tobytes() for part in r.before] == now)
         return next(same, None)

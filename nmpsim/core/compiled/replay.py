@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpsim.core.compiled.dispatch import KernelTable
-from nmpsim.core.compiled.entries import replay_epochs, work_loop
+from nmpsim.core.compiled.entries import execute_epochs, replay_epochs
 from nmpsim.core.compiled.epochs import PART_WORDS, Epochs
 from nmpsim.core.compiled.kernel_arguments import (
     CONTEXT,
@@ -44,7 +44,7 @@ MIN_SECONDS = 5e-3
 
 
 class WorkerCounters(NamedTuple):
-    """Counters and workspace of a worker."""
+    """Counters and convolution workspace of one worker thread."""
 
     layers: Any
     channel_saturated: Int64s
@@ -72,7 +72,7 @@ class Workers:
     def replay(
         self, machine: Machine, epochs: Epochs, reached: LayerCallback, strict: bool
     ) -> bool:
-        """Compute all values of a recording; return False if the data make it invalid."""
+        """Compute all values of a recording; return False if the data invalidate the recording."""
         with self._at_work(machine, strict) as context:
             for first, end, is_whole in epochs.runs:
                 if is_whole:
@@ -152,7 +152,7 @@ class Workers:
 
 
 def make_replay_context(kernels: KernelTable, threads: int) -> ReplayContext:
-    """Make a replay context before the first epoch."""
+    """Return the context of a replay on ``threads`` threads, before its first epoch."""
     return ReplayContext(
         addresses=kernels.addresses,
         kernel_contexts=np.zeros(threads, CONTEXT),
@@ -168,11 +168,11 @@ def prepare_replay() -> None:
     context = make_replay_context(KernelTable(), 1)
     firsts = np.zeros(1, np.int64)
     replay_epochs.compile_for(context, nothing.reshape(-1), nothing, firsts, 0, 0)
-    work_loop.compile_for(context, MAIN_THREAD)
+    execute_epochs.compile_for(context, MAIN_THREAD)
 
 
 def make_zero_counters(machine: Machine) -> WorkerCounters:
-    """Make zero counters for a machine's layers."""
+    """Return a worker's counters, all 0, for the layers of a machine, and a workspace."""
     layers = np.zeros_like(machine.layers)
     layers.first[:] = NEVER
     return WorkerCounters(layers, np.zeros_like(machine.channel_saturated), make_workspace(machine))
@@ -199,5 +199,5 @@ class _Worker:
 
     def _serve(self) -> None:
         while self._wanted.get():
-            while work_loop(self._context, self._thread):
+            while execute_epochs(self._context, self._thread):
                 time.sleep(PAUSE_SECONDS)

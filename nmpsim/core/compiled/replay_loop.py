@@ -60,7 +60,7 @@ def get_shared_address(context: ReplayContext, which: Int) -> Any:
 
 @jit
 def get_share_address(context: ReplayContext, thread: Int) -> Any:
-    """Return the address of the range of parts assigned to a thread."""
+    """Return the address at which a thread's share of the parts is stored."""
     return np.int64(context.shares.ctypes.data) + thread * LINE * BYTES
 
 
@@ -72,7 +72,7 @@ def get_context_address(context: ReplayContext, thread: Int) -> Any:
 
 @jit
 def get_done_address(context: ReplayContext, thread: Int) -> Any:
-    """Return the address of the number of parts that a thread has completed."""
+    """Return the address of a thread's count of completed parts."""
     return np.int64(context.done.ctypes.data) + thread * LINE * BYTES
 
 
@@ -89,7 +89,7 @@ def has_valid_tables(kernel_context: Int, core: Int, number: Int, words: Int, st
 
 @jit
 def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
-    """Compute the values of part ``which`` of the epoch."""
+    """Compute the results of the instructions in part ``which`` of the current epoch."""
     part = atomic_load(get_shared_address(context, PARTS)) + which * PART_WORDS * BYTES
     items = atomic_load(get_shared_address(context, ITEMS))
     strict = atomic_load(get_shared_address(context, IS_STRICT)) != 0
@@ -111,7 +111,7 @@ def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
 
 @jit
 def assign_shares(context: ReplayContext, epoch: Int, parts: Int) -> None:
-    """Assign the parts of an epoch, numbered up to ``parts``, evenly to the threads."""
+    """Assign the ``parts`` parts of an epoch evenly to the threads, one contiguous share each."""
     threads = context.kernel_contexts.shape[0]
     for thread in range(threads):
         first, last = parts * thread // threads, parts * (thread + 1) // threads
@@ -166,7 +166,7 @@ def count_completed_parts(context: ReplayContext) -> Any:
 
 @jit_allocating
 def add_counters(context: ReplayContext) -> None:
-    """Add the workers' counters to those of the main thread, and reset them to zero.
+    """Add the counters of all workers to those of the main thread, and reset the workers' to zero.
 
     Sums, maxima and minima depend neither on the order nor on the thread that counted.
     """
@@ -181,7 +181,7 @@ def add_counters(context: ReplayContext) -> None:
 
 @jit
 def add_layer_counters(mine: SaturationCounters, theirs: SaturationCounters, layer: Int) -> None:
-    """Add a worker's counters of one layer to those of the main thread."""
+    """Add a worker's counters of a layer to the main thread's, and reset the worker's to zero."""
     to, account = mine.layers[layer], theirs.layers[layer]
     to.elements += account.elements
     account.elements = 0
@@ -205,7 +205,7 @@ def add_layer_counters(mine: SaturationCounters, theirs: SaturationCounters, lay
 def replay_epochs(
     given: ReplayContext, items: Int64s, parts: Int64s, firsts: Int64s, begin: int, end: int
 ) -> Any:
-    """Replay a range of epochs of a recording; return False if the data make it invalid.
+    """Replay epochs ``begin`` to ``end`` of a recording; return False if data invalidate it.
 
     See :class:`~nmpsim.core.compiled.epochs.Epochs` for the arrays.
     """
@@ -232,8 +232,8 @@ def replay_epochs(
     return is_good
 
 
-def work_loop(given: ReplayContext, thread: Int) -> Any:
-    """Execute parts of epochs until none are left; return False after the last epoch."""
+def execute_epochs(given: ReplayContext, thread: Int) -> Any:
+    """Execute parts of epochs as they start; return False when the replay ends, True when idle."""
     context = struct_pointer(given)
     seen, rounds = np.int64(0), 0
     while rounds < SLEEP_ROUNDS:

@@ -182,7 +182,7 @@ def decode(entry: Int64s, costs: Costs, pc: Int, number: Int, word: Int) -> None
 
 @jit
 def decode_at(m: Machine, costs: Costs, decoded: Int64s, at: Int, pc: Int, accesses: bool) -> Any:
-    """Decode the instruction at an address; return False if the fast loop cannot execute it.
+    """Decode the instruction at ``pc`` into ``decoded``; return False if not RV32IM in the image.
 
     ``accesses`` allows loads and stores.
     """
@@ -199,7 +199,7 @@ def decode_at(m: Machine, costs: Costs, decoded: Int64s, at: Int, pc: Int, acces
 
 @jit
 def get_extra_access_cycles(costs: Costs, region: Int) -> Any:
-    """Return the extra cycles of a scalar access."""
+    """Return the extra cycles of a scalar access to a memory region."""
     if region in (IMAGE, RAM):
         return costs.control_dram_access_cycles
     return costs.control_scratchpad_access_cycles
@@ -217,7 +217,7 @@ def find_access_fault(region: Int, address: Int, nbytes: Int, writes: bool) -> A
 
 @jit
 def store_core_state(m: Machine, core: Int, pc: Int, clock: Int, steps: Int) -> None:
-    """Store a core's pc, clock and instruction count in the machine."""
+    """Set a core's pc and clock, and add ``steps`` to its count of retired instructions."""
     m.cores[core].pc = pc
     m.cores[core].retired += steps
     spend_cycles(m, core, CONTROL, clock - m.cores[core].clock)
@@ -240,7 +240,7 @@ def run_rv32im(
     is_watched: bool,
     stops: StopConditions,
 ) -> Any:
-    """Execute a fetched RV32IM instruction and the RV32IM instructions after it.
+    """Execute a fetched RV32IM instruction and those after it; return why execution ended.
 
     At the cycle ``turn`` the core has its turn, with ``steps_left`` steps left, and may access
     shared memory. Up to the cycle ``until`` at most ``most_turns`` further turns follow, of cores

@@ -19,7 +19,7 @@ from nmpsim.core.compiled.fetch import (
     decode_rs2,
     decode_unit,
 )
-from nmpsim.core.compiled.synchronization import arrive, halt, pend, post
+from nmpsim.core.compiled.synchronization import arrive_at_barrier, halt, pend, post
 from nmpsim.core.compiled.traps import (
     BREAKPOINT,
     ENVIRONMENT_CALL,
@@ -74,7 +74,7 @@ READ_ONLY = np.array([is_read_only(csr) for csr in CSRS])
 
 @jit
 def read_hardware_counter(m: Machine, core: Int, column: Int) -> Any:
-    """Return the hardware value of a counter."""
+    """Return a core's 64-bit cycle or instruction counter, without its software offset."""
     return m.cores[core].clock if COUNTER[column] == CYCLES else m.cores[core].retired
 
 
@@ -91,7 +91,7 @@ def read_csr(m: Machine, core: Int, column: Int) -> Any:
 
 @jit
 def write_counter(m: Machine, core: Int, column: Int, value: Int) -> None:
-    """Set one half of a 64-bit counter, which the next instruction reads as ``value``."""
+    """Set one half of a 64-bit counter so that the next instruction reads it as ``value``."""
     now, offset = read_hardware_counter(m, core, column), OFFSET[column]
     whole = now + m.cores[core].csr[offset]
     if IS_HIGH[column]:
@@ -121,7 +121,7 @@ update_csr = make_switch(
 
 @jit
 def access_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
-    """Execute the access of ``csrr*``; return the CSR's old value, or ILLEGAL_ACCESS."""
+    """Read and write the CSR of a ``csrr*`` instruction; return its old value or ILLEGAL_ACCESS."""
     column = COLUMN_OF_CSR[decode_csr(word)]
     if column < 0:
         return ILLEGAL_ACCESS
@@ -141,8 +141,10 @@ LAST_UNIT = int(max(Unit))
 
 @jit
 @handles_instructions(InstructionKind.SYNC)
-def synchronize(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
-    """Execute ``nmp.wait``, ``barrier``, ``post``, ``pend`` or ``halt``; return its status."""
+def execute_synchronization(
+    m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool
+) -> Any:
+    """Execute ``nmp.wait``, ``barrier``, ``post``, ``pend`` or ``halt``; return a status."""
     if number == OP.nmp_wait:
         unit, outstanding = decode_unit(word), decode_outstanding(word)
         if unit > LAST_UNIT:
@@ -160,7 +162,7 @@ def synchronize(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has
         return STOPPED
     if number == OP.nmp_barrier:
         retire_and_advance(m, core, ZERO)
-        arrive(m, costs, core, which, count)
+        arrive_at_barrier(m, costs, core, which, count)
         return STOPPED
     if number == OP.nmp_post and which < SEMAPHORES:
         retire_and_advance(m, core, ZERO)
@@ -175,7 +177,7 @@ def synchronize(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has
 @jit
 @handles_instructions(InstructionKind.FENCE, InstructionKind.SYSTEM)
 def execute_system(m: Machine, core: Int, number: Int, word: Int) -> Any:
-    """Execute ``ecall``, ``ebreak``, ``mret``, a fence or ``wfi``; return its status."""
+    """Execute ``ecall``, ``ebreak``, ``mret``, a fence or ``wfi``; return the execution status."""
     if number == OP.ecall:
         return trap(m, core, ENVIRONMENT_CALL, ZERO)
     if number == OP.ebreak:
@@ -193,7 +195,7 @@ def execute_system(m: Machine, core: Int, number: Int, word: Int) -> Any:
 
 @jit
 def execute_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
-    """Execute a ``csrr*`` instruction and return its status."""
+    """Execute a ``csrr*`` instruction and return the execution status."""
     old = access_csr(m, core, number, word)
     if old == ILLEGAL_ACCESS:
         return trap(m, core, ILLEGAL_INSTRUCTION, word)
@@ -206,10 +208,10 @@ def execute_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
 def execute_scalar(
     m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool
 ) -> Any:
-    """Execute a synchronization, CSR, fence or system instruction; return its status."""
+    """Execute a synchronization, CSR, fence or system instruction; return the execution status."""
     kind = KIND_OF[number]
     if kind == KIND.SYNC:
-        return synchronize(m, costs, core, number, word, has_turn)
+        return execute_synchronization(m, costs, core, number, word, has_turn)
     if kind == KIND.CSR:
         return execute_csr(m, core, number, word)
     if kind == KIND.FENCE or kind == KIND.SYSTEM:

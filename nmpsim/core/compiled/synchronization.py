@@ -37,8 +37,8 @@ def is_waiting_for(m: Machine, core: Int, status: Int, number: Int) -> Any:
     return m.cores[core]["status"] == status and m.cores[core]["wait"][0] == number
 
 
-def arrive(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> None:
-    """Wait at a barrier; the last of ``cores`` to arrive releases all."""
+def arrive_at_barrier(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> None:
+    """Set a core to waiting at a barrier, or release all cores if ``cores`` have arrived."""
     set_waiting(m, core, AT_BARRIER, barrier, cores)
     arrived, latest, last, has_work = 0, 0, core, False
     for other in range(m.cores.size):
@@ -95,6 +95,6 @@ def pend(m: Machine, core: Int, semaphore: Int, count: Int) -> Any:
 
 
 def halt(m: Machine, core: Int) -> None:
-    """Halt the core."""
+    """Halt a core and end its layer."""
     m.cores[core]["status"] = HALTED
     leave_layer(m, core, m.cores[core]["previous_layer"])

@@ -25,7 +25,7 @@ PYTHON_KERNELS: dict[int, Callable[..., Any]] = {
 
 
 def make_addressed_kernel(number: int) -> Callable[..., Any]:
-    """Return the kernel of an instruction as a function of addresses."""
+    """Return an instruction's kernel as a function of the addresses of context and descriptor."""
     kernel = PYTHON_KERNELS[number]
 
     def on_addresses(context: Int, core: Int, layer: Int, words: Int) -> Any:

@@ -20,8 +20,8 @@ from nmpsim.kernels.operands import CopyShape
 from nmpsim.memory.bounds import count_spanned_bytes
 
 
-def make_box_reader(descriptor: str, source: str, target: str) -> Any:
-    """Return a compiled function that reads the copied box of a transfer."""
+def make_copy_shape_reader(descriptor: str, source: str, target: str) -> Any:
+    """Return a compiled function that reads the copy shape of a transfer from its descriptor."""
     strides = {
         f"{side}_stride_{axis}": f"{{{memory}_stride_{axis}}}"
         for side, memory in (("from", source), ("to", target))
@@ -30,8 +30,8 @@ def make_box_reader(descriptor: str, source: str, target: str) -> Any:
     return make_reader(CopyShape, descriptor, run="{run_bytes}", **strides)
 
 
-read_load_box = make_box_reader("load", "dram", "spm")
-read_store_box = make_box_reader("store", "spm", "dram")
+read_load_box = make_copy_shape_reader("load", "dram", "spm")
+read_store_box = make_copy_shape_reader("store", "spm", "dram")
 
 
 @jit
@@ -43,7 +43,7 @@ def compute_dram_extent(d: Int64s) -> Any:
 
 @jit
 def fill_padding(w: KernelContext, d: Int64s) -> None:
-    """Fill the padding of a load; bytes that the copy overwrites later may be filled, too."""
+    """Fill the padding of a load, and possibly bytes that the load's copy overwrites later."""
     run, start = d[LOAD.run_bytes], compute_scratchpad_offset(d[LOAD.spm])
     step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
     wide = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
@@ -57,7 +57,7 @@ def fill_padding(w: KernelContext, d: Int64s) -> None:
 
 @jit
 def do_load(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Execute the copy of ``nmp.load``."""
+    """Execute ``nmp.load``: fill the padding and copy the data from DRAM to a scratchpad."""
     if count_padding_bytes(d) > 0:
         fill_padding(w, d)
     if compute_dram_extent(d) == 0:
@@ -77,7 +77,7 @@ def do_load(w: KernelContext, d: Int64s, layer: Int) -> None:
 
 @jit
 def do_store(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Execute the copy of ``nmp.store``."""
+    """Execute ``nmp.store``: copy data from a scratchpad to DRAM."""
     if compute_dram_extent(d) == 0:
         return
     start, to = compute_scratchpad_offset(d[STORE.spm]), d[STORE.dram] - w.ram_base
@@ -89,8 +89,8 @@ KERNELS = {"nmp.load": do_load, "nmp.store": do_store}
 
 
 @jit
-def check_dram_range(m: Machine, d: Int64s, is_load: bool) -> Any:
-    """Return -1 if the DRAM side of a transfer is valid, else the index of the invalid word.
+def find_invalid_dram_range(m: Machine, d: Int64s, is_load: bool) -> Any:
+    """Return the index of a transfer's DRAM address word if its DRAM range is invalid, else -1.
 
     The first words of a load and a store are the same; a store must not access the image.
     """

@@ -49,7 +49,7 @@ ZERO = np.int64(0)
 
 @jit
 def to_signed(value: Int, bits: Int) -> Any:
-    """Return the low ``bits`` bits as a two's complement number."""
+    """Return the low ``bits`` bits of ``value`` as a signed (two's complement) integer."""
     shift = np.int64(64 - bits)
     return (np.int64(value) << shift) >> shift
 
@@ -88,6 +88,6 @@ def retire(m: Machine, core: Int, extra: Int) -> Any:
 
 @jit
 def retire_and_advance(m: Machine, core: Int, extra: Int) -> Any:
-    """Retire an instruction, advance pc to the next one and return its status."""
+    """Retire an instruction, advance the pc by 4 and return WENT_ON."""
     m.cores[core].pc += 4
     return retire(m, core, extra)

@@ -76,7 +76,7 @@ def count_loggable_steps(m: Machine) -> Any:
 def record_wait(
     m: Machine, core: Int, what: Int, begin: Int, happened: Int, end: Int, awaited: Int
 ) -> None:
-    """Record that a core waits from ``begin`` to ``end``."""
+    """Append a wait of a core to the wait log, unless there is no log or the wait is empty."""
     if m.waits.size == 0 or end <= begin:
         return
     wait = m.waits[m.shared[0]["waited"]]
@@ -121,7 +121,7 @@ def record_grant(
     end: Int,
     nbytes: Int,
 ) -> None:
-    """Record a DRAM grant; ``runs_done`` and ``bytes_done`` are the progress before it."""
+    """Append a DRAM grant to the work log, with the transfer's progress before the grant."""
     n = record_work(m, core, unit, 1, job[PC], job[DESCRIPTOR], job[LAYER], begin, end, end, nbytes)
     if n >= 0:
         cursor = m.work[n]["cursor"]
@@ -130,7 +130,7 @@ def record_grant(
         cursor[RUNS_DONE], cursor[BYTES_DONE] = runs_done, bytes_done
 
 
-def record_fetch(
+def record_descriptor_fetch(
     m: Machine,
     core: Int,
     layer: Int,
@@ -141,7 +141,7 @@ def record_fetch(
     end: Int,
     nbytes: Int,
 ) -> None:
-    """Record a DRAM grant that reads a descriptor."""
+    """Append a DRAM grant that reads a descriptor to the work log."""
     c = m.cores[core]
     pc, descriptor = c["pc"], c["descriptor"]
     n = record_work(m, core, LOAD_UNIT, 1, pc, descriptor, layer, begin, end, end, nbytes)
@@ -152,7 +152,7 @@ def record_fetch(
 
 
 def await_job(m: Machine, costs: Costs, core: Int, unit: Int, job: Int) -> Any:
-    """Wait for a job of a unit; return the cycles waited, or -1 if its end is not yet known."""
+    """Wait for a job of a unit; return the cycles waited, or -1 while the job's end is unknown."""
     c = m.cores[core]
     if job < 0 or job < c["issued"][unit] - costs.queues_depth:
         return 0
@@ -171,7 +171,9 @@ def await_job(m: Machine, costs: Costs, core: Int, unit: Int, job: Int) -> Any:
     return waited
 
 
-def compute(m: Machine, costs: Costs, core: Int, unit: Int, layer: Int, cycles: Int) -> None:
+def issue_compute_job(
+    m: Machine, costs: Costs, core: Int, unit: Int, layer: Int, cycles: Int
+) -> None:
     """Issue a job of ``cycles`` cycles to the MAC array or the vector unit."""
     attribute_cycles(m, core, ON_CONTROL)
     c = m.cores[core]
@@ -191,13 +193,15 @@ def count_padding_bytes(words: Any) -> Any:
     return (wide * high - words[LOAD.count_y] * words[LOAD.count_x]) * words[LOAD.run_bytes]
 
 
-def start_unit(m: Machine, costs: Costs, core: Int, number: Int, words: Any, layer: Int) -> None:
-    """Start the work of a tensor instruction on its unit; ``words`` is its descriptor."""
+def start_tensor_instruction(
+    m: Machine, costs: Costs, core: Int, number: Int, words: Any, layer: Int
+) -> None:
+    """Start a tensor instruction with descriptor ``words`` on its unit, and count its work."""
     unit, kind, counts = INSTRUCTION_UNIT[number], FOOTPRINT_KIND[number], m.layers[layer]["counts"]
     counts[TENSOR_INSTRUCTIONS] += 1
     if unit > STORE_UNIT:
         counts[MACS] += count_macs(kind, words)
-        compute(m, costs, core, unit, layer, count_busy_cycles(kind, words, costs))
+        issue_compute_job(m, costs, core, unit, layer, count_busy_cycles(kind, words, costs))
         return
     # The first words of a load and a store are the same.
     counts[BYTES_READ + unit] += words[LOAD.count_y] * words[LOAD.count_x] * words[LOAD.run_bytes]
@@ -210,7 +214,7 @@ def start_unit(m: Machine, costs: Costs, core: Int, number: Int, words: Any, lay
 def enqueue_transfer(
     m: Machine, costs: Costs, core: Int, unit: Int, words: Any, layer: Int, setup: Int
 ) -> None:
-    """Append a transfer to its queue; ``setup`` is the number of cycles to its first request."""
+    """Append a transfer to a core's queue, with ``setup`` cycles before the first request."""
     c = m.cores[core]
     number = c["issued"][unit]
     slot = number % costs.queues_depth
@@ -280,7 +284,7 @@ def get_next_request(m: Machine, costs: Costs, queue: Int) -> Any:
 
 
 def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) -> Any:
-    """Return the queue that the DRAM serves next and the cycle of this decision.
+    """Return the queue that receives the next DRAM grant, and the cycle of this decision.
 
     With look-ahead, a channel decides when it is free: of the requests within the look-ahead after
     its oldest one it serves the one whose first burst is earliest.
@@ -329,7 +333,7 @@ def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) 
 def fetch_descriptor(
     m: Machine, costs: Costs, core: Int, layer: Int, first: Any, nbytes: Any
 ) -> Any:
-    """Read a descriptor from DRAM; return the number of cycles until it is available.
+    """Simulate the DRAM reads of a descriptor; return the cycles until the descriptor is available.
 
     It is the core's turn, so all earlier requests are served.
     """
@@ -349,14 +353,14 @@ def fetch_descriptor(
         counts[BUSY_LOAD] += free - begin
         counts[BURSTS] += bursts
         counts[ROW_MISSES] += 1 if miss else 0
-        record_fetch(m, core, layer, first, nbytes, address - first, begin, free, moved)
+        record_descriptor_fetch(m, core, layer, first, nbytes, address - first, begin, free, moved)
         there = max(there, free + costs.dram_latency_cycles)
         address = last + 1
     return there - now
 
 
-def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
-    """Serve one DRAM grant of a queue."""
+def serve_queue(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
+    """Serve the next DRAM grant of a transfer queue, and finish the transfer if it is complete."""
     c, per_cycle = m.cores[core], costs.dram_bytes_per_cycle
     slot, request = c["served"][unit] % costs.queues_depth, c["request"][unit]
     job = c["jobs"][unit, slot]

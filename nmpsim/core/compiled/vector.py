@@ -55,7 +55,7 @@ read_rescale_position = make_reader(OutputPosition, "rescale")
 
 @jit
 def do_maxpool(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Execute ``nmp.maxpool``."""
+    """Execute ``nmp.maxpool``, the maximum pool of a tile in a scratchpad."""
     window = read_maxpool_shape(w, d)
     if d[MAXPOOL.element]:
         compute_max_pool(w.spm.i16, window, LOWEST_INT16, d[MAXPOOL.empty_value])
@@ -65,7 +65,7 @@ def do_maxpool(w: KernelContext, d: Int64s, layer: Int) -> None:
 
 @jit
 def do_avgpool(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Execute ``nmp.avgpool``."""
+    """Execute ``nmp.avgpool``, the average or sum pool of a tile in a scratchpad."""
     window, average, place = (
         read_avgpool_shape(w, d),
         read_average(w, d),
@@ -76,7 +76,7 @@ def do_avgpool(w: KernelContext, d: Int64s, layer: Int) -> None:
 
 @jit
 def do_eltwise(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Execute ``nmp.eltwise``."""
+    """Execute ``nmp.eltwise``, an elementwise operation on two tiles in a scratchpad."""
     shape, scales, place = (
         read_binary_shape(w, d),
         read_binary_scales(w, d),
@@ -87,7 +87,7 @@ def do_eltwise(w: KernelContext, d: Int64s, layer: Int) -> None:
 
 @jit
 def do_rescale(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Execute ``nmp.rescale``."""
+    """Execute ``nmp.rescale``, which rescales and clips the values of a tile in a scratchpad."""
     source, target = (
         compute_scratchpad_offset(d[RESCALE.input]),
         compute_scratchpad_offset(d[RESCALE.output]),
@@ -98,7 +98,7 @@ def do_rescale(w: KernelContext, d: Int64s, layer: Int) -> None:
 
 @jit
 def do_fill(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Execute ``nmp.fill``."""
+    """Execute ``nmp.fill``, which fills a scratchpad range with one value."""
     element, count = d[FILL.element], d[FILL.count]
     start = compute_scratchpad_offset(d[FILL.output]) >> element
     if element:
@@ -109,7 +109,7 @@ def do_fill(w: KernelContext, d: Int64s, layer: Int) -> None:
 
 @jit
 def do_transpose(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Execute ``nmp.transpose``."""
+    """Execute ``nmp.transpose``, which permutes the axes of a tile in a scratchpad."""
     sizes = d[TRANSPOSE.size_0 : TRANSPOSE.size_0 + 4]
     permute(
         w.spm.i8,
@@ -124,7 +124,7 @@ def do_transpose(w: KernelContext, d: Int64s, layer: Int) -> None:
 
 @jit
 def do_lut(w: KernelContext, d: Int64s, layer: Int) -> None:
-    """Execute ``nmp.lut``."""
+    """Execute ``nmp.lut``, which looks up the int8 values of a tile in a table."""
     table, count = compute_scratchpad_offset(d[LUT.table]), d[LUT.count]
     look_up(
         w.spm.i8,

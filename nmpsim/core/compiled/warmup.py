@@ -18,7 +18,7 @@ class Warmup:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the process, if the system allows it."""
+        """Start the compiling process, unless it was started before or the system refuses."""
         if self._process is not None:
             return
         command = [sys.executable, "-P", "-m", "nmpsim.core.compiled.warmup"]
@@ -33,7 +33,7 @@ class Warmup:
         atexit.register(self._process.kill)
 
     def wait(self) -> None:
-        """Wait until the process has ended."""
+        """Wait until the compiling process has ended; return immediately if there is none."""
         if self._process is not None:
             self._process.wait()
             assert self._process.stdin is not None
@@ -48,7 +48,7 @@ def _end_with_parent() -> None:
 
 def _compile_common_kernels() -> None:
     # Imported here, because it takes seconds in which the parent may end.
-    from nmpsim.core.compiled.entries import KERNELS, prepare_check
+    from nmpsim.core.compiled.entries import KERNELS, prepare_contract_check
     from nmpsim.core.compiled.replay import prepare_replay
     from nmpsim.core.instruction_tables import OP
     from nmpsim.kernels.entries import pause_garbage_collection
@@ -57,7 +57,7 @@ def _compile_common_kernels() -> None:
         for needed in (OP.nmp_conv, OP.nmp_load, OP.nmp_store, OP.nmp_maxpool):  # longest first
             KERNELS[needed].address()
         prepare_replay()
-        prepare_check()
+        prepare_contract_check()
 
 
 if __name__ == "__main__":

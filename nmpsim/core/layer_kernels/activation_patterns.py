@@ -11,7 +11,12 @@ import attrs
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.instruction_tables import OP
 from nmpsim.core.layer_kernels.byte_origins import DramOrigins, TensorView, require
-from nmpsim.core.layer_kernels.patterns import ConstantTable, LayerPattern, TensorBox, make_axes
+from nmpsim.core.layer_kernels.patterns import (
+    ConstantTable,
+    LayerPattern,
+    TensorBox,
+    make_window_axes,
+)
 from nmpsim.core.layer_kernels.tasks import (
     HostMemory,
     Instruction,
@@ -40,7 +45,7 @@ class MaxPoolPattern(LayerPattern):
     def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
         super().__init__(dram, layer, tiles)
         require(self._operands["input"].nbytes == self._target.nbytes)
-        self._axes = make_axes(self._d, self.words, self._claim, self._operands["input"])
+        self._axes = make_window_axes(self._d, self.words, self._claim, self._operands["input"])
 
     def _find_taps(self, box: TensorBox) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """Return the valid taps of rows and columns; raise UnprovedError if there are none."""
@@ -101,7 +106,7 @@ class MatrixProductPattern(LayerPattern):
 
 
 class UnaryElementwisePattern(LayerPattern):
-    """Pattern of a rescale of one tensor."""
+    """Pattern of an operation that rescales the values of one tensor."""
 
     number = OP.nmp_rescale
     words: ClassVar[Any] = RESCALE

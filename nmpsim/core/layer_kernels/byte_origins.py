@@ -92,7 +92,7 @@ class TensorView:
 
 
 class DramOrigins:
-    """Conversion between DRAM addresses and origins."""
+    """Converter between DRAM addresses and origins, which number the bytes of image and RAM."""
 
     def __init__(self, machine: Machine) -> None:
         shared = machine.shared[0]
@@ -106,7 +106,7 @@ class DramOrigins:
         self.scratchpad_bytes = machine.scratchpad.shape[1]
 
     def get_origin(self, address: int, nbytes: int) -> int:
-        """Return the origin of the first of ``nbytes`` consecutive bytes.
+        """Return the origin of the byte at a DRAM address, the first of ``nbytes`` bytes.
 
         Raises UnprovedError if they are not all in the image or all in read-write memory.
         """
@@ -142,8 +142,8 @@ class DramOrigins:
         origins: Origins = first + view_region(self._counting, 0, shape, (row, column, 1))
         return origins
 
-    def find_base(self, origins: Origins) -> int:
-        """Return the difference of addresses and origins; raise UnprovedError for two memories."""
+    def find_address_offset(self, origins: Origins) -> int:
+        """Return the offset from origins to addresses; raise UnprovedError for two memories."""
         require(origins.min() >= 0 and origins.max() < self._end)
         in_ram = origins >= self.image.size
         require(in_ram.all() or not in_ram.any())
@@ -158,19 +158,19 @@ class TileScratchpad:
         self.origins: Origins = np.full(dram.scratchpad_bytes, UNWRITTEN, np.int32)
 
     def read(self, address: int, shape: Sequence[int], steps: Sequence[int]) -> Origins:
-        """Return a view of the origins of a region [rows, columns, bytes]."""
+        """Return a view of the origins of a scratchpad region [rows, columns, bytes]."""
         origins: Origins = view_region(self.origins, address - SCRATCHPAD_BASE, shape, (*steps, 1))
         return origins
 
     def write(self, address: int, steps: Sequence[int], origins: Origins) -> None:
-        """Set the origins of a region; raise UnprovedError if elements of the region overlap."""
+        """Set the origins of a scratchpad region; raise UnprovedError if its elements overlap."""
         (rows, columns, run), (row, column) = origins.shape, steps
         require(columns == 1 or column >= run)
         require(rows == 1 or row >= (columns - 1) * column + run)
         self.read(address, origins.shape, steps)[...] = origins
 
     def load(self, d: Words) -> None:
-        """Execute a load, including its padding."""
+        """Set the origins of the scratchpad bytes that a load writes, including its padding."""
         left, above = d[LOAD.pad_x_before], d[LOAD.pad_y_before]
         rows, runs = d[LOAD.count_y], d[LOAD.count_x]
         shape = (

@@ -18,7 +18,12 @@ from nmpsim.core.layer_kernels.byte_origins import (
     make_constant_origins,
     require,
 )
-from nmpsim.core.layer_kernels.patterns import ConstantTable, LayerPattern, TensorBox, make_axes
+from nmpsim.core.layer_kernels.patterns import (
+    ConstantTable,
+    LayerPattern,
+    TensorBox,
+    make_window_axes,
+)
 from nmpsim.core.layer_kernels.tasks import HostMemory, Task, make_load, split_evenly
 from nmpsim.core.state import Bytes, Int64s
 from nmpsim.isa.layouts import GROUP_BYTES, LANES, count_packed_bytes, pack_weights, unpack_weights
@@ -55,7 +60,7 @@ class WindowedProductPattern(LayerPattern):
         self._tables["channels"] = ConstantTable(1, self._shape[2], CHANNEL_BYTES)
         if self._d[w.scales]:
             self._tables["scales"] = ConstantTable(1, self._shape[2], SCALE_BYTES)
-        self._axes = make_axes(self._d, w, self._claim, self._source)
+        self._axes = make_window_axes(self._d, w, self._claim, self._source)
         self._origins["input"] = self._pad_input(self._origins["input"])
 
     def _pad_input(self, origins: Origins) -> Origins:
@@ -73,7 +78,7 @@ class WindowedProductPattern(LayerPattern):
 
     def _count_taps(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the input rows and columns of some rows and columns of results, with padding."""
-        return self._axes[0].count_taps(rows), self._axes[1].count_taps(columns)
+        return self._axes[0].count_positions(rows), self._axes[1].count_positions(columns)
 
     def _find_operands(self, box: TensorBox, done: int, inputs: int) -> dict[str, TensorBox]:
         d, w, (first, count) = self._d, self.words, self._find_inputs(box, done, inputs)
@@ -147,7 +152,7 @@ class DepthwiseConvolutionPattern(WindowedProductPattern):
 
 
 class ConvolutionPattern(WindowedProductPattern):
-    """Pattern of a convolution; a tile has some of its groups or of its input channels."""
+    """Pattern of a convolution, whose tiles may cover a subset of the groups or input channels."""
 
     number = OP.nmp_conv
     words: ClassVar[Any] = CONV

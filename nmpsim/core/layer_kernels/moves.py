@@ -59,7 +59,7 @@ class DataMovementPattern:
         """Value and element type of all fills."""
 
     def add_tile(self, spm: TileScratchpad, d: Words, _: int | None) -> None:
-        """Execute a transposition, or a fill of a scratchpad."""
+        """Apply a tile's transposition, or its fill, to the origins in a scratchpad."""
         if len(d) == len(FILL):
             fill = d[FILL.value], d[FILL.element]
             require(self._fill in (None, fill))
@@ -96,7 +96,7 @@ class DataMovementPattern:
             require((source.reshape(-1, pattern.size) == pattern).all())
             source = target
         else:
-            base, last = self._dram.find_base(source), self._address + int(target[-1])
+            base, last = self._dram.find_address_offset(source), self._address + int(target[-1])
             start = base + int(source[0])
             # No byte is written before it is read.
             require(base + int(source.min()) > last or base + int(source.max()) < end)

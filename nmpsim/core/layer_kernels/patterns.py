@@ -91,21 +91,21 @@ class WindowAxis:
     pad: int
     size: int
 
-    def count_taps(self, count: int) -> int:
+    def count_positions(self, count: int) -> int:
         """Return the number of input positions, padding included, that ``count`` windows cover."""
         return (count - 1) * self.stride + self.kernel
 
     def find_taps(self, first: int, count: int) -> tuple[int, int, int]:
-        """Return the first valid input position, the padding before it, and the valid positions."""
-        at, extent = first * self.stride - self.pad, self.count_taps(count)
+        """Return the first input position of windows, the padding before and the position count."""
+        at, extent = first * self.stride - self.pad, self.count_positions(count)
         begin, end = max(at, 0), min(at + extent, self.size)
         return (begin, begin - at, end - begin) if begin < end else (0, extent, 0)
 
 
-def make_axes(
+def make_window_axes(
     d: Words, words: Any, claim: LayerClaim, source: TensorView
 ) -> tuple[WindowAxis, WindowAxis]:
-    """Return the windows of a descriptor along the rows and columns of a claimed input."""
+    """Return the window axes of a descriptor along rows and columns of a claimed input."""
     require(min(claim.pad_top, claim.pad_left) >= 0)
     has_dilation = hasattr(words, "dilation_h")
     dilations = (d[words.dilation_h], d[words.dilation_w]) if has_dilation else (1, 1)
@@ -116,7 +116,7 @@ def make_axes(
 
 
 class LayerPattern:
-    """Base class of operations whose tiles are one tensor instruction each."""
+    """Base class of patterns of layers each of whose tiles is one tensor instruction."""
 
     number: ClassVar[int]
     """Row of the instruction table."""
@@ -190,7 +190,7 @@ class LayerPattern:
         return {"event_origin": (box.y * columns + box.x) * channels + box.channel}
 
     def add_tile(self, spm: TileScratchpad, d: Words, target: int | None) -> None:
-        """Check a tile whose results are stored at the address ``target``."""
+        """Add a tile with results at ``target``; raise UnprovedError if the tile does not match."""
         if target is None:
             raise UnprovedError
         w, view = self.words, self._target
@@ -257,7 +257,7 @@ class LayerPattern:
         }
 
     def add_store(self, spm: TileScratchpad, d: Words) -> None:
-        """Check that a store writes each result to its address in the output."""
+        """Add a store; raise UnprovedError if it writes a result to a wrong address."""
         origins = spm.read_store(d)
         require((origins == self._dram.get_transfer_origins(d) + RESULT).all())
         start = d[STORE.dram] - self._target.address
@@ -304,10 +304,10 @@ class LayerPattern:
 
 
 def zip_words(names: Sequence[str], values: Sequence[int]) -> dict[str, int]:
-    """Return a dictionary of values by name, without empty names."""
+    """Return a mapping from the names of descriptor words to values, without empty names."""
     return {name: value for name, value in zip(names, values, strict=True) if name}
 
 
 def are_aligned(element: int, host: HostMemory, *tensors: TensorView) -> bool:
-    """Return whether kernels can access the elements of tensors at their host addresses."""
+    """Return whether the host addresses of tensors are multiples of the element size."""
     return not any(host.encode_address(t.address) & ((1 << element) - 1) for t in tensors)

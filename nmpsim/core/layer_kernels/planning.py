@@ -58,7 +58,7 @@ class ThreadTask:
     reads_dram: bool = False
     """Whether it has a load, which reads at a device address."""
 
-    def overlaps(self, other: ThreadTask) -> bool:
+    def conflicts_with(self, other: ThreadTask) -> bool:
         """Return whether two tasks conflict: one writes memory that the other accesses."""
         pairs = (
             (self.writes, other.writes),
@@ -82,7 +82,7 @@ def _have_overlap(one: Spans, two: Spans) -> bool:
 
 
 def make_thread_task(instructions: Sequence[RecordedInstruction]) -> ThreadTask:
-    """Make a task from instructions and their footprints."""
+    """Return a thread task of instructions, with memory ranges computed from their footprints."""
     reads: Spans = []
     writes: Spans = []
     first_write, touches = 0, np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
@@ -109,7 +109,7 @@ def _unite(spans: Spans) -> Spans:
 
 
 def make_passes(layers: Iterable[Sequence[ThreadTask]]) -> Iterator[list[ThreadTask]]:
-    """Group the tasks of consecutive layers into passes without synchronization inside."""
+    """Yield passes: tasks of consecutive layers that need no synchronization in between."""
     before: list[ThreadTask] = []
     for layer in layers:
         join_paths = _join_passes(before, layer) if before else None
@@ -128,7 +128,7 @@ def _join_passes(
         return None
     groups: list[tuple[list[ThreadTask], list[ThreadTask]]] = [([part], []) for part in before]
     for part in after:
-        met = [group for group in groups if any(part.overlaps(other) for other in group[0])]
+        met = [group for group in groups if any(part.conflicts_with(other) for other in group[0])]
         groups = [group for group in groups if group not in met]
         first = [one for group in met for one in group[0]]
         groups.append((first, [*(one for group in met for one in group[1]), part]))
@@ -140,7 +140,7 @@ def _join_passes(
 def plan_layer_kernels(
     machine: Machine, epochs: Epochs, layers: Sequence[Layer]
 ) -> tuple[Epochs | None, bool]:
-    """Plan layer kernels for a recording; return new epochs and whether they read scratchpads.
+    """Plan layer kernels; return new epochs, or None if unproved, and whether scratchpads are read.
 
     The epochs are None if no layer is proved; scratchpad bytes that the recording has written
     itself do not count as read.
@@ -151,7 +151,7 @@ def plan_layer_kernels(
 
 
 def unpack_epochs(epochs: Epochs) -> list[Epoch]:
-    """Return the instructions of each epoch, by core."""
+    """Return a mapping from core number to recorded instructions for each epoch."""
     items, counts = epochs.items.tolist(), WORD_COUNT.tolist()
 
     def part(at: int, end: int) -> Iterable[RecordedInstruction]:

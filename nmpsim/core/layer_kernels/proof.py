@@ -73,7 +73,7 @@ PATTERNS: dict[int, type[LayerPattern]] = {
 
 @attrs.frozen
 class RecordedInstruction:
-    """An instruction of a recording."""
+    """Tensor instruction of a recording: its number, its layer and the words of its descriptor."""
 
     number: int
     layer: int
@@ -86,7 +86,7 @@ Epoch = Mapping[int, Sequence[RecordedInstruction]]
 
 @attrs.frozen
 class PlanStep:
-    """A step of a plan: replayed instructions, or tasks of a layer kernel."""
+    """Step of a replay plan: replayed instructions, or the tasks of a layer kernel."""
 
     replayed: Epoch
     layer: int = -1
@@ -95,7 +95,7 @@ class PlanStep:
 
 @attrs.frozen
 class ReplayPlan:
-    """A recording with layer kernels in place of some tiles."""
+    """Plan of a replay in which layer kernels replace the tiles of proved layers."""
 
     steps: Sequence[PlanStep]
     whole: Set[int]
@@ -132,7 +132,7 @@ def prove_layers(machine: Machine, epochs: Sequence[Epoch], layers: Sequence[Lay
 
 
 def find_unordered_layers(epochs: Sequence[Epoch]) -> set[tuple[int, int]]:
-    """Return the first and last layer of each range that does not execute layer by layer.
+    """Return (first, last) of each range of layers whose instructions are not in layer order.
 
     An instruction of the first one follows an instruction of the last one on the same core or in
     an earlier epoch. Instructions of different cores in one epoch have no order.
@@ -227,7 +227,7 @@ def _make_steps(epochs: Sequence[Epoch], tasks: Mapping[int, Sequence[Task]]) ->
 
 
 def find_last_reader(machine: Machine, steps: Sequence[PlanStep]) -> int:
-    """Return the last layer that reads scratchpad bytes not written since the last layer kernel.
+    """Return the last layer that reads scratchpad bytes unwritten since a layer kernel, or -1.
 
     Returns -1 if no replayed instruction does.
     """

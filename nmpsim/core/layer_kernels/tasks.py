@@ -31,7 +31,7 @@ MIN_COLUMNS = 64
 
 
 class HostMemory:
-    """Host memory that layer kernels access, with the constants that they need."""
+    """Host memory that layer kernels address: the machine's DRAM, constants and buffers."""
 
     def __init__(self, machine: Machine) -> None:
         shared = machine.shared[0]
@@ -45,14 +45,14 @@ class HostMemory:
         self.max_channels = machine.scratchpad.shape[1] // 16
 
     def encode_address(self, address: int) -> int:
-        """Return the descriptor word for an address in DRAM."""
+        """Return the descriptor word with which a layer kernel accesses an address in DRAM."""
         start = address - self._image_base
         if 0 <= start < self.image.size:
             return encode_host_address(self.image, start)
         return encode_host_address(self._ram, address - self._ram_base)
 
     def has_bytes_after(self, end: int, nbytes: int) -> bool:
-        """Return whether a memory has at least ``nbytes`` bytes after the address ``end``."""
+        """Return whether ``nbytes`` bytes of the same memory follow the address ``end``."""
         start = end - self._image_base
         if 0 < start <= self.image.size:
             return start + nbytes <= self.image.size
@@ -68,7 +68,7 @@ class HostMemory:
         return encode_host_address(room, start)
 
     def reserve_zeros(self, words: int) -> int:
-        """Reserve an array of 64-bit zeros; return the descriptor word for its address.
+        """Reserve ``words`` 64-bit zeros; return the descriptor word for their address.
 
         A forked process has its own.
         """
@@ -77,7 +77,7 @@ class HostMemory:
         return encode_host_address(room, 0)
 
     def get_buffer(self, slot: int, nbytes: int) -> int:
-        """Return the descriptor word for the buffer that the tasks of a slot share."""
+        """Return the descriptor word for the buffer of a slot, enlarged to ``nbytes`` if needed."""
         room = self._rooms.get(slot)
         if room is None or room.size < nbytes + SLACK + _ALIGNMENT:
             room = np.zeros(nbytes + SLACK + _ALIGNMENT, np.uint8)
@@ -100,7 +100,7 @@ def replace_words(d: Words, indices: Any, changes: Mapping[str, int]) -> list[in
 
 
 def split_evenly(count: int, parts: int, multiple: int = 1) -> Iterator[tuple[int, int]]:
-    """Yield at most ``parts`` even ranges of 0 to ``count``, multiples of ``multiple``."""
+    """Split 0 to ``count`` into at most ``parts`` even ranges, aligned to ``multiple``."""
     units = -(-count // multiple)
     parts = max(1, min(parts, units))
     for part in range(parts):
@@ -109,7 +109,7 @@ def split_evenly(count: int, parts: int, multiple: int = 1) -> Iterator[tuple[in
 
 
 def split_area(rows: int, columns: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield bands of rows, and groups of columns if there are few rows."""
+    """Split an area into tasks: yield pairs of a row range and a column range."""
     for group in split_evenly(columns, -(-TASKS // min(rows, TASKS)), MIN_COLUMNS):
         yield from ((band, group) for band in split_evenly(rows, TASKS))
 
@@ -121,7 +121,7 @@ LoadAxis = tuple[int, int, int, int, int]
 def make_load(
     dram: int, spm: int, run: int, rows: LoadAxis, runs: LoadAxis, element: int = 0, fill: int = 0
 ) -> Instruction:
-    """Return a load of runs of ``run`` bytes that pads with a value of an element type."""
+    """Return a load instruction for runs of ``run`` bytes, padded with elements ``fill``."""
     words = {"dram": dram, "spm": spm, "run_bytes": run, "element": element, "fill": fill}
     for name, axis in (("y", rows), ("x", runs)):
         before, after = f"pad_{name}_before", f"pad_{name}_after"

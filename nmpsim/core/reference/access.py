@@ -20,11 +20,11 @@ class MemoryLocation(NamedTuple):
     offset: int
 
     def read(self, nbytes: int) -> int:
-        """Read a little-endian unsigned integer."""
+        """Return the little-endian unsigned integer of ``nbytes`` bytes at the location."""
         return int.from_bytes(self.memory[self.offset : self.offset + nbytes].tobytes(), "little")
 
     def write(self, nbytes: int, value: int) -> None:
-        """Write an unsigned integer, little-endian."""
+        """Write an unsigned integer of ``nbytes`` bytes to the location, little-endian."""
         for i, byte in enumerate(value.to_bytes(nbytes, "little")):
             self.memory[self.offset + i] = byte
 
@@ -36,7 +36,7 @@ def locate(core: Core, address: int, nbytes: int) -> MemoryLocation | None:
 
 
 def spend_access_cycles(s: InstructionContext, region: Region) -> None:
-    """Advance the core's clock by the cycles of a scalar access."""
+    """Advance the core's clock by the cycles of a scalar access to a memory region."""
     if region in (Region.IMAGE, Region.RAM):
         s.spend_cycles(s.costs.control_dram_access_cycles)
     else:
@@ -44,7 +44,7 @@ def spend_access_cycles(s: InstructionContext, region: Region) -> None:
 
 
 def load(s: InstructionContext) -> None:
-    """Load a byte, halfword or word into rd, sign-extended or zero-extended."""
+    """Execute a scalar load: read a byte, halfword or word into rd; raise TrapError if invalid."""
     address, nbytes = to_unsigned(s.rs1 + s.immediate), s.instruction.access_bytes
     if address % nbytes:
         raise TrapError(TrapCause.LOAD_MISALIGNED, address)
@@ -60,7 +60,7 @@ def load(s: InstructionContext) -> None:
 
 
 def store(s: InstructionContext) -> None:
-    """Store the low byte, halfword or word of rs2."""
+    """Execute a scalar store: write the low bytes of rs2 to memory; raise TrapError if invalid."""
     nbytes = s.instruction.access_bytes
     address, value = to_unsigned(s.rs1 + s.immediate), to_unsigned(s.rs2, 8 * nbytes)
     if address % nbytes:

@@ -31,7 +31,7 @@ def to_float32(integers: Int64s) -> Float32s:
 
 
 def clamp_bits(values: Int64s, bits: int) -> Int64s:
-    """Clamp values to +-2^bits."""
+    """Return values clamped to the range from -2^bits to 2^bits."""
     result: Int64s = np.clip(values, -(1 << bits), 1 << bits)
     return result
 
@@ -176,7 +176,7 @@ def divide_round_away(values: Int64s, by: int) -> Int64s:
 
 
 def round_unsigned(values: Float32s, offset: int, element: ElementType) -> Int64s:
-    """Compute ``rne(values + f32(offset))`` with the zero point of PyTorch's unsigned tensors.
+    """Compute ``rint(values + f32(offset))`` with the zero point of an unsigned PyTorch tensor.
 
     It is greater by 128 than that of an Int8 tensor, which matters where the sum is rounded.
     """
@@ -185,7 +185,7 @@ def round_unsigned(values: Float32s, offset: int, element: ElementType) -> Int64
 
 
 def select_scale(below: Any, out: Scale, apply_leaky: Scale) -> Scale:
-    """Return the scale of each element: ``leaky`` where ``below`` is true, else ``out``."""
+    """Return the scale of each element: ``apply_leaky`` where ``below`` is true, else ``out``."""
     return Scale(
         pre=np.where(below, apply_leaky.pre, out.pre),
         mul=np.where(below, apply_leaky.mul, out.mul),
@@ -194,7 +194,7 @@ def select_scale(below: Any, out: Scale, apply_leaky: Scale) -> Scale:
 
 
 def clip(values: Int64s, d: Descriptor, place: ResultPositions) -> FormulaStep:
-    """Clip values to the range of a descriptor."""
+    """Return the formula step that clips values to the clip range of a descriptor."""
     low, high, wanted = d["clip_low"], d["clip_high"], d["clip_wanted"]
     low_stage = ACTIVATION if wanted & WANTED_LOW else RESULT
     high_stage = ACTIVATION if wanted & WANTED_HIGH else RESULT
@@ -203,7 +203,7 @@ def clip(values: Int64s, d: Descriptor, place: ResultPositions) -> FormulaStep:
 
 
 class FormulaStep(NamedTuple):
-    """One step of a formula, for any number of values at once."""
+    """Step of a formula: its name, its result for each value and the text of its formula."""
 
     name: str
     value: Any

@@ -13,7 +13,7 @@ from nmpsim.timing import Costs
 
 
 class TrapError(Exception):
-    """Exception for a trap: the core continues at its trap handler."""
+    """Exception raised if an instruction traps; the core continues at its trap handler."""
 
     def __init__(self, cause: TrapCause, value: int) -> None:
         super().__init__(f"{cause.name} {value:#x}")
@@ -22,15 +22,15 @@ class TrapError(Exception):
 
 
 class EndOfTurnError(Exception):
-    """Exception for an instruction that must wait: the core's turn ends."""
+    """Exception raised if an instruction must wait, which ends the core's turn."""
 
 
 class EndOfRunError(Exception):
-    """Exception for a trap without a handler, which ends the run."""
+    """Exception raised if a trap has no handler, which ends the run."""
 
 
 class ViolationError(Exception):
-    """Exception for an executed instruction that violates the contract."""
+    """Exception raised if an executed instruction violates the contract."""
 
 
 @frozen
@@ -53,32 +53,32 @@ class InstructionContext:
 
     @property
     def machine(self) -> Machine:
-        """The machine that the core is part of."""
+        """Machine that contains the core."""
         return self.core.machine
 
     @property
     def rs1(self) -> int:
-        """Value of the first source register, signed."""
+        """Signed value of the first source register."""
         return self.core.read_register(self.operands["rs1"])
 
     @property
     def rs2(self) -> int:
-        """Value of the second source register, signed."""
+        """Signed value of the second source register."""
         return self.core.read_register(self.operands["rs2"])
 
     @property
     def unsigned_rs1(self) -> int:
-        """Value of the first source register, unsigned."""
+        """Unsigned value of the first source register."""
         return to_unsigned(self.rs1)
 
     @property
     def unsigned_rs2(self) -> int:
-        """Value of the second source register, unsigned."""
+        """Unsigned value of the second source register."""
         return to_unsigned(self.rs2)
 
     @property
     def immediate(self) -> int:
-        """The immediate operand, sign-extended where the format says so."""
+        """Immediate operand, sign-extended if the instruction format requires it."""
         return self.operands["imm"]
 
     def set_rd(self, value: int) -> None:
@@ -91,7 +91,7 @@ class InstructionContext:
             raise EndOfTurnError
 
     def spend_cycles(self, extra: int = 0) -> None:
-        """Charge the control core one cycle plus ``extra``."""
+        """Advance the core's clock by one cycle plus ``extra`` cycles."""
         self.core.spend_cycles(CountColumn.CONTROL, CycleCause.CONTROL, 1 + extra)
 
     def retire(self) -> None:
@@ -99,6 +99,6 @@ class InstructionContext:
         self.retire_to(self.core.pc + 4)
 
     def retire_to(self, pc: int) -> None:
-        """Retire the instruction and set pc."""
+        """Retire the instruction and continue at the address ``pc``."""
         self.core.retired += 1
         self.core.pc = pc

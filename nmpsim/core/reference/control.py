@@ -20,7 +20,7 @@ def jump(s: InstructionContext, target: int) -> None:
 
 
 def check_target(target: int) -> int:
-    """Return a jump target; trap if it is misaligned."""
+    """Return a jump target as an unsigned address; raise TrapError if misaligned."""
     address = to_unsigned(target)
     if address % 4:
         raise TrapError(TrapCause.FETCH_MISALIGNED, address)
@@ -39,7 +39,7 @@ BRANCHES: dict[str, Callable[[InstructionContext], bool]] = {
 
 
 def branch(s: InstructionContext) -> None:
-    """Branch to the target if the condition holds."""
+    """Execute a branch: jump to the target if the condition holds, else continue."""
     if BRANCHES[s.instruction.mnemonic](s):
         jump(s, check_target(s.core.pc + s.operands["offset"]))
     else:
@@ -48,7 +48,7 @@ def branch(s: InstructionContext) -> None:
 
 
 def jal(s: InstructionContext) -> None:
-    """Jump to pc plus an offset, and link."""
+    """Execute ``jal``: store the return address in rd and jump to pc plus an offset."""
     pc = s.core.pc
     target = check_target(pc + s.operands["offset"])
     s.set_rd(pc + 4)
@@ -56,7 +56,7 @@ def jal(s: InstructionContext) -> None:
 
 
 def jalr(s: InstructionContext) -> None:
-    """Jump to rs1 + imm with bit 0 cleared, and link."""
+    """Execute ``jalr``: store the return address in rd and jump to rs1 + imm, bit 0 cleared."""
     base, imm = s.rs1, s.immediate
     target = check_target((base + imm) & ~1)
     s.set_rd(s.core.pc + 4)
@@ -64,7 +64,7 @@ def jalr(s: InstructionContext) -> None:
 
 
 def no_operation(s: InstructionContext) -> None:
-    """Execute a fence or ``wfi``: memory is in order, and there are no interrupts."""
+    """Execute a fence or ``wfi``, which only takes a cycle."""
     s.spend_cycles()
     s.retire()
 

@@ -41,7 +41,7 @@ class Core:
         self.record: Any = machine.cores[number]
 
     def read_register(self, number: int) -> int:
-        """Return the value of a register, signed."""
+        """Return the signed value of a register."""
         return int(self.record["registers"][number])
 
     def set_register(self, number: int, value: int) -> None:
@@ -54,11 +54,11 @@ class Core:
         return int(self.record["csr"][CSR_COLUMN[csr]])
 
     def set_csr(self, csr: CsrAddress, value: int) -> None:
-        """Store the word of a CSR."""
+        """Set the stored word of a CSR."""
         self.record["csr"][CSR_COLUMN[csr]] = value
 
     def wait_for(self, status: CoreStatus, what: int, count: int) -> None:
-        """Set the core to waiting for an event: a status, a number and a count."""
+        """Set the core to waiting for event ``what``, with a waiting status and a count."""
         self.status = status
         self.record["wait"] = (what, count)
 
@@ -72,7 +72,7 @@ class Core:
         return int(self.record["wait"][1])
 
     def spend_cycles(self, activity: CountColumn, cause: CycleCause, cycles: int) -> int:
-        """Advance the clock; attribute and return the cycles in which no unit worked."""
+        """Advance the clock; attribute idle cycles to ``cause`` and return their number."""
         idle, end, spent = cycles, self.clock + cycles, self.record["spent"]
         for unit, worked in ((Unit.MAC, CycleCause.MAC), (Unit.VECTOR, CycleCause.VECTOR)):
             # A unit's work has no gap from now on: it was all given before.
@@ -87,21 +87,21 @@ class Core:
         return idle
 
     def begin_layer(self, layer: int) -> None:
-        """Attribute the core's work since the last barrier, and its next work, to ``layer``."""
+        """Begin a layer: attribute work since the last barrier, and later work, to ``layer``."""
         if self.layer >= 0 and self.layer != layer:
             self._assign_to_layer(self.layer)
         self.layer = layer
         self.machine.layers[layer]["worked"] |= np.int64(1) << self.number
 
     def mark_unused(self) -> None:
-        """Attribute the cycles since the last barrier to UNUSED."""
+        """Attribute cycles without unit work since the last barrier to ``CycleCause.UNUSED``."""
         spent = self.record["spent"]
         for cause in set(CycleCause) - {CycleCause.MAC, CycleCause.VECTOR, CycleCause.UNUSED}:
             spent[CycleCause.UNUSED] += spent[cause]
             spent[cause] = 0
 
     def leave_layer(self, ended: int) -> None:
-        """End the core's layer at a barrier or halt; without a layer, it gets layer ``ended``."""
+        """Assign pending cycles to the core's layer, or to ``ended`` if none, and end the layer."""
         layer = self.layer if self.layer >= 0 else ended
         self._assign_to_layer(layer)
         self.layer = -1
@@ -115,6 +115,6 @@ class Core:
 
 
 def find_waiting_cores(machine: Machine, status: CoreStatus, what: int) -> list[Core]:
-    """Return the cores that wait for this event, lower numbers first."""
+    """Return the cores that wait with ``status`` for event ``what``, in order of their numbers."""
     waits = (machine.cores["status"] == status) & (machine.cores["wait"][:, 0] == what)
     return [Core(machine, number) for number in np.flatnonzero(waits).tolist()]

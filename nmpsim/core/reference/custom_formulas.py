@@ -196,7 +196,7 @@ def _list_words(q: RequantizationParameters) -> dict[str, Any]:
 
 
 def make_program_formulas(custom: CustomFormulas, number: int) -> ProfileFormulas:
-    """Return the formulas of a profile with those that a program changes."""
+    """Return the formulas of profile ``number``; custom formulas replace the standard ones."""
     name, standard = PROFILES[number], FORMULAS[number]
     table = custom.table[name]
     changed = {kind for kind in table if custom.is_changed(name, kind)}
@@ -262,7 +262,7 @@ def make_program_formulas(custom: CustomFormulas, number: int) -> ProfileFormula
 
 @cache
 def find_program_formulas(text: bytes, number: int) -> ProfileFormulas:
-    """Return the formulas of a profile in a program with the formulas ``text``.
+    """Return the formulas of profile ``number``; formulas in ``text`` replace the standard ones.
 
     See :func:`nmpsim.core.reference.program_formulas.find_formulas`.
     """

@@ -26,7 +26,7 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.integer import INTEGER
 from nmpsim.core.reference.system import SYSTEM, enter_trap
 from nmpsim.core.reference.tensor import TENSOR
-from nmpsim.core.reference.units import UnitQueue, choose_with_lookahead, serve
+from nmpsim.core.reference.units import UnitQueue, choose_with_lookahead, serve_queue
 from nmpsim.core.reference.watch import ExecutionMonitor
 from nmpsim.core.state import (
     NEVER,
@@ -37,7 +37,7 @@ from nmpsim.core.state import (
     TrapField,
     as_plain_arrays,
 )
-from nmpsim.core.stop_conditions import StopConditions, default_stop_conditions
+from nmpsim.core.stop_conditions import StopConditions, make_default_stop_conditions
 from nmpsim.core.watch import add_turns, is_stop_address, is_trace_full
 from nmpsim.core.work import count_loggable_steps
 from nmpsim.isa.codec import decode
@@ -66,10 +66,10 @@ class ReferenceEngine(Engine):
     def check_events(
         self, known: ContractState, events: Int64s, words: Int64s, first_word: int
     ) -> bool:
-        """Check events as plain Python; see :class:`~nmpsim.core.engine.Engine`."""
-        from nmpsim.core.compiled.contract import check
+        """Check events in plain Python; see :class:`~nmpsim.core.engine.Engine`."""
+        from nmpsim.core.compiled.contract import check_events
 
-        return bool(check(known, events, words, first_word))
+        return bool(check_events(known, events, words, first_word))
 
     def run(
         self,
@@ -79,9 +79,9 @@ class ReferenceEngine(Engine):
         stop_at_layers: bool,
         stops: StopConditions | None = None,
     ) -> Outcome:
-        """Run for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
+        """Run a machine for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
         watch = ExecutionMonitor(
-            default_stop_conditions(machine.cores.size) if stops is None else stops, costs
+            make_default_stop_conditions(machine.cores.size) if stops is None else stops, costs
         )
         machine = as_plain_arrays(machine)
         steps_before = machine.cores["retired"].sum()
@@ -97,7 +97,7 @@ class ReferenceEngine(Engine):
 def take_turn(
     machine: Machine, costs: Costs, stop_at_layers: bool, watch: ExecutionMonitor
 ) -> Outcome | None:
-    """Execute the next event of a core or the DRAM; return an outcome if the run stops."""
+    """Execute the next event of a core or the DRAM; return an outcome if the run stops, or None."""
     most_steps = min(count_loggable_steps(machine), watch.stops.steps_per_turn)
     if most_steps <= 0:
         return Outcome.PAUSED
@@ -123,10 +123,10 @@ def take_turn(
 def serve_request(
     machine: Machine, queue: UnitQueue, cycle: int, watch: ExecutionMonitor
 ) -> Outcome | None:
-    """Serve one DRAM request; return an outcome if the engine must stop."""
+    """Serve one DRAM request; return an outcome if the engine must stop, else None."""
     if cycle >= watch.stops.until_cycle:
         return Outcome.STOPPED
-    serve(machine, queue)
+    serve_queue(machine, queue)
     add_turns(watch.stops, 1)
     return None
 
@@ -134,7 +134,7 @@ def serve_request(
 def take_core_turn(
     core: Core, costs: Costs, stop_at_layers: bool, watch: ExecutionMonitor, most_steps: int
 ) -> Outcome | None:
-    """Execute a core's turn; return an outcome if the engine must stop."""
+    """Execute a core's turn; return an outcome if the engine must stop, else None."""
     machine, retired = core.machine, core.retired
     machine.shared[0]["last_barrier"] = -1
     try:
@@ -185,7 +185,7 @@ def record_cycle_limit(core: Core) -> None:
 
 
 def run_core(core: Core, costs: Costs, watch: ExecutionMonitor, most_steps: int) -> None:
-    """Run a core until it waits or other cores may observe an instruction after the first."""
+    """Run a core for ``most_steps`` steps, or until it must wait or needs its turn again."""
     steps = 0
     while (
         steps < most_steps and core.clock <= costs.limits_cycles and not is_trace_full(watch.stops)

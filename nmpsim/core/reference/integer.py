@@ -12,17 +12,17 @@ from nmpsim.isa.table import InstructionKind
 
 
 def shift_left(a: int, b: int) -> int:
-    """Shift left by the low five bits of ``b``."""
+    """Return ``a`` shifted left by the low five bits of ``b``."""
     return a << (b & 31)
 
 
 def shift_right(a: int, b: int) -> int:
-    """Shift right by the low five bits of ``b``, copying the sign bit of ``a``."""
+    """Return ``a`` shifted right by the low five bits of ``b``, copying the sign bit."""
     return a >> (b & 31)
 
 
 def multiply_high(a: int, b: int) -> int:
-    """Return the upper 32 bits of a 64-bit product."""
+    """Return the product ``a * b`` shifted right by 32 bits."""
     return (a * b) >> 32
 
 
@@ -40,7 +40,7 @@ def compute_remainder(a: int, b: int) -> int:
 
 
 class ScalarOperation(NamedTuple):
-    """Integer operation and the signedness of its operands."""
+    """Integer operation of two operands, and the signedness of each operand."""
 
     compute: Callable[[int, int], int]
     is_unsigned_a: bool = False
@@ -91,14 +91,14 @@ def execute_arithmetic(s: InstructionContext) -> None:
 
 
 def lui(s: InstructionContext) -> None:
-    """Load an upper immediate."""
+    """Execute ``lui``: write the upper immediate to rd."""
     s.set_rd(s.immediate)
     s.spend_cycles()
     s.retire()
 
 
 def auipc(s: InstructionContext) -> None:
-    """Add an upper immediate to pc."""
+    """Execute ``auipc``: write the pc plus an upper immediate to rd."""
     s.set_rd(s.core.pc + s.immediate)
     s.spend_cycles()
     s.retire()

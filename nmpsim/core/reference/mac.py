@@ -60,7 +60,7 @@ def compute_channel_indices(d: Descriptor, y: int, x: int, channels: int) -> Int
 
 
 def read_scale_tables(spm: Scratchpad, d: Descriptor, channels: int) -> tuple[Int64s, Scale, Scale]:
-    """Read weight offset, bias scale and output scale of each channel."""
+    """Return the weight offset, the bias scale and the output scale of each channel."""
     if d["scales"] == 0:
         offsets = np.full(channels, d["weight_offset"], np.int64)
         return offsets, get_scale(d, "bias"), get_scale(d, "out")
@@ -73,7 +73,7 @@ def read_scale_tables(spm: Scratchpad, d: Descriptor, channels: int) -> tuple[In
 
 
 def read_channel_tables(spm: Scratchpad, d: Descriptor, channels: int) -> tuple[Int64s, Int64s]:
-    """Read bias and zero term of each channel."""
+    """Return the bias and the zero-point term of each channel from the channel records."""
     records = spm.read(
         8, compute_addresses(d["channels"], (channels, CHANNEL_RECORD.nbytes), (2, 8))
     )
@@ -184,12 +184,12 @@ def write_pixel(spm: Scratchpad, d: Descriptor, y: int, x: int, results: Int64s)
 
 
 def conv(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
-    """Execute ``nmp.conv``."""
+    """Execute ``nmp.conv``, a convolution in the scratchpad; count saturated values."""
     convolve(spm, d, account, d["groups"], unpack_weights(spm, d))
 
 
 def dwconv(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
-    """Execute ``nmp.dwconv``: each channel is a group of its own."""
+    """Execute ``nmp.dwconv``, a depthwise convolution in the scratchpad; count saturated values."""
     channels, nbytes = d["channels_count"], get_element_type(d).nbytes
     taps = d["kernel_h"] * d["kernel_w"]
     at = compute_addresses(d["weights"], (taps, channels * nbytes), (channels, nbytes))
@@ -197,7 +197,7 @@ def dwconv(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
 
 
 def gemm(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
-    """Execute ``nmp.gemm``."""
+    """Execute ``nmp.gemm``, a matrix product in the scratchpad; count saturated values."""
     rows, inner, columns = d["rows"], d["inner"], d["columns"]
     element = get_element_type(d)
     nbytes = element.nbytes

@@ -18,7 +18,7 @@ from nmpsim.records import frozen
 
 
 def compute_addresses(start: int, *axes: tuple[int, int]) -> Int64s:
-    """Return the addresses of a box; each axis is (count, stride in bytes)."""
+    """Return the addresses of a strided array; each axis is (count, stride in bytes)."""
     addresses = np.array(start, np.int64)
     for count, stride in axes:
         addresses = addresses[..., None] + np.arange(count, dtype=np.int64) * stride
@@ -26,7 +26,7 @@ def compute_addresses(start: int, *axes: tuple[int, int]) -> Int64s:
 
 
 class Scratchpad:
-    """Signed integers in a core's scratchpad, at aligned addresses.
+    """View of a core's scratchpad as signed integers at aligned addresses.
 
     Values are int64, so that arithmetic on them does not wrap.
     """
@@ -43,11 +43,11 @@ class Scratchpad:
         return np.asarray(values, np.int64)
 
     def write(self, nbytes: int, addresses: Int64s, values: Int64s) -> None:
-        """Write integers of ``nbytes`` bytes."""
+        """Write integers of ``nbytes`` bytes to scratchpad addresses."""
         self._views[nbytes][(addresses - SCRATCHPAD_BASE) // nbytes] = values
 
     def view(self, address: int, nbytes: int) -> Any:
-        """Return a view of consecutive bytes."""
+        """Return a view of ``nbytes`` consecutive bytes at a scratchpad address."""
         start = address - SCRATCHPAD_BASE
         return self._bytes[start : start + nbytes]
 
@@ -84,7 +84,7 @@ def get_element_type(d: Descriptor) -> ElementType:
 
 
 def bits_to_float32(word: Any) -> Any:
-    """Return the float32 values whose bits are in integer words, signed or not."""
+    """Return integer words, signed or unsigned, reinterpreted as float32 values."""
     return np.asarray(word, np.int64).astype(np.uint32).view(np.float32)
 
 
@@ -103,10 +103,10 @@ class Scale:
 
     @property
     def addend(self) -> Any:
-        """Float32 value of ``post`` for float profiles that add it."""
+        """Float32 value of ``post``, which some float profiles add."""
         return bits_to_float32(self.post)
 
 
 def get_scale(d: Descriptor, prefix: str) -> Scale:
-    """Return the scale whose words begin with ``prefix``."""
+    """Return the scale whose words in a descriptor begin with ``prefix``."""
     return Scale(d[f"{prefix}_pre"], d[f"{prefix}_mul"], d[f"{prefix}_post"])

@@ -45,7 +45,7 @@ def make_requantizer(
 def compute_initial_sums(
     d: Descriptor, zero_terms: Int64s, q: RequantizationParameters, place: ResultPositions
 ) -> FormulaSteps:
-    """Compute each channel's bias plus zero term; saturations count once for each pixel."""
+    """Compute the initial sum of each channel: the bias in the sum's scale plus the zero term."""
     assert q.formulas.bias is not None
     bias = yield from q.formulas.bias(q, place)
     yield make_step("zero term", zero_terms, "taps * O_w * O_x - O_x * sum(w), by the compiler")

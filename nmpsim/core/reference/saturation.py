@@ -45,14 +45,14 @@ class ResultPositions:
     """How often each value counts."""
 
     def select(self, chosen: Any) -> ResultPositions:
-        """Return the positions of some of the values."""
+        """Return the positions that ``chosen``, an index array, mask or slice, selects."""
         return ResultPositions(self.account, self.index[chosen], self.times)
 
 
 def clamp(
     values: Int64s, low: Any, high: Any, stages: tuple[int, int], place: ResultPositions
 ) -> Int64s:
-    """Clamp values to a range and count saturations by the stages of the low and high side."""
+    """Return values clamped to a range, and count the clamped ones at the stage of each side."""
     for side, beyond, limit in ((LOW, values < low, low), (HIGH, values > high, high)):
         if beyond.any():
             overshoot = np.abs(values - limit)[beyond]
@@ -64,6 +64,6 @@ def clamp(
 
 
 def saturate(values: Int64s, bits: int, stage: int, place: ResultPositions) -> Int64s:
-    """Saturate values to ``bits``-bit signed integers and count saturations at ``stage``."""
+    """Return values saturated to ``bits``-bit signed integers; count saturations at ``stage``."""
     limit = 1 << (bits - 1)
     return clamp(values, -limit, limit - 1, (stage, stage), place)

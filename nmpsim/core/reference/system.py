@@ -19,7 +19,7 @@ from nmpsim.isa.table import TrapCause
 
 
 def enter_trap(core: Core, trap: TrapError, has_turn: bool) -> None:
-    """Continue at the handler in ``mtvec``; end the run if there is none."""
+    """Enter the trap handler in ``mtvec``; raise EndOfRunError if there is no handler."""
     handler = core.read_csr(CsrAddress.MTVEC)
     if handler == 0:
         if not has_turn:
@@ -46,17 +46,17 @@ def record_trap(core: Core, trap: TrapError) -> None:
 
 
 def ecall(s: InstructionContext) -> None:
-    """Trap with an environment call."""
+    """Execute ``ecall``: raise TrapError for an environment call."""
     raise TrapError(TrapCause.ENVIRONMENT_CALL, 0)
 
 
 def ebreak(s: InstructionContext) -> None:
-    """Trap with a breakpoint."""
+    """Execute ``ebreak``: raise TrapError for a breakpoint."""
     raise TrapError(TrapCause.BREAKPOINT, s.core.pc)
 
 
 def mret(s: InstructionContext) -> None:
-    """Return from a trap handler."""
+    """Execute ``mret``: return from a trap handler."""
     was_enabled = s.core.read_csr(CsrAddress.MSTATUS) & MPIE
     s.core.set_csr(CsrAddress.MSTATUS, MPP | MPIE | (MIE if was_enabled else 0))
     s.spend_cycles()
@@ -75,7 +75,7 @@ COUNTER_VALUES: dict[CoreCounter, Callable[[Core], int]] = make_exhaustive_table
 
 
 def read_csr(core: Core, csr: CsrAddress) -> int:
-    """Return the value of a CSR, unsigned."""
+    """Return the unsigned value of a CSR; a counter includes its software offset."""
     row = CSR_ROWS[csr]
     if row.counter is None:
         return core.read_csr(csr)
@@ -87,7 +87,7 @@ def read_csr(core: Core, csr: CsrAddress) -> int:
 def write_counter(
     core: Core, csr: CsrAddress, counter: CoreCounter, offset: CsrAddress, value: int
 ) -> None:
-    """Set one half of a counter; this instruction itself is not counted."""
+    """Set one half of a 64-bit counter so that the next instruction reads it as ``value``."""
     now = COUNTER_VALUES[counter](core)
     whole = to_unsigned(now + core.read_csr(offset), 64)
     low, high = to_unsigned(whole), whole >> 32
@@ -108,7 +108,7 @@ def write_csr(core: Core, csr: CsrAddress, value: int) -> None:
 
 
 def get_csr(s: InstructionContext, writes: bool) -> CsrAddress:
-    """Return the instruction's CSR; trap if it does not exist or cannot be written."""
+    """Return the instruction's CSR; raise TrapError if it does not exist or cannot be written."""
     address = s.operands["csr"]
     if address not in CSR_COLUMN or (writes and is_read_only(address)):
         raise TrapError(TrapCause.ILLEGAL_INSTRUCTION, s.word)

@@ -13,7 +13,12 @@ from nmpsim.core.reference.context import EndOfTurnError, InstructionContext, Tr
 from nmpsim.core.reference.operands import Descriptor, Scratchpad
 from nmpsim.core.reference.saturation import LayerCounters
 from nmpsim.core.reference.transfers import OperandError
-from nmpsim.core.reference.units import UnitQueue, await_slot, compute, fetch_descriptor_bytes
+from nmpsim.core.reference.units import (
+    UnitQueue,
+    await_slot,
+    fetch_descriptor_bytes,
+    issue_compute_job,
+)
 from nmpsim.core.state import CountColumn, CycleCause
 from nmpsim.isa.codec import decode_descriptor, get_word_indices
 from nmpsim.isa.exhaustive import make_exhaustive_table
@@ -42,7 +47,7 @@ TRANSFERS = make_exhaustive_table(
 
 
 def execute_transfer(s: InstructionContext) -> None:
-    """Execute a DMA instruction in the core's turn, because it accesses DRAM when issued."""
+    """Execute ``nmp.load`` or ``nmp.store``; raise TrapError if the descriptor is invalid."""
     work = TRANSFERS[s.instruction.mnemonic]
     d = fetch_descriptor(s)
     layer = begin_tensor_instruction(s, d)
@@ -62,12 +67,12 @@ def execute_compute(s: InstructionContext) -> None:
     work(Scratchpad(s.core), d, LayerCounters(s.machine, layer))
     kind, words = checks.KINDS[get_descriptor_name(s)], list(d.values())
     s.machine.layers[layer]["counts"][CountColumn.MACS] += count_macs(kind, words)
-    compute(get_queue(s), layer, count_busy_cycles(kind, words, s.costs))
+    issue_compute_job(get_queue(s), layer, count_busy_cycles(kind, words, s.costs))
     finish_tensor_instruction(s, layer)
 
 
 def fetch_descriptor(s: InstructionContext) -> Descriptor:
-    """Wait for a queue slot; read and check the descriptor at the address in rs1."""
+    """Wait for a queue slot; return the descriptor at rs1, or raise TrapError if it is invalid."""
     address, name = s.unsigned_rs1, get_descriptor_name(s)
     found = locate(s.core, address, DESCRIPTORS[name].nbytes)
     if found is None or address % DESCRIPTOR_ALIGNMENT:
@@ -95,17 +100,17 @@ def is_descriptor_fetched(s: InstructionContext) -> bool:
 
 
 def check_scales(s: InstructionContext, d: Descriptor) -> None:
-    """Trap if the scale records of a convolution are invalid."""
+    """Raise TrapError if the scale records of a convolution are invalid."""
     if "scales" not in d:
         return
     channels = d["channels_count"] if "channels_count" in d else d["out_channels"]
     values = s.machine.scratchpad[s.core.number].view(np.int32)
-    if checks.has_bad_scale_table(values, d["scales"], channels, d["element"], d["profile"]):
+    if checks.has_invalid_scale_table(values, d["scales"], channels, d["element"], d["profile"]):
         raise make_operand_fault(s, get_word_indices(get_descriptor_name(s))["scales"])
 
 
 def make_operand_fault(s: InstructionContext, word: int) -> TrapError:
-    """Return the trap for an invalid word of the descriptor."""
+    """Return the TrapError for an invalid word of the instruction's descriptor."""
     return TrapError(TrapCause.OPERAND_FAULT, s.unsigned_rs1 + 4 * word)
 
 
@@ -122,7 +127,7 @@ def get_queue(s: InstructionContext) -> UnitQueue:
 
 
 def begin_tensor_instruction(s: InstructionContext, d: Descriptor) -> int:
-    """Add the cycles of the descriptor fetch; return the index of the layer."""
+    """Begin a tensor instruction, add the cycles of its descriptor and return its layer index."""
     layer = min(d["layer"], int(s.machine.layers.size) - 1)
     s.core.begin_layer(layer)
     s.core.descriptor = s.unsigned_rs1
@@ -136,7 +141,7 @@ def begin_tensor_instruction(s: InstructionContext, d: Descriptor) -> int:
 
 
 def finish_tensor_instruction(s: InstructionContext, layer: int) -> None:
-    """Count the issued instruction and retire it."""
+    """Finish a tensor instruction: count it in its layer and retire it."""
     s.machine.layers[layer]["counts"][CountColumn.TENSOR_INSTRUCTIONS] += 1
     s.spend_cycles()
     s.retire()

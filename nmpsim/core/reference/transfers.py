@@ -22,7 +22,7 @@ from nmpsim.timing.compute import ceil_div
 
 
 class OperandError(Exception):
-    """Exception for an invalid descriptor word, given by name."""
+    """Exception raised if a descriptor word, given by name, is invalid."""
 
     def __init__(self, word: str) -> None:
         super().__init__(word)
@@ -30,7 +30,7 @@ class OperandError(Exception):
 
 
 def load(s: InstructionContext, d: Descriptor, layer: int) -> None:
-    """Execute ``nmp.load``: fill the padding, then copy the data between it."""
+    """Execute ``nmp.load``: fill the padding, copy data from DRAM, and enqueue the transfer."""
     source = locate_dram(s, d, (Region.IMAGE, Region.RAM))
     rows, runs, run = d["count_y"], d["count_x"], d["run_bytes"]
     spm, step_x, step_y = Scratchpad(s.core), d["spm_stride_x"], d["spm_stride_y"]
@@ -52,11 +52,11 @@ def load(s: InstructionContext, d: Descriptor, layer: int) -> None:
                 target[:] = source.memory[start : start + run]
     s.machine.layers[layer]["counts"][CountColumn.BYTES_READ] += rows * runs * run
     filling = ceil_div(padding, s.costs.dma_fill_bytes_per_cycle)
-    enqueue(s, Unit.LOAD, d, layer, s.costs.dma_startup_cycles + filling)
+    enqueue_transfer(s, Unit.LOAD, d, layer, s.costs.dma_startup_cycles + filling)
 
 
 def store(s: InstructionContext, d: Descriptor, layer: int) -> None:
-    """Execute ``nmp.store``: copy a box out of the scratchpad."""
+    """Execute ``nmp.store``: copy data from the scratchpad to DRAM, and enqueue the transfer."""
     target = locate_dram(s, d, (Region.RAM,))
     rows, runs, run = d["count_y"], d["count_x"], d["run_bytes"]
     spm = Scratchpad(s.core)
@@ -67,13 +67,13 @@ def store(s: InstructionContext, d: Descriptor, layer: int) -> None:
                 source = spm.view(d["spm"] + y * d["spm_stride_y"] + x * d["spm_stride_x"], run)
                 target.memory[start : start + run] = source
     s.machine.layers[layer]["counts"][CountColumn.BYTES_WRITTEN] += rows * runs * run
-    enqueue(s, Unit.STORE, d, layer, s.costs.dma_startup_cycles)
+    enqueue_transfer(s, Unit.STORE, d, layer, s.costs.dma_startup_cycles)
 
 
 def locate_dram(
     s: InstructionContext, d: Descriptor, allowed: tuple[Region, ...]
 ) -> MemoryLocation | None:
-    """Return the first DRAM location of a transfer; None if the box is empty."""
+    """Return a transfer's first DRAM location, or None if empty; raise OperandError if invalid."""
     extent = count_spanned_bytes(
         d["count_y"], d["dram_stride_y"], d["count_x"], d["dram_stride_x"], d["run_bytes"]
     )
@@ -85,7 +85,9 @@ def locate_dram(
     return found
 
 
-def enqueue(s: InstructionContext, unit: Unit, d: Descriptor, layer: int, setup: int) -> None:
+def enqueue_transfer(
+    s: InstructionContext, unit: Unit, d: Descriptor, layer: int, setup: int
+) -> None:
     """Append a transfer to its queue, and begin it if the queue was idle."""
     queue = UnitQueue(s.core, unit, s.costs)
     was_idle = queue.served == queue.issued

@@ -58,7 +58,7 @@ class _QueueField:
 
 
 class UnitQueue:
-    """Queue of jobs of a core's unit."""
+    """View of the job queue of one unit of a core."""
 
     issued = _QueueField("issued")
     """Number of jobs issued so far, which is the number of the next job."""
@@ -82,7 +82,7 @@ class UnitQueue:
         return self.unit, job % self.costs.queues_depth
 
     def get_transfer(self, job: int) -> Any:
-        """Return the record of a DMA job: its cursor and the columns of Job."""
+        """Return the record of a DMA job: its cursor and the columns of ``JobColumn``."""
         return self.core.record["jobs"][self._slot(job)]
 
     def get_next_row(self) -> int:
@@ -106,7 +106,7 @@ class UnitQueue:
         return compute_first_burst(channel, row, int(self.unit), known, request, self.costs)
 
     def get_finish_cycle(self, job: int) -> int:
-        """Return the cycle at which a job is finished, or NEVER while it is unknown."""
+        """Return the cycle at which a job finishes: NEVER while unknown, 0 if long past."""
         if job < 0 or job < self.issued - self.costs.queues_depth:
             return 0
         return int(self.core.record["finished"][self._slot(job)])
@@ -117,7 +117,7 @@ class UnitQueue:
         self.core.record["finished"][self._slot(job)] = finished
 
     def record_queueing(self, job: int) -> None:
-        """Store the queueing delay of a transfer until it completes."""
+        """Record the queue's total queueing delay at the completion of a transfer."""
         self.core.record["queueing_at"][self._slot(job)] = self.queueing
 
     def attribute_queueing(self, job: int, most: int) -> int:
@@ -128,7 +128,7 @@ class UnitQueue:
         return cycles
 
     def issue(self) -> int:
-        """Add a job whose completion is not known yet, and return its number."""
+        """Issue a job whose finish cycle is unknown, and return its number."""
         job = self.issued
         self.core.record["finished"][self._slot(job)] = NEVER
         self.issued = job + 1
@@ -165,7 +165,7 @@ def await_slot(queue: UnitQueue) -> int:
     return await_job(queue, queue.issued - queue.costs.queues_depth)
 
 
-def compute(queue: UnitQueue, layer: int, cycles: int) -> None:
+def issue_compute_job(queue: UnitQueue, layer: int, cycles: int) -> None:
     """Issue a job of ``cycles`` cycles to the MAC array or the vector unit."""
     job = queue.issue()
     begin = max(queue.core.clock, queue.free)
@@ -195,7 +195,7 @@ def begin_transfers(queue: UnitQueue) -> None:
 
 
 def finish_transfer(queue: UnitQueue, free: int, finished: int) -> None:
-    """Complete the queue's transfer and wake the core if it waits for it."""
+    """Complete the queue's transfer, and resume the core if it waits for this transfer."""
     job, core = queue.served, queue.core
     transfer = queue.get_transfer(job)
     layer, begin = transfer[JobColumn.LAYER], transfer[JobColumn.BEGIN]
@@ -226,7 +226,7 @@ def choose_with_lookahead(
 
 
 def fetch_descriptor_bytes(core: Core, costs: Costs, layer: int, address: int, nbytes: int) -> int:
-    """Read a descriptor from DRAM; return the cycle at which it is available.
+    """Simulate the DRAM reads of a descriptor; return the cycle at which it is available.
 
     It is the core's turn, so all earlier requests are served.
     """
@@ -251,8 +251,8 @@ def fetch_descriptor_bytes(core: Core, costs: Costs, layer: int, address: int, n
     return there
 
 
-def serve(machine: Machine, queue: UnitQueue) -> None:
-    """Serve one DRAM grant of a queue, the bursts of its transfer in one row."""
+def serve_queue(machine: Machine, queue: UnitQueue) -> None:
+    """Serve the next DRAM grant of a queue: consecutive bursts of its transfer in one row."""
     costs, transfer = queue.costs, queue.get_transfer(queue.served)
     row = queue.get_next_row()
     channel = queue.get_channel(machine)

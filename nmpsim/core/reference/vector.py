@@ -41,7 +41,7 @@ def read_valid_taps(d: Descriptor, spm: Scratchpad, y: int, x: int) -> Int64s:
 
 
 def compute_maximum(taps: Int64s, d: Descriptor) -> FormulaSteps:
-    """Compute the maximum of the taps of a window [taps, channels]."""
+    """Compute the maximum of a window's taps, or the descriptor's ``empty_value`` if none."""
     if len(taps):
         yield make_step("maximum", taps.max(axis=0), "of {count} taps", count=len(taps))
     else:
@@ -118,7 +118,7 @@ def eltwise(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
 def rescale_values(
     x: Int64s, d: Descriptor, formulas: ProfileFormulas, place: ResultPositions
 ) -> FormulaSteps:
-    """Rescale stored values: activation, zero point, formula of the profile, clip."""
+    """Rescale stored values: clamp, subtract the zero point, apply the profile's formula, clip."""
     low, high, offset = d["in_low"], d["in_high"], d["in_offset"]
     x = clamp(x, low, high, (ACTIVATION, ACTIVATION), place)
     yield make_step("clamped", x, "to {low} ... {high}, an activation", low=low, high=high)

@@ -77,7 +77,7 @@ class ExecutionMonitor:
 
 
 def read_descriptor_words(core: Core, decoded: DecodedInstruction, address: int) -> list[int]:
-    """Return the current words of an instruction's descriptor; empty if it has none."""
+    """Return the words of an instruction's descriptor, or [] if it has no valid descriptor."""
     name = decoded.instruction.descriptor
     found = None if name is None else locate(core, address, DESCRIPTORS[name].nbytes)
     if name is None or found is None:

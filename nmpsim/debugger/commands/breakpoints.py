@@ -99,7 +99,7 @@ def list_breakpoints(context: CommandContext) -> CommandResult:
 
 
 def delete_breakpoints(context: CommandContext, numbers: tuple[int, ...] = ()) -> CommandResult:
-    """Delete the breakpoints with the given numbers, or all."""
+    """Delete breakpoints by number, or all breakpoints if ``numbers`` is empty."""
     deleted = [one.number for one in _select(context, numbers)]
     for number in deleted:
         context.debugger.delete_breakpoint(number)
@@ -107,12 +107,12 @@ def delete_breakpoints(context: CommandContext, numbers: tuple[int, ...] = ()) -
 
 
 def enable_breakpoints(context: CommandContext, numbers: tuple[int, ...] = ()) -> CommandResult:
-    """Enable the breakpoints with the given numbers, or all."""
+    """Enable breakpoints by number, or all breakpoints if ``numbers`` is empty."""
     return _switch(context, numbers, True)
 
 
 def disable_breakpoints(context: CommandContext, numbers: tuple[int, ...] = ()) -> CommandResult:
-    """Disable the breakpoints with the given numbers, or all."""
+    """Disable breakpoints by number, or all breakpoints if ``numbers`` is empty."""
     return _switch(context, numbers, False)
 
 

@@ -30,7 +30,7 @@ def _find_function(name: str) -> Callable[..., CommandResult]:
 
 @attrs.frozen
 class DebuggerCommand:
-    """Definition of a debugger command, an entry of ``commands.toml``."""
+    """Debugger command with usage, summary, function and aliases, as in ``commands.toml``."""
 
     usage: str
     """Name and arguments; ``[...]`` is optional."""
@@ -96,7 +96,7 @@ def split_line(line: str) -> list[str]:
 
 
 def convert_word(context: CommandContext, kind: Any, word: str, name: str) -> Any:
-    """Convert a word to the type of a parameter; raise UsageError for an invalid number."""
+    """Convert a word to the type ``kind``; raise UsageError if a number is invalid."""
     try:
         return _CONVERTERS[kind](context, word)
     except ValueError:
@@ -107,7 +107,7 @@ def convert_word(context: CommandContext, kind: Any, word: str, name: str) -> An
 def call_with_words(
     context: CommandContext, function: Callable[..., Any], words: Sequence[str], usage: str
 ) -> Any:
-    """Call a function of a context and of arguments that are given as words; return its result.
+    """Call ``function`` with the context and with arguments parsed from words.
 
     Raises UserError (DEBUG001) with the ``usage`` for invalid arguments.
     """
@@ -121,7 +121,7 @@ def call_with_words(
 def bind_arguments(
     context: CommandContext, function: Callable[..., Any], words: Sequence[str]
 ) -> dict[str, Any]:
-    """Convert words to the keyword arguments of a function of a context.
+    """Parse words as arguments of ``function``; return the arguments by parameter name.
 
     Raises UsageError if words are missing, invalid or left, and UserError for an unknown name.
     """

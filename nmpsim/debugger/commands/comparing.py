@@ -118,7 +118,7 @@ def _find_jump(context: CommandContext, reference: ReferenceOutputs) -> CommandR
         "error_jump",
         hints=hints,
         layers=list(map(_describe, errors.layers)),
-        jump=worst.name if errors.has_jump else None,
+        jump=worst.name if errors.has_outlier else None,
         worst=worst.name,
         median_db=errors.median_db,
         causes=faults,

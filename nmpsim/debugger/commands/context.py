@@ -15,7 +15,7 @@ from nmpsim.debugger.audit import (
     FactsByName,
     find_facts,
 )
-from nmpsim.debugger.changes import ProgramChanges
+from nmpsim.debugger.changes import ProgramEditor
 from nmpsim.debugger.commands.results import CommandResult, ResultFormatter, to_json_data
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import ScaleChanges, list_scale_changes
@@ -33,7 +33,7 @@ class CommandContext:
 
     def __init__(self, debugger: Debugger, open_arrays: ArrayOpener) -> None:
         self.debugger = debugger
-        self.changes = ProgramChanges(debugger)
+        self.changes = ProgramEditor(debugger)
         self.reference: ReferenceOutputs | None = None
         self.open_arrays = open_arrays
         self._comparisons: dict[int, tuple[Array | None, ReferenceOutputs, LayerComparison]] = {}
@@ -50,7 +50,7 @@ class CommandContext:
         is_worse: bool = False,
         **values: Any,
     ) -> CommandResult:
-        """Make a command's result with the text of a template.
+        """Create a command result from a record and values, with text from a template.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class CommandContext:
         return {one.name: one for one in explain_layers(self._read_lir(changes))}
 
     def find_constant(self, name: str) -> tuple[Tensor, Array] | None:
-        """Return a constant of the LIR as a tensor with address 0 and its values, or None."""
+        """Return a constant of the LIR as tensor and array, or None if the name is unknown."""
         if not self.debugger.bundle.debug or name not in self.get_module().constants:
             return None
         type_ = next(one.type for one in self.get_module().weights if one.name == name)

@@ -76,7 +76,7 @@ MAX_CHANNELS = 8
 def show_integers(
     context: CommandContext, layer: Layer | None = None, *, all_: bool = False
 ) -> CommandResult:
-    """Compare the rescale integers in descriptors with the integers that the LIR requires."""
+    """Show the rescale integers of descriptors next to the integers that the LIR requires."""
     debugger = context.debugger
     on_device = [one for one in debugger.layers if one.placement == "device"]
     found = [
@@ -129,7 +129,7 @@ def _list_rows(stage: StageAudit, is_all: bool) -> list[dict[str, object]]:
 
 
 def show_constants(context: CommandContext, path: Path) -> CommandResult:
-    """Compare the program's weights and biases with the arrays of a file."""
+    """Show the differences of weights and biases from the arrays of a file."""
     arrays = context.open_arrays(path)
     found = list(audit_constants(context.get_module(), arrays.keys, arrays.read))
     wrong = sum(bool(one.differing or one.problem) for one in found)

@@ -90,7 +90,7 @@ def show_layer(context: CommandContext, layer: Layer | None = None) -> CommandRe
 def show_tensor(
     context: CommandContext, name: str = "", at: tuple[int, ...] = (), *, memory: bool = False
 ) -> CommandResult:
-    """Show the values of a tensor, or one element."""
+    """Show the values of a tensor, or the value of one element."""
     name = name or context.get_current_layer().name
     found, values = context.find_constant(name) or _read_tensor(context, name, memory)
     if at:

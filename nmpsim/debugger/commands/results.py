@@ -29,12 +29,12 @@ class CommandResult:
 
     @property
     def text(self) -> str:
-        """Lines of the result, each with a line end."""
+        """Lines of the result as one string; each line ends with a newline."""
         return "".join(f"{line}\n" for line in self.lines)
 
 
 def to_json_data(value: Any) -> Any:
-    """Convert a value to JSON data: attrs records to objects, infinity and NaN to text."""
+    """Convert a value to JSON data: records become objects, infinity and NaN strings."""
     if attrs.has(type(value)):
         names = [field.name for field in attrs.fields(type(value)) if field.repr]
         return {name: to_json_data(getattr(value, name)) for name in names}
@@ -51,7 +51,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 class ResultFormatter:
-    """Formatter of results as text, by the templates of ``results.toml``.
+    """Formatter of command results as text by the templates of ``results.toml``.
 
     ``get_display_name`` returns the display name of a layer, tensor or constant.
     """
@@ -77,7 +77,7 @@ class ResultFormatter:
         self._compile = cache(self._environment.compile_expression)
 
     def format(self, template: str, values: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the lines of a template for the values of a result."""
+        """Format the values of a result with a template and return the lines of text."""
         text = self._environment.get_template(template).render(values)
         return tuple(line for line in text.split("\n") if line.strip())
 

@@ -144,7 +144,7 @@ FOLDED_OPERATORS = frozenset(("Constant", "Shape", "Size", *_FOLDS))
 def extract_constants(
     graph: Graph, mappings: dict[int, OperatorMapping], problems: UnsupportedOperators
 ) -> Graph:
-    """Return a graph without nodes that only define or rename a constant.
+    """Return the graph with nodes that define or rename a constant replaced by constants.
 
     Parameters
     ----------

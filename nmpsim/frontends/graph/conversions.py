@@ -65,7 +65,7 @@ def lower_dequantize(op: GraphLowering, *, axis: int = 1) -> LoweringResult:
         op.define_constant(op.name, floats)
         return IS_CONSTANT
     if given.scales.size == 1:
-        value = op.read_unchecked(0, PLAIN if op.is_output(op.name) else None, given)
+        value = op.read_unchecked_operand(0, PLAIN if op.is_output(op.name) else None, given)
         require(value.type.quant, f"{name} of type {value.type.elem}", "a quantized tensor")
         return emit_dequantize(op, value)
     quantization = op.get_quantization(name)
@@ -75,7 +75,7 @@ def lower_dequantize(op: GraphLowering, *, axis: int = 1) -> LoweringResult:
             "one scale",
         )
     factors, offsets = _parameter_constants(op, given, axis)
-    value = op.read_unchecked(0, PLAIN, make_unit_quantization(name, quantization.dtype))
+    value = op.read_unchecked_operand(0, PLAIN, make_unit_quantization(name, quantization.dtype))
     centered = op.emit("elementsub", emit_dequantize(op, value), offsets)
     return op.emit("elementmul", centered, factors)
 
@@ -159,7 +159,7 @@ def lower_dynamic_quantize(op: GraphLowering) -> LoweringResult:
 
 
 def broadcast_scalar(op: GraphLowering, value: BuilderTensor, shape: Shape) -> BuilderTensor:
-    """Return a float value of one element, broadcast to a shape."""
+    """Emit the broadcast of a one-element float value to a shape and return the result."""
     count = math.prod(shape)
     wide = op.allocate(FLOAT, (count,))
     op.emit_touch(wide)
@@ -180,12 +180,12 @@ def lower_cast_like(op: GraphLowering) -> LoweringResult:
     if op.is_constant(like):
         dtype = str(op.get_constant(like).dtype)
     else:
-        kind = get_value_kind(op, like, op.read_unchecked(1))
+        kind = get_value_kind(op, like, op.read_unchecked_operand(1))
         dtype = kind if isinstance(kind, str) else kind.dtype
     if op.is_constant(name):
         op.define_constant(op.name, op.get_constant(name).astype(dtype))
         return IS_CONSTANT
-    is_same = get_value_kind(op, name, op.read_unchecked()) == dtype
+    is_same = get_value_kind(op, name, op.read_unchecked_operand()) == dtype
     return op.define_view(op.get_shape()) if is_same else _cast(op, dtype)
 
 
@@ -193,7 +193,7 @@ def _cast(op: GraphLowering, dtype: str, to: int | None = None) -> LoweringResul
     name = op.names[0]
     quantization = op.get_quantization(name)
     wanted = make_unit_quantization(name, quantization.dtype) if quantization else None
-    value = op.read_unchecked(0, None, wanted)
+    value = op.read_unchecked_operand(0, None, wanted)
     if value.type.quant is not None:
         value = emit_dequantize(op, value)
         if dtype == FLOAT:

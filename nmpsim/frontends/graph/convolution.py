@@ -58,7 +58,7 @@ def read_padded_window(op: GraphLowering, kernel: Shape, **attributes: Any) -> W
 
 
 def restore_rank(op: GraphLowering, image: BuilderTensor) -> BuilderTensor:
-    """Return an image, or a sequence [N, C, L] without the row dimension added before."""
+    """Return a 2-D image unchanged, or a view [N, C, L] of an image that stores a sequence."""
     return image if len(op.get_shape()) == 4 else op.view(image, (image.shape[0], *image.shape[2:]))
 
 
@@ -83,7 +83,7 @@ def emit_float_convolution(
     window: Window,
     groups: int,
 ) -> BuilderTensor:
-    """Emit a float32 convolution with filters [O, H, W, I / groups]."""
+    """Emit a float32 convolution with filters [O, H, W, I / groups] and return its result."""
     image = as_image(op, value)
     constants = (
         op.add_float_constant(op.node.get_input(1), filters),
@@ -185,7 +185,7 @@ def emit_integer_convolution(
     groups: int,
     is_by_channel: bool = True,
 ) -> BuilderTensor:
-    """Emit an integer convolution with filters [O, H, W, I / groups].
+    """Emit an integer convolution with filters [O, H, W, I / groups] and return its result.
 
     Without ``is_by_channel`` the filters have one scale, as in PyTorch's arithmetic.
     """
@@ -224,7 +224,7 @@ def get_channel_parameters(
 
 
 def add_bias(op: GraphLowering, outs: int, scale: float) -> BuilderTensor:
-    """Add the bias [outs] of integer weights as a constant; zeros if the node has no bias."""
+    """Add the constant bias [outs] of a node with integer weights, or zeros if it has no bias."""
     values = np.zeros(outs, op.bias_dtype)
     if op.bias:
         values = op.get_constant(op.bias)
@@ -249,7 +249,7 @@ def add_bias(op: GraphLowering, outs: int, scale: float) -> BuilderTensor:
 def emit_transposed_convolution(
     op: GraphLowering, image: BuilderTensor, filters: Array, window: Window, groups: int
 ) -> BuilderTensor:
-    """Emit a transposed convolution of integers with flipped filters OHWI.
+    """Emit a transposed integer convolution with flipped filters OHWI and return its result.
 
     It is a convolution of the image with ``stride - 1`` zeros between its pixels. The window's
     padding is removed from the full result, whose size is cropped to ``window.out``.

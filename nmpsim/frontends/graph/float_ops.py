@@ -42,7 +42,7 @@ def lower_unary(op: GraphLowering, *, opcode: str) -> LoweringResult:
 
 def lower_variadic(op: GraphLowering, *, opcode: str, is_mean: bool = False) -> LoweringResult:
     """Lower Add, Max, Mean and other operators of any number of tensors."""
-    operands = op.read_broadcast()
+    operands = op.read_broadcast_operands()
     check_element_types(operands, ("float",))
     total = operands[0]
     for operand in operands[1:]:
@@ -58,14 +58,14 @@ def lower_logic(
     op: GraphLowering, *, opcode: str, elems: Sequence[str], is_reversed: bool = False
 ) -> LoweringResult:
     """Lower a comparison or a logical operator."""
-    operands = op.read_broadcast()
+    operands = op.read_broadcast_operands()
     check_element_types(operands, elems)
     return op.emit(opcode, *(operands[::-1] if is_reversed else operands), kind="bool")
 
 
 def lower_where(op: GraphLowering) -> LoweringResult:
     """Lower Where, which selects elements from two tensors by a condition."""
-    condition, *operands = op.read_broadcast()
+    condition, *operands = op.read_broadcast_operands()
     check_element_types([condition], ("bool",))
     check_element_types(operands, ("float", "index32", "index64"))
     return op.emit("elementselect", condition, *operands, kind=operands[0].type)
@@ -77,7 +77,7 @@ def lower_expand(op: GraphLowering, shape: Integers) -> LoweringResult:
     wide = tuple(np.broadcast_shapes(own, tuple(shape)))
     require(math.prod(wide) > 0, f"a result of shape {list(wide)}", "dimensions of 1 or more")
     op.layout = op.choose_layout(op.names[0]) if len(wide) == len(own) else PLAIN
-    return op.emit("copy", op.read_broadcast_to(0, wide))
+    return op.emit("copy", op.broadcast_operand(0, wide))
 
 
 def lower_leaky_relu(op: GraphLowering, *, alpha: float = 0.01) -> LoweringResult:

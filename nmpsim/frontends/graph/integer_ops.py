@@ -33,7 +33,7 @@ def get_unsigned_attribute(op: GraphLowering) -> dict[str, Any]:
 
 def lower_integer_binary(op: GraphLowering, *, opcode: str) -> LoweringResult:
     """Lower Add, Mul or Sub of two quantized tensors with broadcasting."""
-    operands = op.read_broadcast()
+    operands = op.read_broadcast_operands()
     words = {} if opcode == "elementsub" else get_unsigned_attribute(op)
     return op.emit_fused_clip(op.emit_result(opcode, *operands, **words))
 
@@ -202,7 +202,7 @@ def _list_real_values(source: QuantizedTensor) -> Floats:
 
 
 def lower_requantization(op: GraphLowering) -> LoweringResult:
-    """Lower QuantizeLinear of dequantized integers to the table of PyTorch's formula."""
+    """Lower QuantizeLinear of dequantized integers to a look-up table of PyTorch's formula."""
     result, own = op.quantized_result, op.sources[0]
     if own.has_equal_parameters(result):
         return op.define_view(op.get_shape())

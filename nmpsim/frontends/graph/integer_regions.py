@@ -86,7 +86,7 @@ def _moves(node: Node) -> str:
 
 @attrs.frozen(eq=False)
 class IntegerRegions:
-    """Nodes of a graph whose integer regions are one node each, and what became of the others."""
+    """Nodes of a graph after each integer region was replaced by a single node."""
 
     steps: tuple[Node, ...]
     mappings: dict[int, OperatorMapping]
@@ -95,13 +95,13 @@ class IntegerRegions:
     """Labels of integer operations that the reference computes in float32."""
 
 
-def find_integer_regions(
+def fuse_integer_regions(
     graph: Graph,
     has_islands: bool,
     operators: Collection[str] = INTEGER_FORMS,
     bias_dtype: str = "int32",
 ) -> IntegerRegions:
-    """Replace operators between DequantizeLinear and QuantizeLinear by integer operations.
+    """Fuse operators between DequantizeLinear and QuantizeLinear into integer operations.
 
     Parameters
     ----------

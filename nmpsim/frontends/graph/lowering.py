@@ -63,7 +63,7 @@ def move_channels_second(dims: Sequence[int]) -> Shape:
 
 
 class TensorStore:
-    """Tensors of a graph that is lowered: constants, and the value and layout of each tensor."""
+    """Tensors of a graph during lowering: constants, and the value and layout of each tensor."""
 
     def __init__(
         self, graph: Graph, steps: Sequence[Node], builder: ModuleBuilder, place: Place
@@ -132,7 +132,7 @@ class TensorStore:
         return self.graph.layers.get(name, name)
 
     def choose_layout(self, *names: str) -> Layout:
-        """Return the layout in which the named tensors are stored."""
+        """Choose channels last if a named tensor is stored only in this layout, else plain."""
         known = [self._stored[name] for name in names if name in self._stored]
         is_last = any(CHANNELS_LAST in stored and PLAIN not in stored for stored in known)
         return CHANNELS_LAST if is_last else PLAIN
@@ -160,7 +160,7 @@ class TensorStore:
     def get_value(
         self, name: str, layout: Layout = PLAIN, quantization: QuantizedTensor | None = None
     ) -> BuilderTensor:
-        """Return a tensor in a layout, transposing it if needed.
+        """Return the value of a tensor in a layout, transposed if needed.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class TensorStore:
         return value if type == value.type else self._reinterpreted(value, type)
 
     def make_tensor_type(self, kind: Kind, shape: Shape) -> TensorType:
-        """Return the LIR type of a tensor; unsigned types become signed types."""
+        """Return the LIR type of a tensor, with a signed type for unsigned integers."""
         self.check_size(shape)
         if isinstance(kind, str):
             expected = f"a scale, or the type {list_alternatives(_ELEMS)}"
@@ -237,7 +237,7 @@ class TensorStore:
     # --- results -----------------------------------------------------------------------------
 
     def define_tensor(self, name: str, value: BuilderTensor, layout: Layout, is_own: bool) -> None:
-        """Set the value that stores a tensor of the graph.
+        """Define a tensor of the graph by the value that stores the tensor.
 
         If the tensor is an output of the program and the node has allocated the buffer itself
         (``is_own``), the buffer becomes the output; otherwise the value is copied.
@@ -262,7 +262,7 @@ class TensorStore:
         self._stored[name] = {layout: value}
 
     def define_constant(self, name: str, values: Array) -> None:
-        """Set the values of a tensor that are known at compile time."""
+        """Define a tensor of the graph by values that are known at compile time."""
         self._check_undefined(name)
         self.constants[name] = values
 
@@ -272,8 +272,8 @@ class TensorStore:
             if name in self.output_names and name in self._stored:
                 self.get_value(name, PLAIN)
 
-    def check_output(self, name: str) -> None:
-        """Copy a constant model output; raise UnsupportedError if an output is not computed."""
+    def complete_output(self, name: str) -> None:
+        """Copy a constant to its output; raise UnsupportedError if an output is not computed."""
         if name in self.constants and name not in self._stored:
             value = self.get_value(name)
             output = self.builder.add_output(self.output_names[name], value.type)

@@ -80,7 +80,7 @@ def lower_matmul(
     else:
         batch = _batch_shape(op.get_shape(0), op.get_shape(1))
         sides = [
-            op.read_broadcast_to(index, (*batch, *op.get_shape(index)[-2:])) for index in range(2)
+            op.broadcast_operand(index, (*batch, *op.get_shape(index)[-2:])) for index in range(2)
         ]
         check_element_types(sides, ("float",))
         left, right = (_turned(op, *pair) for pair in zip(sides, (transa, transb), strict=True))
@@ -89,7 +89,7 @@ def lower_matmul(
             return result
     if not op.node.get_input(2):
         return op.emit_result("copy", result)
-    added = op.read_broadcast_to(2, result.shape)
+    added = op.broadcast_operand(2, result.shape)
     check_element_types([added], ("float",), op.names[2])
     return op.emit_result("elementadd", result, _scale(op, added, beta))
 
@@ -108,7 +108,7 @@ def _multiply_batches(
 def emit_fully_connected(
     op: GraphLowering, value: BuilderTensor, weights: BuilderTensor, bias: BuilderTensor
 ) -> BuilderTensor:
-    """Emit a fully connected layer on the last dimension, with weights [ins, outs]."""
+    """Emit a fully connected layer on the last dimension and return its result."""
     ins, outs = weights.shape
     rows = math.prod(value.shape[:-1])
     flat = op.view(value, (rows, ins))
@@ -170,7 +170,7 @@ def lower_integer_matmul(
 def emit_integer_matmul(
     op: GraphLowering, left: BuilderTensor, right: BuilderTensor
 ) -> BuilderTensor:
-    """Emit one instruction for each product of two integer matrices of a batch."""
+    """Emit the products of two integer matrices for all items of a batch; return the result."""
     batch = _batch_shape(left.shape, right.shape)
     require(
         math.prod(batch) <= _MAX_PRODUCTS,
@@ -196,7 +196,7 @@ def _matrix_view(op: GraphLowering, value: BuilderTensor, index: Shape) -> Build
 def emit_integer_fully_connected(
     op: GraphLowering, rows: BuilderTensor, weights: Array, is_by_channel: bool | None = None
 ) -> BuilderTensor:
-    """Emit a fully connected layer of integers with weights [ins, outs].
+    """Emit an integer fully connected layer with weights [ins, outs] and return its result.
 
     By default the weights have a scale for each output if there are several scales.
     """
@@ -309,7 +309,7 @@ def _centered(op: GraphLowering, index: int, zero_index: int, layout: Layout) ->
     zeros = _zero_points(op, zero_index if is_known else -1)
     require(zeros.size == 1, f"{zeros.size} zero points of {name}", "one zero point")
     wanted = attrs.evolve(make_unit_quantization(name, kind.dtype), zero_points=zeros)
-    value = emit_dequantize(op, op.read_unchecked(index, layout, wanted))
+    value = emit_dequantize(op, op.read_unchecked_operand(index, layout, wanted))
     if is_known:
         return value
     zero_shape = op.get_shape(zero)

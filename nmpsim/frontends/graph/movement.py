@@ -36,15 +36,15 @@ _CONVOLUTIONS = ("Conv", "CONV_2D", "DEPTHWISE_CONV_2D")
 
 
 def emit_gather(op: GraphLowering, indices: Indices) -> BuilderTensor:
-    """Emit a gather of constant indices along each axis, in the file's dimension order."""
-    value, rank = op.read_unchecked(), len(op.get_shape())
+    """Emit a gather of constant indices along each axis of the file; return the result."""
+    value, rank = op.read_unchecked_operand(), len(op.get_shape())
     return emit_stored_gather(
         op, value, {op.find_stored_axis(axis, rank): at for axis, at in indices.items()}
     )
 
 
 def emit_stored_gather(op: GraphLowering, value: BuilderTensor, indices: Indices) -> BuilderTensor:
-    """Emit a gather of constant indices along each axis, in the stored dimension order."""
+    """Emit a gather of constant indices along each stored axis; return the result."""
     for axis, index in indices.items():
         shape = (*value.shape[:axis], *index.shape, *value.shape[axis + 1 :])
         type = op.make_tensor_type(str(index.dtype), index.shape)
@@ -117,7 +117,7 @@ def is_data_movement(order: Integers, shape: Shape) -> bool:
 
 
 def lower_transpose(op: GraphLowering, *, perm: Integers | None = None) -> LoweringResult:
-    """Lower Transpose; conversions between NCHW and NHWC become aliases."""
+    """Lower Transpose, with an alias for a conversion between NCHW and NHWC."""
     own = op.get_shape()
     rank = len(own)
     order = tuple(perm or range(rank - 1, -1, -1))
@@ -127,7 +127,7 @@ def lower_transpose(op: GraphLowering, *, perm: Integers | None = None) -> Lower
         f"a permutation of 0 to {rank - 1}",
     )
     shape = tuple(own[axis] for axis in order)
-    value = op.read_unchecked()
+    value = op.read_unchecked_operand()
     if rank > 2:
         is_second = order == move_channels_second(range(rank))
         if is_second and op.layout == PLAIN and not op.graph.channels_last:
@@ -139,7 +139,7 @@ def lower_transpose(op: GraphLowering, *, perm: Integers | None = None) -> Lower
             return op.define_alias(value)
     if not is_data_movement(order, own):
         return op.define_view(shape)
-    return op.emit("transpose", op.read_unchecked(0, PLAIN), shape=shape, Shuffle=order)
+    return op.emit("transpose", op.read_unchecked_operand(0, PLAIN), shape=shape, Shuffle=order)
 
 
 def lower_slice(
@@ -198,7 +198,7 @@ def lower_split(
 def _extract(
     op: GraphLowering, offsets: Integers, shape: Integers, name: str = ""
 ) -> BuilderTensor:
-    value = op.read_unchecked()
+    value = op.read_unchecked_operand()
     first = op.to_layout(offsets)
     return op.emit("extracttensor", value, shape=op.to_layout(shape), name=name, Offsets=first)
 
@@ -222,7 +222,9 @@ def lower_gather(op: GraphLowering, indices: Array, *, axis: int = 0) -> Lowerin
         return emit_gather(op, {axis: places})
     offsets = tuple(int(places) * (d == axis) for d in range(len(own)))
     shape = (*own[:axis], 1, *own[axis + 1 :])
-    part = op.emit("extracttensor", op.read_unchecked(0, PLAIN), shape=shape, Offsets=offsets)
+    part = op.emit(
+        "extracttensor", op.read_unchecked_operand(0, PLAIN), shape=shape, Offsets=offsets
+    )
     return op.view(part, (*own[:axis], *own[axis + 1 :]))
 
 
@@ -240,7 +242,7 @@ def lower_concatenation(op: GraphLowering, *, axis: int = 0) -> LoweringResult:
     """Lower Concat of tensors with equal element types and scales."""
     indices = [index for index, name in enumerate(op.names) if name]
     layout = op.choose_layout(*(op.names[index] for index in indices))
-    parts = [op.read_unchecked(index, layout) for index in indices]
+    parts = [op.read_unchecked_operand(index, layout) for index in indices]
     for part in parts[1:]:
         require(
             part.type.elem == parts[0].type.elem,
@@ -291,7 +293,7 @@ def emit_pad(
             op,
             {a: _padded_indices(d, s, mode) for a, (d, *s) in enumerate(sides) if any(s)},
         )
-    source = op.read_unchecked()
+    source = op.read_unchecked_operand()
     kind = get_value_kind(op, op.names[0], source)
     real = float(value)
     if isinstance(kind, QuantizedTensor):
@@ -340,7 +342,7 @@ def lower_space_to_depth(
         channels, rows, columns = channels * area, rows // blocksize, columns // blocksize
     pixels = (images, channels // area, rows, blocksize, columns, blocksize)
     order = (0, 1, 3, 5, 2, 4) if mode == "CRD" else (0, 3, 5, 1, 2, 4)
-    source = op.read_unchecked(0, PLAIN)
+    source = op.read_unchecked_operand(0, PLAIN)
     if into_channels:
         blocks = op.transpose(op.view(source, pixels), order)
         return op.view(blocks, (images, channels, rows, columns))

@@ -48,7 +48,7 @@ UNSIGNED_OFFSETS = {"uint8": 128, "uint16": 32768}
 
 @attrs.frozen(eq=False)
 class QuantizedTensor:
-    """Quantization of a tensor: its name, element type, scales and zero points."""
+    """Name, element type, scales and zero points of a quantized tensor."""
 
     name: str
     dtype: str
@@ -109,7 +109,7 @@ class IntegerOperation:
 
 @attrs.frozen(eq=False)
 class Node:
-    """An operator of the graph."""
+    """Operator of a graph, with the names of its inputs and outputs and its attributes."""
 
     index: int
     op: str
@@ -165,7 +165,7 @@ class GraphInput:
 
 @attrs.frozen(eq=False)
 class TensorDeclaration:
-    """Kind and shape that a file declares for a tensor."""
+    """Element type or quantization, and shape, that a file declares for a tensor."""
 
     kind: Kind
     shape: Shape

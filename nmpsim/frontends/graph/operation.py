@@ -93,7 +93,7 @@ def normalize_axis(axis: int, shape: Shape) -> int:
 
 
 class GraphLowering(TensorStore):
-    """State of the lowering of a graph and of its current node: operands and instructions.
+    """State of the lowering of a graph, and the operands and results of the current node.
 
     An operator function reads operands, emits instructions, and returns the value of the last one.
     Each instruction writes a new buffer; if the result is an output of the program, the last buffer
@@ -122,7 +122,7 @@ class GraphLowering(TensorStore):
     """Name of the layers that compute it."""
 
     def begin(self, node: Node) -> None:
-        """Begin the lowering of a node."""
+        """Begin the lowering of a node and discard the state of the previous node."""
         self.node, self.kind = node, node.kind
         self.names = node.operands if node.integers else node.inputs
         self.sources, self.result, self.limits = (), FLOAT, None
@@ -184,7 +184,7 @@ class GraphLowering(TensorStore):
         return [int(value) for value in values.reshape(-1)]
 
     def get_number(self, index: int) -> float:
-        """Return the only element of a constant input as a float."""
+        """Return the single element of a constant input as a float."""
         return float(self.get_constant(index).item())
 
     def get_shape(self, operand: int | str = 0) -> Shape:
@@ -198,12 +198,12 @@ class GraphLowering(TensorStore):
     def read_operand(self, index: int = 0, layout: Layout | None = None) -> BuilderTensor:
         """Return an operand in a layout; raise UnsupportedError for a wrong element type."""
         if self.sources:
-            return self.read_unchecked(index, layout, self.sources[index])
-        value = self.read_unchecked(index, layout)
+            return self.read_unchecked_operand(index, layout, self.sources[index])
+        value = self.read_unchecked_operand(index, layout)
         check_element_types([value], ("float",), self.names[index])
         return value
 
-    def read_unchecked(
+    def read_unchecked_operand(
         self,
         index: int = 0,
         layout: Layout | None = None,
@@ -214,14 +214,14 @@ class GraphLowering(TensorStore):
         self.layout = self.choose_layout(name) if layout is None else layout
         return self.get_value(name, self.layout, quantization)
 
-    def read_broadcast(self) -> list[BuilderTensor]:
+    def read_broadcast_operands(self) -> list[BuilderTensor]:
         """Return all operands in one layout, broadcast to one shape."""
         shapes = [self.get_shape(name) for name in self.names]
         shape = tuple(np.broadcast_shapes(*shapes))
         self.layout = self.choose_layout(*self.names)
-        return [self.read_broadcast_to(index, shape) for index in range(len(self.names))]
+        return [self.broadcast_operand(index, shape) for index in range(len(self.names))]
 
-    def read_broadcast_to(self, index: int, shape: Shape) -> BuilderTensor:
+    def broadcast_operand(self, index: int, shape: Shape) -> BuilderTensor:
         """Return an operand in the layout of the result, broadcast to a shape."""
         quantization = self.sources[index] if self.sources else None
         return self.broadcast(self.names[index], self.layout, shape, quantization)
@@ -261,7 +261,7 @@ class GraphLowering(TensorStore):
     def emit_result(
         self, opcode: str, *operands: BuilderTensor, shape: Shape | None = None, **attributes: Any
     ) -> BuilderTensor:
-        """Emit an instruction whose result has the kind of the node's result."""
+        """Emit an instruction of the same result type as the node and return its result."""
         return self.emit(opcode, *operands, shape=shape, kind=self.result, **attributes)
 
     def allocate(self, kind: Kind | TensorType, shape: Shape, name: str = "") -> BuilderTensor:
@@ -300,7 +300,7 @@ class GraphLowering(TensorStore):
         return whole
 
     def extract(self, value: BuilderTensor, axis: int, first: int, count: int) -> BuilderTensor:
-        """Return some indices of an axis of the stored layout; ``value`` if these are all."""
+        """Extract ``count`` indices of a stored axis, or return ``value`` for the whole axis."""
         own = value.shape
         if count == own[axis]:
             return value
@@ -314,7 +314,7 @@ class GraphLowering(TensorStore):
         self.add_instruction("inserttensor", self.layer, (target, source), **attributes)
 
     def emit_table(self, value: BuilderTensor, results: Array) -> BuilderTensor:
-        """Emit a table look-up and return its result.
+        """Emit a look-up of stored integers in the table ``results`` and return its result.
 
         ``results`` are integers of the result's type, one for each integer of the type of
         ``value``, the lowest first; they are saturated.
@@ -327,7 +327,7 @@ class GraphLowering(TensorStore):
         return self.emit_result("intlookuptable", value, constant)
 
     def emit_fused_clip(self, value: BuilderTensor) -> BuilderTensor:
-        """Emit the fused ReLU or clip and return its result; return ``value`` if there is none."""
+        """Emit the fused ReLU or clip and return its result, or return ``value`` without one."""
         if self.limits is None:
             return value
         self.layer = self.get_layer_name(self.name)
@@ -358,13 +358,13 @@ class GraphLowering(TensorStore):
     # --- results -----------------------------------------------------------------------------
 
     def define_result(self, name: str, value: BuilderTensor) -> None:
-        """Set the value of one of the node's results."""
+        """Define one of the node's results by the value that stores the result."""
         self.define_tensor(name, value, self.layout, value.storage in self._own)
 
     def define_view(self, shape: Shape) -> str:
         """Define the result as a view of the first operand with another shape."""
         is_same = self.get_shape() == shape
-        value = self.read_unchecked(0, None if is_same else PLAIN)
+        value = self.read_unchecked_operand(0, None if is_same else PLAIN)
         return self.define_alias(value if is_same else self.view(value, shape))
 
     def define_alias(self, value: BuilderTensor) -> str:
@@ -377,7 +377,7 @@ class GraphLowering(TensorStore):
         return move_channels_last(dims) if self.layout == CHANNELS_LAST else tuple(dims)
 
     def find_stored_axis(self, axis: int, rank: int) -> int:
-        """Convert an axis from the file's dimension order to the result's layout."""
+        """Return the axis in the result's layout that stores an axis of the file."""
         return self.to_layout(range(rank)).index(axis % rank)
 
 
@@ -401,7 +401,7 @@ def check_element_types(
 
 
 def as_image(op: GraphLowering, value: BuilderTensor) -> BuilderTensor:
-    """Return a sequence [N, L, C] as an image [N, 1, L, C]; images are not changed."""
+    """Return a view of a sequence [N, L, C] as image [N, 1, L, C], or an image unchanged."""
     if len(value.shape) == 4:
         return value
     return op.view(value, (value.shape[0], 1, *value.shape[1:]))

@@ -15,7 +15,7 @@ Row = TypeVar("Row")
 
 
 def read_operators(path: Path, row_type: type[Row]) -> dict[str, Row]:
-    """Return the rows of a TOML file by operator.
+    """Read the rows of a TOML file and return the rows by operator name.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def read_operators(path: Path, row_type: type[Row]) -> dict[str, Row]:
 
 
 def make_row(row_type: type[Row], values: Mapping[str, Any]) -> Row:
-    """Return a row whose first field is a function, ``MODULE.FUNCTION`` of `nmpsim.frontends`.
+    """Make a row of an operator table; import the function that the first field names.
 
     Values that are not fields of the row are bound as arguments of this function.
     """

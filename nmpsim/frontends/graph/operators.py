@@ -36,7 +36,7 @@ def _make_integer_form(values: Mapping[str, Any] | None) -> IntegerForm | None:
 
 @attrs.frozen
 class GraphOperator:
-    """Row of the table: an operator's lowering on floats and on integers."""
+    """Row of the operator table: the lowering of an operator on floats and on integers."""
 
     lower: OperatorFunction
     """Lowering on floats, or on elements of any type."""

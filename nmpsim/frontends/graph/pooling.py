@@ -35,7 +35,7 @@ def lower_pool(
     """Lower AveragePool, MaxPool and their global forms."""
     is_max, is_integer = opcode == "maxpool", bool(op.sources)
     layout = PLAIN if is_integer and channels_last else CHANNELS_LAST
-    value = op.read_unchecked(0, layout) if is_max else op.read_operand(0, layout)
+    value = op.read_unchecked_operand(0, layout) if is_max else op.read_operand(0, layout)
     images, *sizes, channels = value.shape
     attributes = op.node.attributes
     if is_global:
@@ -75,7 +75,7 @@ def lower_pool(
 def emit_pool(
     op: GraphLowering, opcode: str, image: BuilderTensor, window: Window, **words: Any
 ) -> BuilderTensor:
-    """Emit a pool of an image; the result of a max pool has the type of the image."""
+    """Emit a pool of an image and return its result; a max pool keeps the type of the image."""
     return op.emit(
         opcode,
         image,
@@ -160,14 +160,14 @@ def lower_arg_max(
     keepdims: bool = True,
     select_last_index: bool = False,
 ) -> LoweringResult:
-    """Lower ArgMax or ArgMin; among equal values, the first index is the result."""
+    """Lower ArgMax or ArgMin, which return the first index among equal values."""
     shape = op.get_shape()
     axis = normalize_axis(axis, shape)
     require(not select_last_index, "select_last_index 1", "select_last_index 0")
     reduced = (*shape[:axis], *(1,) * keepdims, *shape[axis + 1 :])
     return op.emit(
         opcode,
-        op.read_unchecked(0, PLAIN),
+        op.read_unchecked_operand(0, PLAIN),
         shape=reduced,
         kind="int64",
         Axis=axis,
@@ -182,7 +182,7 @@ def lower_softmax(
     axis: int | None = None,
     opset: int | None = None,
 ) -> LoweringResult:
-    """Lower Softmax or LogSoftmax along an axis; before opset 13, along all later axes, too."""
+    """Lower Softmax or LogSoftmax along an axis, and along all later axes before opset 13."""
     require(op.limits is None, f"a fused clip to {op.limits}", "a softmax without a clip")
     shape = op.get_shape()
     is_old = int(op.opset if opset is None else opset) < 13

@@ -28,7 +28,7 @@ class LoweringError(UserError):
 
 
 class UnsupportedOperators:
-    """Operators that cannot be compiled, each with a reason."""
+    """Collector of operators that cannot be compiled, with a reason for each."""
 
     def __init__(
         self, place: Place, hint: Callable[[str], str | None], noun: str = "operator"
@@ -41,7 +41,7 @@ class UnsupportedOperators:
         self._is_certain = False
 
     def add(self, index: int, label: str, error: Exception) -> None:
-        """Add an operator that cannot be compiled; only its first reason is kept."""
+        """Add an operator that cannot be compiled, unless the operator was added before."""
         found, expected = str(error), getattr(error, "expected", None)
         if not isinstance(error, UnsupportedError):
             found = f"{type(error).__name__}: {error}"
@@ -58,7 +58,7 @@ class UnsupportedOperators:
 
     @contextmanager
     def collect(self, index: int, label: str) -> Iterator[None]:
-        """Catch the error of an unsupported or invalid operator in a ``with`` block and add it."""
+        """Collect the error of an unsupported or invalid operator in a ``with`` block."""
         try:
             yield
         except (UnsupportedError, *INVALID_NODE_ERRORS) as error:

@@ -63,7 +63,7 @@ def lower_graph(
     outputs = lowering.output_names
     for name in lowering.graph.outputs:
         try:
-            lowering.check_output(name)
+            lowering.complete_output(name)
         except UnsupportedError as error:
             message = f"output {name} cannot be compiled"
             raise fail(

@@ -48,7 +48,7 @@ def lower_resize(
         expected = "scales of 1 or more, or opset 11"
         require(min(factors) >= 1, f"scales {list(factors)}", expected)
     if mode == "nearest" and _is_repetition(own, sizes, transformation, nearest_mode):
-        value, shape = op.read_unchecked(0, CHANNELS_LAST), op.to_layout(sizes)
+        value, shape = op.read_unchecked_operand(0, CHANNELS_LAST), op.to_layout(sizes)
         pairs = zip(shape, value.shape, strict=True)
         factors = tuple(float(new) / float(old) for new, old in pairs)
         return op.emit("resizenearest", value, shape=shape, Scale=factors)

@@ -13,7 +13,7 @@ from nmpsim.diagnostics import Place
 from nmpsim.frontends.graph.constant_folding import FOLDED_OPERATORS, extract_constants
 from nmpsim.frontends.graph.integer_regions import (
     QUANTIZE,
-    find_integer_regions,
+    fuse_integer_regions,
     infer_quantization,
 )
 from nmpsim.frontends.graph.nodes import Graph, Node
@@ -100,7 +100,7 @@ def lower_onnx_graph(
         if options.for_quantization:
             graph, folded = fold_into_weights(graph)
             mappings |= folded
-        regions = find_integer_regions(graph, _has_islands(graph, options))
+        regions = fuse_integer_regions(graph, _has_islands(graph, options))
     except INVALID_NODE_ERRORS as error:
         raise make_damaged_file_error(place, f"{type(error).__name__}: {error}"[:120]) from error
     mappings |= regions.mappings

@@ -54,7 +54,7 @@ def load_model(path: Path) -> Any:
 def read_graph(
     model: Any, shapes: Shapes, place: Place, sample_shapes: Shapes = MappingProxyType({})
 ) -> Graph:
-    """Convert the main graph of an ``onnx.ModelProto`` to a :class:`FloatGraph`.
+    """Convert the main graph of an ``onnx.ModelProto`` to a :class:`Graph`.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def read_graph(
 
 
 def get_dimensions(value_info: Any) -> tuple[int | None, ...] | None:
-    """Return the dimensions of an input, None for open ones; None if the rank is open."""
+    """Return the dimensions of an input, each None if dynamic, or None if the rank is dynamic."""
     kind = value_info.type.tensor_type
     if not kind.HasField("shape"):
         return None
@@ -110,7 +110,7 @@ def _shape_from_sample(dims: Sequence[int | None], sample: tuple[int, ...]) -> S
 
 
 def get_operator_domain(proto: Any) -> str:
-    """Return the domain of a node or operator set, empty for ONNX's own domain."""
+    """Return the domain of a node or operator set, or '' for the default ONNX domain."""
     return "" if proto.domain == "ai.onnx" else str(proto.domain)
 
 

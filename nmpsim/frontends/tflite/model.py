@@ -95,7 +95,7 @@ class TFLiteModel:
 
 
 def read_model(path: Path) -> TFLiteModel:
-    """Read a TFLite file.
+    """Read a TFLite file and return its tensors and operators.
 
     Raises
     ------

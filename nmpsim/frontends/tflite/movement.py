@@ -16,7 +16,7 @@ from nmpsim.lir.printer import format_type
 
 
 def lower_pad(op: GraphLowering, *, mode: int = 0) -> LoweringResult:
-    """Lower PAD, PADV2 or MIRROR_PAD; ``mode`` 0 is reflect, 1 is symmetric."""
+    """Lower PAD, PADV2, or MIRROR_PAD with ``mode`` 0 (reflect) or 1 (symmetric)."""
     given, kind = op.get_integers(1), op.result
     before, after = given[::2], given[1::2]
     if op.kind == "MIRROR_PAD":
@@ -40,7 +40,7 @@ def lower_concatenation(op: GraphLowering, *, axis: int) -> LoweringResult:
 
 def _read_part(op: GraphLowering, index: int) -> BuilderTensor:
     """Return an input of a concatenation on the scale of the result; for uint8 by a table."""
-    value, source = op.read_unchecked(index), op.get_quantization(op.names[index])
+    value, source = op.read_unchecked_operand(index), op.get_quantization(op.names[index])
     if value.type == op.make_tensor_type(op.result, value.shape):
         return value
     if source is None or source.dtype != "uint8":
@@ -57,20 +57,20 @@ def _read_part(op: GraphLowering, index: int) -> BuilderTensor:
 def lower_pack(op: GraphLowering, *, axis: int) -> LoweringResult:
     """Lower PACK, which concatenates along a new dimension."""
     axis = normalize_axis(axis, op.declared_shape)
-    values = [op.read_unchecked(index) for index in range(len(op.names))]
+    values = [op.read_unchecked_operand(index) for index in range(len(op.names))]
     parts = [op.view(one, (*one.shape[:axis], 1, *one.shape[axis:])) for one in values]
     return op.concatenate(op.result, parts, axis)
 
 
 def lower_transpose(op: GraphLowering) -> LoweringResult:
-    """Lower TRANSPOSE."""
-    value, order = op.read_unchecked(), op.get_integers(1)
+    """Lower TRANSPOSE with a constant permutation."""
+    value, order = op.read_unchecked_operand(), op.get_integers(1)
     return op.transpose(value, tuple(normalize_axis(axis, value.shape) for axis in order))
 
 
 def lower_slice(op: GraphLowering) -> LoweringResult:
     """Lower SLICE, which extracts a box with the shape of the result."""
-    return _extract(op, op.read_unchecked(), op.get_integers(1), op.declared_shape)
+    return _extract(op, op.read_unchecked_operand(), op.get_integers(1), op.declared_shape)
 
 
 def lower_strided_slice(
@@ -87,7 +87,7 @@ def lower_strided_slice(
     require(not ellipsis_mask, f"ellipsis_mask {ellipsis_mask}", "ellipsis_mask 0")
     require(not new_axis_mask, f"new_axis_mask {new_axis_mask}", "new_axis_mask 0")
     require(not offset, "offset true: ends relative to the starts", "offset false")
-    value, limits = op.read_unchecked(), zip(*map(op.get_integers, (1, 2, 3)), strict=True)
+    value, limits = op.read_unchecked_operand(), zip(*map(op.get_integers, (1, 2, 3)), strict=True)
     taken = []
     for axis, (size, (begin, end, step)) in enumerate(zip(value.shape, limits, strict=True)):
         first = None if begin_mask >> axis & 1 else begin
@@ -125,7 +125,7 @@ def lower_split(op: GraphLowering, *, axis: int | None = None) -> LoweringResult
 
 def lower_gather(op: GraphLowering, *, axis: int, batch_dims: int = 0) -> LoweringResult:
     """Lower GATHER of constant indices along an axis."""
-    value, indices = op.read_unchecked(), op.get_constant(1)
+    value, indices = op.read_unchecked_operand(), op.get_constant(1)
     axis = normalize_axis(axis, value.shape)
     size = value.shape[axis]
     require(not batch_dims, f"batch_dims {batch_dims}", "batch_dims 0")
@@ -146,5 +146,5 @@ def lower_space_to_depth(
     depth = channels // (block_size * block_size)
     blocks = (images, rows, columns, block_size, block_size, depth)
     pixels = (images, rows, block_size, columns, block_size, depth)
-    source = op.view(op.read_unchecked(), pixels if into_channels else blocks)
+    source = op.view(op.read_unchecked_operand(), pixels if into_channels else blocks)
     return op.view(op.transpose(source, (0, 1, 3, 2, 4, 5)), op.declared_shape)

@@ -30,7 +30,7 @@ def lower_binary(
     """Lower ADD, SUB, MUL, MAXIMUM or MINIMUM with broadcasting."""
     if pot_scale_int16 and all(source.dtype == "int16" for source in op.sources):
         _shift_finer_operand(op)
-    return op.emit_fused_clip(op.emit_result(opcode, *op.read_broadcast()))
+    return op.emit_fused_clip(op.emit_result(opcode, *op.read_broadcast_operands()))
 
 
 def _shift_finer_operand(op: GraphLowering) -> None:
@@ -144,13 +144,13 @@ def lower_prelu(op: GraphLowering) -> LoweringResult:
         above = _rescale(op, op.emit("relu", value), 1.0)
     lowest = source.scale * (INTEGER_RANGES[source.dtype][0] - source.zero_point)
     below = op.emit("clip", value, Min=min(2 * lowest, 0.0), Max=0.0)
-    product = op.emit_result("elementmul", below, op.read_broadcast_to(1, value.shape))
+    product = op.emit_result("elementmul", below, op.broadcast_operand(1, value.shape))
     return op.emit_result("elementadd", above, product)
 
 
 def lower_conversion(op: GraphLowering) -> LoweringResult:
     """Lower QUANTIZE of floats or quantized tensors, or DEQUANTIZE."""
-    value = op.read_unchecked()
+    value = op.read_unchecked_operand()
     is_float, elem = value.type.quant is None, value.type.elem
     require(
         not is_float or elem == "float",

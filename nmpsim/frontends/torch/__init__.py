@@ -12,7 +12,7 @@ from nmpsim.frontends import onnx
 from nmpsim.frontends.graph.integer_regions import (
     DEQUANTIZE,
     QUANTIZE,
-    find_integer_regions,
+    fuse_integer_regions,
     infer_quantization,
 )
 from nmpsim.frontends.graph.movement import lower_identity
@@ -40,7 +40,7 @@ PLACE = "a PyTorch module"
 
 
 def import_torch_module(model: Any, example: Any, engine: str | None = None) -> ImportedModel:
-    """Import a live PyTorch model as LIR.
+    """Import a PyTorch model from memory as LIR.
 
     Parameters and errors are those of :func:`nmpsim.from_torch`.
     """
@@ -80,7 +80,7 @@ def lower_recording(recording: ModelRecording) -> ImportedModel:
     steps, operators, numerics = graph.nodes, _EAGER_OPERATORS, ENGINE_PROFILES[recording.engine]
     mappings: dict[int, OperatorMapping] = {}
     if is_pt2e:
-        regions = find_integer_regions(graph, True, PT2E_OPERATORS, bias_dtype="float32")
+        regions = fuse_integer_regions(graph, True, PT2E_OPERATORS, bias_dtype="float32")
         steps, mappings, operators = regions.steps, regions.mappings, _PT2E_OPERATORS
         numerics = ENGINE_PROFILES[PT2E_ENGINE]
         own = {(one.index, one.op): one.outputs[0] for one in graph.nodes}

@@ -16,7 +16,7 @@ def make_pair(value: Any) -> tuple[int, int]:
 
 
 def find_adaptive_window(shape: Shape, result: Shape) -> Shape:
-    """Return the window of an adaptive pool whose windows have one size and do not overlap."""
+    """Return the window of an adaptive pool; raise UnsupportedError unless windows are equal."""
     require(len(shape) == 4, f"an input of shape {list(shape)}", "an input with 4 dimensions")
     pairs = list(zip(shape[2:], result[2:], strict=True))
     require(
@@ -38,7 +38,7 @@ def find_permutation(rank: int, dims: Sequence[int] | None, dim0: int, dim1: int
 
 
 def find_paddings(rank: int, pad: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the paddings before and after each dimension from pairs, the last dimension first."""
+    """Return the paddings before and after each dimension from pairs in reverse dimension order."""
     before, after = [0] * rank, [0] * rank
     for index in range(len(pad) // 2):
         before[rank - 1 - index], after[rank - 1 - index] = map(int, pad[2 * index :][:2])

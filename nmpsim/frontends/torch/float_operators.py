@@ -57,7 +57,7 @@ def translate_operator(
     reads: Mapping[str, str] = MappingProxyType({}),
     attributes: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Translate an operation to one operator of some of its arguments."""
+    """Translate an operation to the ONNX operator ``op`` on the arguments in ``operands``."""
     given = dict(attributes)
     for attribute, words in reads.items():
         kind, name = words.split()
@@ -66,7 +66,7 @@ def translate_operator(
 
 
 def add_number(builder: TorchGraphBuilder, name: str, value: float) -> str:
-    """Add a float32 constant and return its name."""
+    """Add a number as a float32 constant and return the constant's name."""
     return builder.add_constant(name, np.array(value, np.float32))
 
 
@@ -116,7 +116,7 @@ def translate_formula(
     formula: str,
     numbers: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Translate a function of each value to the operators of a formula."""
+    """Translate an elementwise function to the ONNX operators of a formula."""
     names = _FormulaNames(x=_FormulaTensor(builder, builder.get_name(self)))
     for name, default in numbers.items():
         names[name] = type(default)(builder.arguments.get(name, default))
@@ -179,7 +179,7 @@ def translate_pool(
     *,
     op: str,
 ) -> None:
-    """Translate a pool to a pool of ONNX."""
+    """Translate a max or average pool to the ONNX operator ``op``."""
     require(
         divisor_override is None, f"divisor_override {divisor_override}", "divisor_override None"
     )
@@ -196,7 +196,7 @@ def translate_pool(
 
 
 def translate_adaptive_pool(builder: TorchGraphBuilder, *, op: str) -> None:
-    """Translate an adaptive pool to a pool of ONNX whose windows do not overlap."""
+    """Translate an adaptive pool to an ONNX pool with equal windows that do not overlap."""
     window = find_adaptive_window(builder.get_first_tensor().shape, builder.result.shape)
     builder.add_node(op, [builder.get_first_tensor()], kernel_shape=window, strides=window)
 
@@ -255,7 +255,7 @@ def translate_view(builder: TorchGraphBuilder) -> None:
 
 
 def translate_identity(builder: TorchGraphBuilder) -> None:
-    """Translate an operation that only changes the memory layout in PyTorch."""
+    """Translate an operation that changes only the memory layout of a tensor."""
     source, result = builder.get_first_tensor(), builder.result
     require(
         source.dtype == result.dtype,
@@ -268,7 +268,7 @@ def translate_identity(builder: TorchGraphBuilder) -> None:
 def translate_permutation(
     builder: TorchGraphBuilder, dims: Sequence[int] | None = None, dim0: Any = 0, dim1: Any = 1
 ) -> None:
-    """Translate a permutation of dimensions; permute constant integers at once."""
+    """Translate a permutation of dimensions; permute constant integers at compile time."""
     source = builder.get_first_tensor()
     order, name = find_permutation(len(source.shape), dims, dim0, dim1), builder.get_name(source)
     before = next((step for step in reversed(builder.steps) if name in step.outputs), None)
@@ -306,7 +306,7 @@ def translate_quantize(
     quant_max: int,
     dtype: str,
 ) -> None:
-    """Translate PT2E's quantization, whose range may be narrower than that of its type."""
+    """Translate PT2E's quantization, with a clip for a range narrower than the integer type."""
     require(dtype in ("int8", "uint8"), f"quantization to {dtype}", "quantization to int8 or uint8")
     result, zeros = builder.get_first_output(), np.array(zero_point, dtype)
     if (quant_min, quant_max) == INTEGER_RANGES[dtype]:
@@ -386,7 +386,7 @@ def translate_select(builder: TorchGraphBuilder, dim: int, index: int) -> None:
 def translate_concatenation(
     builder: TorchGraphBuilder, tensors: Sequence[RecordedTensor], dim: int = 0
 ) -> None:
-    """Translate a concatenation without its empty tensors."""
+    """Translate a concatenation, ignoring empty tensors."""
     builder.add_node("Concat", [part for part in tensors if part.shape != (0,)], axis=dim)
 
 
@@ -436,7 +436,7 @@ def translate_power(builder: TorchGraphBuilder, exponent: Any) -> None:
 
 
 def translate_mean(builder: TorchGraphBuilder, dim: Any = None, keepdim: bool = False) -> None:
-    """Translate a mean over some dimensions."""
+    """Translate a mean over the given dimensions, by default over all."""
     source = builder.get_first_tensor()
     numbers = builder.add_integers(np.ravel(dim or range(len(source.shape))))
     builder.add_node("ReduceMean", [source, numbers], keepdims=int(keepdim))

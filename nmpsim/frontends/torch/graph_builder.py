@@ -38,7 +38,7 @@ _REFUSED = "nmpsim.Refused"
 
 
 class TorchGraphBuilder(UniqueNames):
-    """Builder of the graph of a recorded run; layers are named after modules.
+    """Builder of the graph of a recorded run, with layers named after modules.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class TorchGraphBuilder(UniqueNames):
     def add_call(
         self, call: RecordedCall, operations: Mapping[str, Any], problems: UnsupportedOperators
     ) -> None:
-        """Translate an operation to nodes; return whether it has any.
+        """Add the nodes of a recorded call, or record the problem of an unsupported call.
 
         For an operation that is not supported, a problem is recorded and a node is added that
         stands for it, so that operations that read its results are checked too.
@@ -170,7 +170,7 @@ class TorchGraphBuilder(UniqueNames):
         return source
 
     def get_output_names(self) -> Iterator[str]:
-        """Yield the graph names of the current operation's results; new results get new names."""
+        """Yield the graph names of the results of the current operation."""
         if not self.call.results:
             yield self.make_unique("nothing")
         yield from map(self.get_name, self.call.results)
@@ -186,7 +186,7 @@ class TorchGraphBuilder(UniqueNames):
         return self._declare(name, kind, values.shape) if kind else name
 
     def add_integers(self, values: npt.ArrayLike) -> str:
-        """Add an int64 constant and return its name."""
+        """Add integers as an int64 constant and return the constant's name."""
         return self.add_constant("numbers", np.array(values, np.int64))
 
     def _declare_tensor(self, name: str, tensor: RecordedTensor) -> str:

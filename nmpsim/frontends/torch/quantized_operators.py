@@ -99,7 +99,7 @@ def lower_pair(op: GraphLowering, *, opcode: str) -> LoweringResult:
         f"an operand of shape {list(op.declared_shape)}, the shape of the result",
     )
     _name_unclipped(op)
-    return op.emit_fused_clip(op.emit_result(opcode, *op.read_broadcast()))
+    return op.emit_fused_clip(op.emit_result(opcode, *op.read_broadcast_operands()))
 
 
 def _name_unclipped(op: GraphLowering) -> None:
@@ -118,17 +118,17 @@ def _set_numerics(op: GraphLowering, profile: str) -> None:
 
 
 def lower_quantize(op: GraphLowering) -> LoweringResult:
-    """Lower the quantization of floats."""
+    """Lower the quantization of a float tensor."""
     return op.emit_result("quantize", op.read_operand())
 
 
 def lower_dequantize(op: GraphLowering) -> LoweringResult:
-    """Lower the conversion to float32."""
+    """Lower the conversion of a quantized tensor to float32."""
     return op.emit_result("dequantize", op.read_operand(0, PLAIN))
 
 
 def lower_elementwise(op: GraphLowering, *, tables: Sequence[Array]) -> LoweringResult:
-    """Lower a function of each value to a clip, if its table is one, or to the table."""
+    """Lower an elementwise function to a clip if its table is a clip, else to the table."""
     if op.kind == "aten.relu" and not op.sources:
         # FX leaves it in float32 where it knows no fused form.
         return op.emit_result("relu", op.read_operand())
@@ -224,7 +224,7 @@ def lower_concatenation(
     tables: Sequence[Array] = (),
     dim: int = 0,
 ) -> LoweringResult:
-    """Lower a concatenation; quantized inputs of another scale are rescaled by a table."""
+    """Lower a concatenation; rescale quantized inputs of other scales with look-up tables."""
     if not op.sources:
         return movement.lower_concatenation(op, axis=dim)
     parts, shape = qx or tensors, op.get_shape()
@@ -314,7 +314,7 @@ def lower_average_pool(
     count_include_pad: bool = True,
     divisor_override: Any = None,
 ) -> LoweringResult:
-    """Lower an average pool; its kernel adds the zero point before or after rounding."""
+    """Lower an average pool with the rounding of the engine's kernel."""
     require(
         divisor_override is None, f"divisor_override {divisor_override}", "divisor_override None"
     )
@@ -365,7 +365,7 @@ def _emit_average(
 
 @attrs.frozen
 class OperationRow:
-    """Row of the table of operations."""
+    """Row of the operation table: the lowering of a quantized PyTorch operation and its dtype."""
 
     lower: OperatorFunction
     dtype: str = ""

@@ -25,7 +25,7 @@ from nmpsim.kernels.hostops.tensors import (
 
 @cache
 def find_implementation(path: str) -> Callable[..., Any]:
-    """Import a module of this package if necessary; return its function ``MODULE.FUNCTION``.
+    """Return the function ``MODULE.FUNCTION`` of this package; import its module if necessary.
 
     A program uses few of the host's operations, so their modules are imported when first used.
     """

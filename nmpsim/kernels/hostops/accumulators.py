@@ -26,7 +26,7 @@ _BLOCK_ELEMENTS = 1 << 15
 
 @frozen(eq=False)
 class LayerRescale:
-    """Scales of sums, bias and result of a layer; one for all channels or one for each."""
+    """Scales of the sums, bias and result of a layer, for all channels or for each channel."""
 
     product: FloatArray
     bias: FloatArray

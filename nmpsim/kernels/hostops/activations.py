@@ -48,7 +48,7 @@ def clip(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
 
 
 def clip_result(values: IntArray, low: int | None, high: int | None, dest: HostTensor) -> IntArray:
-    """Clip results to quantized bounds; a bound outside the integer type has no effect.
+    """Clip results to quantized bounds, ignoring bounds outside the integer type.
 
     A bound outside the type limits nothing: the values saturate to the type.
     """
@@ -59,7 +59,7 @@ def clip_result(values: IntArray, low: int | None, high: int | None, dest: HostT
 
 
 def leaky_relu(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
-    """Compute ``x``, or ``Alpha * x`` below zero, of quantized values.
+    """Compute the leaky ReLU of quantized values: ``Alpha * x`` below zero, else ``x``.
 
     In float it is assumed (the Interpreter lowers it to several operations): real values, those
     below zero on a scale of ``fl(Sx * alpha)``, then quantize.
@@ -80,6 +80,6 @@ def _leaky_by_integers(src: HostTensor, dest: HostTensor, alpha: np.float32) -> 
 
 
 def max_splat(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
-    """Compute ``max(x, SplatValue)`` of quantized values; Dest and Src have one type."""
+    """Compute ``max(x, SplatValue)`` of quantized values, without a change of scale."""
     floor = quantize_value(float(attributes["SplatValue"]), src)
     return clamp(src.values.astype(np.int64), floor, None, "activation")

@@ -171,7 +171,7 @@ def hard_swish(x: AnyArray) -> AnyArray:
 
 
 def modulo(x: AnyArray, divisor: int, sign_follows: int) -> AnyArray:
-    """Return the remainder of an integer division; it has the sign of the divisor or of ``x``."""
+    """Return the remainder of an integer division, with the sign of the divisor or of ``x``."""
     wide = x.astype(np.int64)
     return np.mod(wide, divisor) if sign_follows else np.fmod(wide, divisor)
 
@@ -187,12 +187,12 @@ def divide(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
 
 
 def sign(x: AnyArray) -> AnyArray:
-    """Return the sign of each value: 1, 0 or -1; 0 for NaN."""
+    """Return the sign of each value: 1, 0 or -1, and 0 for NaN."""
     return np.subtract(x > 0, x < 0, dtype=x.dtype)
 
 
 def replace_not_finite(x: AnyArray, nan: float, top: float, bottom: float) -> AnyArray:
-    """Return ``x`` with NaN and the two infinities replaced by numbers."""
+    """Return ``x`` with NaN, inf and -inf replaced by ``nan``, ``top`` and ``bottom``."""
     return np.where(np.isnan(x), nan, np.where(x == np.inf, top, np.where(x == -np.inf, bottom, x)))
 
 

@@ -144,14 +144,14 @@ def non_zero(dest: HostTensor, condition: HostTensor, attributes: Attributes) ->
 
 @wrap_array_function
 def bucketize(src: AnyArray, *, boundaries: Sequence[float]) -> AnyArray:
-    """Return the number of Boundaries below each value; 0 for NaN."""
+    """Return the number of Boundaries below each value, or 0 for NaN."""
     places = np.searchsorted(np.asarray(boundaries, np.float32).astype(src.dtype), src)
     return np.where(np.isnan(src), 0, places)
 
 
 @wrap_array_function
 def batch_one_hot(data: AnyArray, lengths: AnyArray, values: AnyArray) -> AnyArray:
-    """Return [B, V]: 1 where a feature of Data [B, F] equals one of its Values [V], else 0.
+    """Return the one-hot encoding [B, V] of the features of Data [B, F] for the given Values [V].
 
     The first Lengths[0] values belong to feature 0, the next Lengths[1] to feature 1, and so on.
     """

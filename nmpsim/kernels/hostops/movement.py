@@ -25,12 +25,12 @@ def copy(src: AnyArray) -> AnyArray:
 
 
 def touch(dest: HostTensor, attributes: Attributes) -> Outputs:
-    """Return no results; the instruction only marks a buffer as written."""
+    """Return no results, because the instruction only marks a buffer as written."""
     return {}
 
 
 def splat(dest: HostTensor, attributes: Attributes) -> AnyArray:
-    """Fill Dest with Value, quantized if Dest is."""
+    """Fill Dest with Value, quantized if Dest is quantized."""
     value = float(attributes["Value"])
     if np.issubdtype(dest.dtype, np.integer) and (dest.quantized or dest.dtype.itemsize <= 2):
         exact = quantize_reals(np.full(1, value, dtype=np.float32), dest)
@@ -60,7 +60,7 @@ def space_to_depth(src: AnyArray, *, block_size: int) -> AnyArray:
 
 
 def convert_to(result: HostTensor, source: HostTensor, attributes: Attributes) -> AnyArray:
-    """Convert values to a different dtype as C++ does; reals are truncated.
+    """Convert values to a different dtype, truncating reals as C++ does.
 
     A real beyond the integers, on which C++ is undefined, saturates, and NaN becomes 0.
     """
@@ -105,7 +105,7 @@ def extract_tensor(dest: HostTensor, src: HostTensor, attributes: Attributes) ->
 
 @wrap_array_function
 def int_lookup_table(src: AnyArray, mapping: AnyArray) -> AnyArray:
-    """Return the entry of Mapping for each integer; entry 0 is that of the lowest integer."""
+    """Look up each integer in Mapping, whose entry 0 belongs to the lowest integer."""
     low, high = get_integer_limits(src.dtype)
     entries = high - low + 1
     if mapping.size != entries:

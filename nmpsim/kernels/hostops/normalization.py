@@ -73,7 +73,7 @@ def batch_normalization(
 def layer_normalization(
     src: AnyArray, scale: AnyArray, bias: AnyArray, *, epsilon: float
 ) -> AnyArray:
-    """Normalize over the last dimensions, those of Scale and Bias.
+    """Normalize over the dimensions of Scale and Bias, which are the last dimensions of Src.
 
     ``y = (x - mean) / sqrt(var + eps) * scale + bias``, each step rounded, sums in order.
     """

@@ -57,7 +57,7 @@ def _place_torch(x: FloatArray, grid: HostTensor) -> GridValues:
 
 @frozen(eq=False)
 class WindowSums:
-    """Sums of the windows of an average pool, with the numbers of values summed."""
+    """Sums of the windows of an average pool, with the number of taps of each window."""
 
     totals: IntArray
     """[N, rows, columns, C]: sums of taps minus the zero point, with 0 for padding."""
@@ -77,7 +77,7 @@ class WindowSums:
 
     @property
     def ratio(self) -> np.float32:
-        """Ratio of the input's scale to the result's: ``fl(Sx / Sy)``."""
+        """Ratio of the scale of the input to the scale of the result: ``fl(Sx / Sy)``."""
         return self.src.scale32 / self.dest.scale32
 
     def compute_averages(self) -> FloatArray:

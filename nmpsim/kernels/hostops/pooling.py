@@ -26,7 +26,7 @@ def _lowest(dtype: np.dtype[Any]) -> float | int:
 
 
 def max_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
-    """Compute the maximum of each window, NHWC; padding is ignored.
+    """Compute the maximum of each window of an NHWC image, ignoring padding.
 
     A window wholly in padding gives real zero.
     """
@@ -72,7 +72,7 @@ def _zero_where_empty(best: AnyArray, src: HostTensor, window: SlidingWindow) ->
 
 
 def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
-    """Compute the mean of each window; attributes say whether padding counts.
+    """Compute the mean of each window; CountIncludePads selects whether padding counts.
 
     Layout NTHWC has windows in three dimensions. Real taps are added in order, then divided;
     integers follow the profile.

@@ -9,7 +9,7 @@ from nmpsim.kernels.hostops.tensors import AnyArray, Implementation, wrap_array_
 
 @wrap_array_function
 def batched_reduce_prod(batch: AnyArray, *, axis: int) -> AnyArray:
-    """Compute the product of the elements along an axis; integers wrap."""
+    """Compute the product of the elements along an axis, with wraparound of integers."""
     products = np.multiply.accumulate(batch, axis=axis, dtype=batch.dtype)
     return np.asarray(np.take(products, -1, axis=axis))
 
@@ -33,7 +33,7 @@ batched_reduce_min, batched_reduce_max = _reduction(np.fmin, "max"), _reduction(
 
 @wrap_array_function
 def cum_sum(source: AnyArray, *, dim: int, exclusive: int, reverse: int) -> AnyArray:
-    """Compute running sums along a dimension, with or without the element itself."""
+    """Compute cumulative sums along a dimension: inclusive or exclusive, forward or reverse."""
     x = np.moveaxis(source, dim, 0)
     x = x[::-1] if reverse else x
     sums = np.cumsum(np.concatenate([np.zeros_like(x[:1]), x]), axis=0, dtype=x.dtype)

@@ -87,7 +87,7 @@ class ResizeCoordinates:
 
     @classmethod
     def from_attributes(cls, attributes: Attributes) -> ResizeCoordinates:
-        """Read AlignCorners and HalfPixelCenters from the attributes."""
+        """Return the conversion for the attributes AlignCorners and HalfPixelCenters."""
         return cls(bool(attributes.get("AlignCorners")), bool(attributes.get("HalfPixelCenters")))
 
     def compute_scale(self, size: int, outputs: int) -> np.float32:

@@ -31,7 +31,7 @@ LONGEST_SHIFT = 31
 
 
 def to_int64(integral: npt.NDArray[np.floating[Any]]) -> IntArray:
-    """Convert whole floats to int64, clamped to +-2**62; NaN becomes 0."""
+    """Convert whole floats to int64, clamped to +-2**62, with NaN converted to 0."""
     # 2**62 is a power of two: float32 holds it, too
     held: npt.NDArray[np.floating[Any]] = np.minimum(np.maximum(integral, -_HUGE), _HUGE)
     missing = np.isnan(held)
@@ -41,17 +41,17 @@ def to_int64(integral: npt.NDArray[np.floating[Any]]) -> IntArray:
 
 
 def round_half_even(x: FloatArray) -> IntArray:
-    """Round to int64, halves to the even neighbor, as C's ``nearbyint``."""
+    """Round floats to int64, with halves to even as C's ``nearbyint`` does."""
     return to_int64(np.rint(x))
 
 
 def round_half_away(x: FloatArray) -> IntArray:
-    """Round to int64, halves away from zero, as C's ``round``."""
+    """Round floats to int64, with halves away from zero as C's ``round`` does."""
     return to_int64(round_half_away_float(x))
 
 
 def round_half_away_float(x: AnyArray) -> FloatArray:
-    """Round to whole float32 numbers, halves away from zero.
+    """Round to whole float32 numbers, with halves away from zero.
 
     Exact: the fraction is, and so is twice the fraction.
     """
@@ -89,12 +89,12 @@ def fused_multiply_add(
 
 
 def to_float32(x: AnyArray) -> FloatArray:
-    """Convert integers to float32, rounded to the nearest, halves to even."""
+    """Convert integers to float32, rounding to nearest with halves to even."""
     return np.asarray(x).astype(np.float32)
 
 
 def multiply_fixed_point(x: IntArray, factor: float) -> IntArray:
-    """Compute ``x * factor`` in 32-bit fixed point, as TFLite.
+    """Compute ``x * factor`` in 32-bit fixed point, as TFLite does.
 
     ``x`` is 32 bits wide. Rounded twice: in the product (halves up), then in the shift (halves
     away from zero); what a factor above 1 shifts beyond 32 bits saturates.
@@ -103,7 +103,7 @@ def multiply_fixed_point(x: IntArray, factor: float) -> IntArray:
 
 
 def quantize_multiplier(factor: float) -> tuple[int, int]:
-    """Convert a factor to a 31-bit multiplier and a power of two, as TFLite."""
+    """Convert a factor to a 31-bit multiplier and an exponent of two, as TFLite does."""
     fraction, exponent = math.frexp(factor)
     mul = math.floor(fraction * 2.0**31 + 0.5)
     if mul == 1 << 31:
@@ -112,7 +112,7 @@ def quantize_multiplier(factor: float) -> tuple[int, int]:
 
 
 def quantize_mean_multiplier(factor: float, taps: int) -> tuple[int, int]:
-    """Convert ``factor / taps`` to a multiplier and a power of two, as TFLite's mean.
+    """Convert ``factor / taps`` to a multiplier and an exponent of two, as TFLite's mean does.
 
     Source: ``QuantizedMeanOrSum`` (tensorflow/lite/kernels/internal/reference/reduce.h).
     """
@@ -130,7 +130,7 @@ def multiply_quantized(x: IntArray, mul: int, exponent: int) -> IntArray:
 
 
 def shift_away(x: IntArray, shift: IntArray | int) -> IntArray:
-    """Return ``x / 2**shift``, rounded to the nearest integer, halves away from zero."""
+    """Return ``x / 2**shift``, rounded to nearest with halves away from zero."""
     half = (np.int64(1) << shift) >> 1
     result: IntArray = np.sign(x) * ((np.abs(x) + half) >> shift)
     return result
@@ -154,7 +154,7 @@ GridValues: TypeAlias = tuple[FloatArray, int]
 
 
 def quantize_to_floats(x: FloatArray, grid: HostTensor) -> GridValues:
-    """Quantize real numbers to whole floats, without saturation; NaN stays NaN."""
+    """Quantize reals to (whole floats, integer to add), without saturation; NaN stays NaN."""
     placed = x / grid.scale32
     placed += np.float32(grid.offset)
     return np.rint(placed), 0

@@ -40,7 +40,7 @@ _RESERVE = 5.0
 
 
 def softmax(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
-    """Compute the softmax of each row, all elements after dimension 0."""
+    """Compute the softmax over all dimensions after dimension 0."""
     if len(src.shape) < 2:
         raise UnsupportedHostOp(
             "softmax", f"the input has shape {src.shape}, but needs at least two dimensions"
@@ -136,7 +136,7 @@ class _Reciprocal:
 
 
 def softmax_onnx(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
-    """Compute the Int8 softmax of each row as ONNX Runtime's QLinearSoftmax."""
+    """Compute the Int8 softmax of each row as ONNX Runtime's QLinearSoftmax does."""
     powers = _table(src.scale, rows.shape[1])[rows - rows.max(axis=1, keepdims=True) + 255]
     sums = sum_in_order(powers)
     steps = np.floor(np.float32(1) / dest.scale32)

@@ -30,7 +30,7 @@ _EXP_OF_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401
 
 
 def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
-    """Compute the Int8 softmax of each row as TFLite's reference kernel."""
+    """Compute the Int8 softmax of each row as TFLite's reference kernel does."""
     _check(dest)
     places = rows - rows.max(axis=1, keepdims=True)
     places += 255
@@ -62,7 +62,7 @@ def _powers(scale: float) -> tuple[IntArray, IntArray]:
 
 
 def softmax_int16(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
-    """Compute the Int16 softmax of each row as TFLite's reference kernel, with two tables."""
+    """Compute the Int16 softmax of each row with two tables, as TFLite's reference kernel does."""
     _check(dest)
     below = rows - rows.max(axis=1, keepdims=True)
     scaled = multiply_fixed_point(below, src.scale * beta / (10.0 / 65535.0))

@@ -77,7 +77,7 @@ class HostTensor:
 
     @property
     def uses_integers(self) -> bool:
-        """Whether quantized arithmetic is libjit's integer arithmetic."""
+        """Whether operations on the tensor use libjit's integer arithmetic."""
         return self.dtype == np.int8 and self.numerics != "glow-float"
 
     def subtract_offset(self) -> IntArray:
@@ -107,7 +107,7 @@ class SaturatedValues:
 
     @classmethod
     def find(cls, values: IntArray, low: int, high: int) -> SaturatedValues:
-        """Return the values outside the range from ``low`` to ``high``."""
+        """Return the positions and exact values of elements outside ``low`` to ``high``."""
         flat = values.reshape(-1)
         indices = np.flatnonzero((flat < low) | (flat > high))
         return cls(indices, flat[indices])
@@ -118,7 +118,7 @@ NONE_CLIPPED = SaturatedValues(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 @frozen(eq=False)
 class HostResult:
-    """Results of a host operation by operand index, with the exact values that saturated."""
+    """Results of a host operation by operand index, with the exact values of saturated elements."""
 
     outputs: Mapping[int, AnyArray]
     clipped: Mapping[int, SaturatedValues] = attrs.field(factory=dict)
@@ -128,7 +128,7 @@ class HostResult:
 
     @property
     def unclipped(self) -> Mapping[int, IntArray]:
-        """Operand index -> its int64 values before saturation."""
+        """Results in int64 before saturation, by operand index."""
         return {index: self._unclipped(index) for index in self.clipped}
 
     def _unclipped(self, index: int) -> IntArray:
@@ -163,12 +163,12 @@ def cast_like(values: AnyArray, dest: HostTensor) -> AnyArray:
 
 
 def make_cast_result(values: AnyArray, dest: HostTensor) -> HostResult:
-    """Return a result for operand 0: values cast to its dtype and shape."""
+    """Return the result of operand 0: values cast to the dtype and shape of ``dest``."""
     return HostResult({0: cast_like(values, dest)})
 
 
 def make_saturated_result(values: IntArray, dest: HostTensor) -> HostResult:
-    """Return a result for operand 0: int64 values saturated to its integer type."""
+    """Return the result of operand 0: int64 values saturated to the integer type of ``dest``."""
     wide = np.asarray(values)
     if wide.shape != dest.shape:
         wide = np.broadcast_to(wide, dest.shape)
@@ -184,7 +184,7 @@ def make_saturated_result(values: IntArray, dest: HostTensor) -> HostResult:
 def make_result(
     values: AnyArray | Outputs | HostResult, operands: Sequence[HostTensor]
 ) -> HostResult:
-    """Convert the return value of an implementation to a result.
+    """Convert the return value of an implementation to a host result.
 
     An array is the result of operand 0: int64 values are saturated to a narrower integer type.
     Other values are cast.
@@ -220,13 +220,13 @@ def wrap_array_function(function: Callable[..., AnyArray]) -> Implementation:
 
 @cache
 def get_dtype_name(dtype: np.dtype[Any]) -> str:
-    """Return the name of a dtype; cached."""
+    """Return the name of a dtype."""
     return dtype.name
 
 
 @cache
 def get_integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
-    """Return the smallest and largest value of an integer dtype; cached."""
+    """Return the smallest and largest value of an integer dtype."""
     limits = np.iinfo(dtype)
     return int(limits.min), int(limits.max)
 

@@ -32,7 +32,7 @@ class SlidingWindow:
 
     @classmethod
     def from_attributes(cls, attributes: Attributes) -> SlidingWindow:
-        """Read the window from Kernels, Strides, Pads and Dilation.
+        """Return the window that the attributes Kernels, Strides, Pads and Dilation describe.
 
         Pads are [top, left, bottom, right] or [near, far, top, bottom, left, right].
         """
@@ -47,11 +47,11 @@ class SlidingWindow:
 
     @property
     def taps(self) -> int:
-        """Number of positions of the kernel."""
+        """Number of taps, that is, of positions in the kernel."""
         return int(np.prod(self.kernel))
 
     def count_positions(self, sizes: Sequence[int]) -> list[int]:
-        """Return the number of window positions along each dimension; below 1 if none fits."""
+        """Return the number of window positions along each dimension, 0 or less if none fits."""
         parts = zip(sizes, self.kernel, self.strides, self.pads, self.dilation, strict=True)
         return [
             (size + sum(pads) - (dilation * (kernel - 1) + 1)) // stride + 1
@@ -59,14 +59,14 @@ class SlidingWindow:
         ]
 
     def pad(self, x: AnyArray, value: float | np.generic) -> AnyArray:
-        """Return an array [N, ..., C] with the window's padding filled with ``value``."""
+        """Return an array [N, ..., C] padded with ``value`` as the window requires."""
         around = ((0, 0), *self.pads, (0, 0))
         return np.pad(x, around, constant_values=value) if np.any(self.pads) else x
 
     def iterate_views(
         self, padded: AnyArray, outputs: tuple[int, ...]
     ) -> Iterator[tuple[tuple[int, ...], AnyArray]]:
-        """Yield the index of each kernel position and its view [N, *outputs, C]."""
+        """Yield the index of each kernel position and the view [N, *outputs, C] of its inputs."""
         for tap in itertools.product(*map(range, self.kernel)):
             starts = [index * step for index, step in zip(tap, self.dilation, strict=True)]
             cut = tuple(
@@ -78,7 +78,7 @@ class SlidingWindow:
     def reduce(
         self, operation: np.ufunc, padded: AnyArray, outputs: tuple[int, ...]
     ) -> npt.NDArray[Any]:
-        """Reduce each two-dimensional window with a ufunc: [N, *outputs, C].
+        """Reduce each two-dimensional window with a ufunc to an array [N, *outputs, C].
 
         Rows of the input are reduced first, so that large windows take few steps.
         """
@@ -95,7 +95,7 @@ class SlidingWindow:
     def count_valid_taps(
         self, inputs: tuple[int, ...], outputs: tuple[int, ...]
     ) -> npt.NDArray[np.int64]:
-        """Return the number of kernel positions inside the input: [*outputs]."""
+        """Return the number of kernel positions inside the input, as an array [*outputs]."""
         counts = np.ones((), np.int64)
         for size, count, kernel, step, dilation, (before, _) in zip(
             inputs, outputs, self.kernel, self.strides, self.dilation, self.pads, strict=True

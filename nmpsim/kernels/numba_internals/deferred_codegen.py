@@ -58,10 +58,10 @@ class _PartLowering(NativeLowering):  # type: ignore[misc]  # Numba has no types
 
 
 class PartCompiler(CompilerBase):  # type: ignore[misc]  # Numba has no types
-    """Numba compiler with the lowering pass replaced by the one for parts."""
+    """Numba compiler that lowers functions to LLVM IR for later linking, without machine code."""
 
     def define_pipelines(self) -> list[Any]:
-        """Return Numba's usual passes, with the lowering pass replaced by the one for parts."""
+        """Return Numba's usual passes, with a lowering pass that emits no machine code."""
         usual = DefaultPassBuilder.define_nopython_pipeline(self.state)
         manager = PassManager("part")
         for kind, description in usual.passes:

@@ -51,7 +51,7 @@ class _WholeLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no types
 def make_object_file(
     function: Callable[..., Any], options: dict[str, Any], types: Sequence[Any], from_table: bool
 ) -> bytes | None:
-    """Return the object file of a function whose entry takes and returns 64-bit integers.
+    """Return an object file of a function, or None if it would need more than the C library.
 
     None if it would need more than the C library.
 

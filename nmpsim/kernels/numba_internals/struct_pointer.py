@@ -24,7 +24,7 @@ _NEEDED = (AttributeTemplate.resolve,)
 
 
 class StructPointerType(numba.types.Type):  # type: ignore[misc]  # Numba has no types
-    """Type of the address of a named tuple, with its fields."""
+    """Numba type of a pointer to a named tuple, with access to the tuple's fields."""
 
     def __init__(self, target: numba.types.Type) -> None:
         self.target = target

@@ -150,15 +150,15 @@ class LayersPane(LinePane):
         return next((i for i, row in enumerate(self._rows) if row.state.index == layer), 0)
 
     def count_lines(self) -> int:
-        """Return the number of layers shown."""
+        """Return the number of layers that match the filter."""
         return len(self._rows)
 
     def get_highlight_width(self, index: int, width: int) -> int | None:
-        """Return the number of columns before the bar, which are highlighted."""
+        """Return the number of columns before the bar, or None for the whole line."""
         return None if self._known[0] else max(width - BAR_COLUMNS, 1)
 
     def make_heading(self, width: int) -> list[Text]:
-        """Return a summary and the column titles."""
+        """Return the heading: a summary of the layers, and the column titles."""
         last = "reference" if self._known[0] is not None else ""
         widths = self._widths(width)
         titles = Text(
@@ -199,11 +199,11 @@ class LayersPane(LinePane):
         return text.append(" ").append_text(self._last_cell(row))
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return the layer on a line as the selection."""
+        """Return the layer on a line as the view field ``layer``."""
         return {"layer": self._rows[index].state.index}
 
     def get_breakpoint(self, index: int) -> LayerCondition | None:
-        """Return the condition of a breakpoint at the start of the layer."""
+        """Return the condition for a breakpoint at the start of the layer on a line."""
         return LayerCondition(self._rows[index].state.index) if index < len(self._rows) else None
 
     def _side(self, layer: int) -> str:

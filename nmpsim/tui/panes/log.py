@@ -29,7 +29,7 @@ class LogPane(WrappedPane):
         self.update_lines()
 
     def wrap_lines(self) -> None:
-        """Wrap the lines; scroll to the last command and as much of its answer as fits."""
+        """Wrap the lines and scroll to the last command."""
         super().wrap_lines()
         if self.size and self._unread:
             rows = len(self._wrap(self._unread))

@@ -67,16 +67,16 @@ class MemoryPane(LinePane):
         self.border_title = f"Memory, scratchpad of core {view.core}"
 
     def count_lines(self) -> int:
-        """Return the number of blocks, scratchpad lines and rows."""
+        """Return the number of lines: DRAM blocks, operands and scratchpad rows."""
         blocks = len(self.view.facts.memory) if self.view else 0
         return blocks + len(self._lines) + len(self._shares)
 
     def make_heading(self, width: int) -> list[Text]:
-        """Return the column titles."""
+        """Return the heading with the column titles."""
         return [Text(f"  {'DRAM':<9}{'bytes':>11} {'layers':>9} what  (m: scratchpad)")]
 
     def make_line(self, index: int, width: int) -> Text:
-        """Return the line of a block, an operand, or a scratchpad row."""
+        """Return the line of a DRAM block, an operand or a scratchpad row."""
         blocks = self.current_view.facts.memory
         if index < len(blocks):
             name = shorten_names(self._names, max(width - 45, 12))[index]
@@ -87,7 +87,7 @@ class MemoryPane(LinePane):
         return self._row(index - len(self._lines))
 
     def get_highlight_width(self, index: int, width: int) -> int | None:
-        """Return the width of a scratchpad row's address, which is highlighted."""
+        """Return the width of a scratchpad row's address, or None for other lines."""
         first = len(self.current_view.facts.memory) + len(self._lines)
         return ADDRESS_COLUMNS if index >= first else None
 

@@ -42,15 +42,15 @@ class ProgramPane(LinePane):
         self.follow_subject((view.core, pc), (pc - self._start) // 4)
 
     def count_lines(self) -> int:
-        """Return the number of instructions."""
+        """Return the number of lines, one for each instruction."""
         return self._words
 
     def make_heading(self, width: int) -> list[Text]:
-        """Return the column titles."""
+        """Return the heading with the column titles."""
         return [Text("   address    instruction")]
 
     def get_breakpoint(self, index: int) -> AddressCondition:
-        """Return the condition of a breakpoint at the instruction."""
+        """Return the condition for a breakpoint at the instruction on a line."""
         return AddressCondition(self._start + 4 * index)
 
     def make_line(self, index: int, width: int) -> Text:

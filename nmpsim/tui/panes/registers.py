@@ -35,11 +35,11 @@ class RegistersPane(LinePane):
         self.border_title = f"Registers, core {view.core}"
 
     def count_lines(self) -> int:
-        """Return the number of rows."""
+        """Return the number of lines that the registers occupy."""
         return -(-len(self._now) // self._per_row(self.columns))
 
     def make_heading(self, width: int) -> list[Text]:
-        """Return the status of the core and its next instruction."""
+        """Return the heading: the status of the core and its next instruction."""
         if self.view is None:
             return []
         core = self.view.cores[self.view.core]
@@ -50,7 +50,7 @@ class RegistersPane(LinePane):
         ]
 
     def make_line(self, index: int, width: int) -> Text:
-        """Return a row of registers, as many as fit the width."""
+        """Return a line with as many registers as fit the width."""
         each = self._per_row(self.columns)
         text = Text()
         for name in list(self._now)[index * each : (index + 1) * each]:

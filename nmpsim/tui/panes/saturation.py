@@ -42,19 +42,19 @@ class SaturationPane(LinePane):
         self._elements = (*(one.first for one in found), *[()] * between, *channels)
 
     def make_heading(self, width: int) -> list[Text]:
-        """Return the layer and the column titles."""
+        """Return the heading: the layer and the column titles."""
         layer = self.view.selected_layer if self.view else None
         name = escape_line(layer.display_name) if layer else ""
         head = f"{'stage':<12}{'side':<8}{'values':>11}{'worst':>9}  first at"
         return [Text(name), Text(head)]
 
     def get_highlight_width(self, index: int, width: int) -> int | None:
-        """Return the width of a channel's numbers, which are highlighted."""
+        """Return the width of the text of a channel's line, or None for other lines."""
         is_channel = index >= self._first_channel
         return CHANNEL_COLUMNS if is_channel else None
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return the element to select: the first saturated one, or the first of the channel."""
+        """Return a line's first saturated element, or a channel's first, as field ``element``."""
         return {"element": self._elements[index]} if self._elements[index] else {}
 
     def _stages(self, found: tuple[Saturation, ...], state: str) -> list[Text]:

@@ -33,15 +33,15 @@ class SourcePane(LinePane):
             self.follow_subject(view.layer, lines[-1])
 
     def count_lines(self) -> int:
-        """Return the number of lines of the text."""
+        """Return the number of lines of the LIR text."""
         return len(self.view.facts.source) if self.view else 0
 
     def compute_width(self) -> int:
-        """Return the number of screen columns that the longest line takes."""
+        """Return the width of the longest line in screen columns."""
         return max(map(len, self.view.facts.source), default=0) + 7 if self.view else 0
 
     def make_line(self, index: int, width: int) -> Text:
-        """Return a line with its number."""
+        """Return a line of the LIR text with its line number."""
         view = self.current_view
         layer = view.facts.layer_at.get(index)
         is_at = layer is not None and layer == view.location.layer
@@ -56,11 +56,11 @@ class SourcePane(LinePane):
         return text.append_text(code)
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return the layer of the instruction on the line as the selection."""
+        """Return the layer of the instruction on a line as the view field ``layer``."""
         layer = self.current_view.facts.layer_at.get(index)
         return {} if layer is None else {"layer": layer}
 
     def get_breakpoint(self, index: int) -> LayerCondition | None:
-        """Return the condition of a breakpoint at the start of the line's layer, or None."""
+        """Return the condition for a breakpoint at the start of a line's layer, or None."""
         layer = self.current_view.facts.layer_at.get(index)
         return None if layer is None else LayerCondition(layer)

@@ -48,7 +48,7 @@ class TensorPane(LinePane):
     _bins: tuple[Text, ...] = ()
 
     def load_view(self, view: ScreenState) -> None:
-        """Read the tensor that has the same role as the previous one."""
+        """Read the tensor that has the same role as the tensor shown before."""
         self._choices = tuple(list_choices(view))
         if view.tensor != self._asked:
             self._asked, self._role = view.tensor, view.tensor or OUTPUT
@@ -79,19 +79,19 @@ class TensorPane(LinePane):
         super().update_size()
 
     def count_lines(self) -> int:
-        """Return the number of rows of the channel, or of bins of the histogram."""
+        """Return the number of lines: rows of the channel, or bins of the histogram."""
         if self._mode == "histogram":
             return len(self._bins)
         return len(self._shown.values[0]) if len(self._shown.values) else 0
 
     def compute_width(self) -> int:
-        """Return the width of a row in columns."""
+        """Return the width of a line in columns."""
         if self._mode == "histogram":
             return 0
         return LABEL_COLUMNS + int(self._shown.values.shape[2]) * self._cell_columns()
 
     def get_element(self) -> tuple[int, ...] | None:
-        """Return the coordinates of the selected element, or None."""
+        """Return the coordinates of the selected element, or None if no element is selected."""
         shown = self._shown
         if self._mode == "histogram" or not shown.values.size:
             return None
@@ -99,12 +99,12 @@ class TensorPane(LinePane):
         return shown.get_coordinates(self._channel, row, self._column)
 
     def make_why_command(self) -> str:
-        """Return the command that explains the element; empty if that is not possible."""
+        """Return the ``why`` command for the selected element, or "" if there is none."""
         layer, at = self._shown.operand.layer, self.get_element()
         return "" if layer is None or at is None else f"why {layer} {' '.join(map(str, at))}"
 
     def make_heading(self, width: int) -> list[Text]:
-        """Return available tensors, type and range, channel statistics, and the element."""
+        """Return the heading: available tensors, type, range, channel and selected element."""
         if self._shown is NO_TENSOR:
             return [Text("no tensor")]
         operand = self._shown.operand
@@ -130,7 +130,7 @@ class TensorPane(LinePane):
         return self._heat(text, row, at) if self._mode == "heat map" else self._row(text, row, at)
 
     def action_mode(self) -> None:
-        """Switch to the next display mode."""
+        """Switch to the next display mode: heat map, values or histogram."""
         self._mode = MODES[(MODES.index(self._mode) + 1) % len(MODES)]
         self.update_lines()
 
@@ -161,7 +161,7 @@ class TensorPane(LinePane):
         self.update_lines()
 
     def on_click(self, event: events.Click) -> None:
-        """Select the element under the mouse."""
+        """Select the element at the clicked position."""
         offset = event.get_content_offset(self)
         if offset is not None and self._mode != "histogram":
             column = (offset.x + self.scroll_offset.x - LABEL_COLUMNS) // self._cell_columns()

@@ -40,7 +40,7 @@ class TimelinePane(LinePane):
     _is_fit = True
 
     def load_view(self, view: ScreenState) -> None:
-        """Sort the work log by unit if it has grown."""
+        """Update the title, and sort the work by unit if the work log has grown."""
         self.border_title = self._title(view)
         known = (view.work, view.work.rows)
         if known != self._known:
@@ -66,23 +66,23 @@ class TimelinePane(LinePane):
             self.action_now()
 
     def count_lines(self) -> int:
-        """Return the number of rows: the DRAM, and the units of all cores."""
+        """Return the number of lines: one for the DRAM, and one for each unit of all cores."""
         return 1 + len(self.view.cores) * len(UNITS) if self.view else 0
 
     def compute_width(self) -> int:
-        """Return the number of columns that the timeline of the whole run takes."""
+        """Return the width of the timeline of the whole run in columns."""
         return LABEL_COLUMNS + -(-self._end() // self._scale) + 1
 
     def get_highlight_width(self, index: int, width: int) -> int:
-        """Return the width of the unit's name, which is highlighted."""
+        """Return the width of the unit's name in columns."""
         return LABEL_COLUMNS - 1
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return the core of the row as the selection."""
+        """Return the core on a line as the view field ``core``."""
         return {} if index == 0 else {"core": (index - 1) // len(UNITS)}
 
     def make_heading(self, width: int) -> list[Text]:
-        """Return a cycle scale and the layers."""
+        """Return the heading: a cycle scale and the names of the layers."""
         return [self._ticks(width), self._layers(width)]
 
     def make_line(self, index: int, width: int) -> Text:
@@ -117,7 +117,7 @@ class TimelinePane(LinePane):
         self.scroll_to(x=middle // self._scale - half, animate=False)
 
     def action_fit(self) -> None:
-        """Show the whole run."""
+        """Fit the timeline of the whole run to the width of the pane."""
         self._is_fit = True
         self.update_lines()
 

@@ -42,7 +42,7 @@ class GraphNode:
 
 @attrs.frozen
 class ProgramGraph:
-    """The graph of a program."""
+    """Graph of a program: its name and its nodes with edges from their sources."""
 
     name: str
     nodes: tuple[GraphNode, ...]
@@ -67,7 +67,7 @@ def read_network(path: Path) -> ProgramGraph:
 
 
 def make_node_id(name: str) -> str:
-    """Return the node identifier of a layer, instruction, input or output by its name.
+    """Return the identifier of the graph node with a name.
 
     It starts with a percent sign and so differs from the numbers of nodes in TFLite graphs.
     """

@@ -55,7 +55,7 @@ class _Row:
 
 
 def describe_changes(runs: _Runs) -> list[str]:
-    """Return a sentence for each further run that compares it with the first run."""
+    """Compare each further run with the first run; return a sentence for each comparison."""
     (name, first), *others = runs.items()
     return [_verdict(f"{other} against {name}", first, run) for other, run in others]
 
@@ -155,7 +155,7 @@ def make_layers_table(runs: _Runs) -> HtmlTable:
 
 
 def make_change_figure(runs: _Runs) -> Figure | None:
-    """Return a figure of the layers with the largest changes of cycles, or None."""
+    """Return a figure of layers with the largest changes of cycles, or None if none changed."""
     changed = sorted((row for row in _rows(runs) if row.change()), key=lambda r: -abs(r.change()))
     drawn = changed[:MAX_DRAWN]
     labels = shorten_names([row.shown.text for row in drawn])

@@ -75,7 +75,7 @@ def compress_text(text: str) -> str:
 
 @cache
 def make_vega_script() -> str:
-    """Return the compressed script of Vega, Vega-Lite and Vega-Embed, with ``vegaEmbed``."""
+    """Return a compressed script with Vega, Vega-Lite and Vega-Embed."""
     import vl_convert
 
     return compress_text(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))

@@ -62,7 +62,7 @@ def make_figure(
     is_narrow: bool = False,
     **parameters: Any,
 ) -> Figure:
-    """Return a figure of records; the macro ``template`` of ``figures.json.jinja`` draws it.
+    """Return a figure of records, drawn by macro ``template`` of ``figures.json.jinja``.
 
     Parameters
     ----------
@@ -112,6 +112,6 @@ def shorten_names(names: Sequence[str]) -> list[str]:
 
 
 def get_core_count(report: RunReport) -> int:
-    """Return the number of cores of a run's device, 1 if unknown."""
+    """Return the number of cores of a run's device, or 1 if unknown."""
     count = report.device.get("cores_count")
     return count if isinstance(count, int) and 0 < count <= MAX_CORES else 1

@@ -23,7 +23,7 @@ _NAME_CHARACTERS = 100
 
 
 def make_history_page(name: str, entries: Sequence[HistoryEntry]) -> str:
-    """Return an HTML page of a history. Raises UserError (PKG001) without the libraries."""
+    """Return the HTML page of a history; raise UserError (PKG001) if a library is missing."""
     require_html()
     from nmpsim.views.html.draw import make_vega_script
 

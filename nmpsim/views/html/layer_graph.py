@@ -37,7 +37,7 @@ class LayerBox:
 
 @attrs.frozen
 class GraphRow:
-    """Row of a graph; its edges continue in the next row."""
+    """Row of a graph: boxes, edges and position; edges may continue in the next row."""
 
     top: int
     """Vertical position on the page."""
@@ -66,7 +66,7 @@ class LayerGraph:
 
 
 def make_layer_graph(report: RunReport) -> LayerGraph | None:
-    """Return the graph of a run's layers, or None if there are no layers or it is too large."""
+    """Return the graph of a run's layers, or None if it would be empty or too large."""
     span = sum(reader - maker for maker, reader in report.edges)
     if not 0 < len(report.layers) <= MAX_LAYERS or span > MAX_SPAN:
         return None

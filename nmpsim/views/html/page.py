@@ -104,7 +104,7 @@ class FigureRenderer:
         self._done = 0
 
     def render(self, figures: list[Figure]) -> list[_RenderedFigure]:
-        """Return the figures with their specifications and images."""
+        """Render figures and return each figure with its compressed specification and its image."""
         return [self._render(figure) for figure in figures]
 
     def _render(self, figure: Figure) -> _RenderedFigure:

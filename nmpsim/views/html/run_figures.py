@@ -35,7 +35,7 @@ _PART_COLORS = {
 
 
 def make_error_figures(report: RunReport) -> Iterator[Figure]:
-    """Yield a figure of the errors of layers by source, if the report has a shadow."""
+    """Yield a figure of layer errors by source if the report has a shadow evaluation."""
     layers = report.shadow.layers if report.shadow is not None else ()
     labels = make_layer_labels(report)
     values = [
@@ -74,7 +74,7 @@ def make_error_figures(report: RunReport) -> Iterator[Figure]:
 
 
 def make_run_figures(report: RunReport) -> Iterator[Figure]:
-    """Yield the figures for which a report has data."""
+    """Yield all figures of a run for which the report contains data."""
     if any(sum(layer.core_cycles.values()) for layer in report.layers):
         yield _cause_figure(report)
     if any(report.critical_path.values()):

@@ -29,14 +29,14 @@ MAX_SLOW = 12
 
 @attrs.frozen
 class HtmlTable:
-    """Table with columns and rows of cells."""
+    """HTML table with columns and rows of cells."""
 
     headings: tuple[TableColumn, ...]
     rows: tuple[tuple[TableCell, ...], ...]
 
 
 def make_table(rows: Iterable[object], *columns: TableColumn) -> HtmlTable:
-    """Return a table with one row per record."""
+    """Return an HTML table with one row per record."""
     return HtmlTable(columns, tuple(tuple(one.make_cell(row) for one in columns) for row in rows))
 
 
@@ -46,7 +46,7 @@ def make_layer_table(report: RunReport) -> HtmlTable:
 
 
 def make_slow_table(report: RunReport) -> HtmlTable:
-    """Return a table of the slowest layers: bounds and causes of core cycles."""
+    """Return a table of the slowest layers with their bounds and causes of cycles."""
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]
     return make_table(
         [layer for layer in slow if layer.cycles], *list_layer_columns(report, "slowest")
@@ -119,7 +119,7 @@ def make_settings_table(report: RunReport) -> HtmlTable:
 
 
 def make_sensitivity_table(report: RunReport) -> HtmlTable | None:
-    """Return a table of the settings' effects on the cycles, or None if not measured."""
+    """Return a table of each setting's effect on the cycles, or None if not measured."""
     if report.sensitivity is None:
         return None
     found = report.sensitivity
@@ -127,7 +127,7 @@ def make_sensitivity_table(report: RunReport) -> HtmlTable | None:
 
 
 def make_shadow_table(report: RunReport) -> HtmlTable | None:
-    """Return a table of each layer's errors, or None without a shadow run."""
+    """Return a table of each layer's errors, or None if the report has no shadow evaluation."""
     if report.shadow is None:
         return None
     name = attrs.evolve(NAME, value=lambda one: NAME.make_cell(report.layers[one.index]))

@@ -89,7 +89,7 @@ def make_memory_figure(report: RunReport) -> Figure:
 
 
 def make_scratchpad_figure(report: RunReport) -> Figure:
-    """Return a figure of the contents of scratchpads over layers."""
+    """Return a figure of the scratchpad contents during each layer."""
     size = make_device_config(report.device).scratchpad_bytes
     cores, labels = get_core_count(report), make_layer_labels(report)
     values = [

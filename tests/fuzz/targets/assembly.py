@@ -30,7 +30,7 @@ def run(data: bytes) -> None:
     with allow_errors("ASM", "ISA", "COMP002", "BUN", "INPUT", "ARG001"):
         device = limit_cycles(programs.small_device())
         text = data.decode("utf-8", "replace")
-        bundle = parse_bundle(assemble(text, "a.s", device.settings()).bundle(), "a.bin")
+        bundle = parse_bundle(assemble(text, "a.s", device.settings()).build_bundle(), "a.bin")
         disassemble_bundle(bundle)
         inputs = make_inputs(bundle.metadata)
         if inputs is not None:

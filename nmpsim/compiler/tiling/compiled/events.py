@@ -219,7 +219,7 @@ def _advance(p: Any, s: Any, costs: Any, core: int) -> None:
 
 
 def simulate_plan(p: Any, s: Any, costs: Any, is_blind: bool, limit: int) -> Any:
-    """Return the cycles up to the end of the barrier, or UNKNOWN if they exceed ``limit``.
+    """Simulate a plan; return the cycles until the barrier ends, or UNKNOWN beyond ``limit``.
 
     The state then has the sums up to the limit.
     """

@@ -41,7 +41,7 @@ def _add_rows(items: Any, count: int, kind: int, ends: Any, step: int) -> int:
 def schedule_instructions(
     cores: Any, loads: Any, computes: Any, stores: Any, items: Any, begins: Any
 ) -> Any:
-    """Order the instructions of all cores, waits included; return their number.
+    """Write the instructions and waits of all cores to ``items`` in order; return their number.
 
     ``begins`` [cores + 1] receives the offset of each core's first item. ``cores`` and the ends of
     the three tables are those of ``LayerPlan``.

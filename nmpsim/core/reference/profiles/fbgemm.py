@@ -23,7 +23,7 @@ from nmpsim.core.state import Int64s
 
 
 def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Requantize to ``rne(f32(f32(sum) + B) * m) + Oy``."""
+    """Requantize sums to ``rint(f32(f32(sum) + bias) * factor) + offset``."""
     factor = q.out.factor
     yield make_step("factor", factor, "float32")
     values = round_even(add_float_bias(to_float32(sums), q) * factor) + q.offset
@@ -33,12 +33,12 @@ def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions
 
 
 def add_float_bias(values: Float32s, q: RequantizationParameters) -> Float32s:
-    """Compute ``f32(value + B)``, with a float64 sum."""
+    """Return ``f32(values + bias)``, computed with a float64 sum."""
     return (values.astype(np.float64) + q.bias.view(np.float64)).astype(np.float32)
 
 
 def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Average to ``rne(f32(sum) * (m / f32(n)) + f32(Oy))``, Oy unsigned (fbgemm and onednn)."""
+    """Average sums to ``rint(f32(sum) * (factor / divisor) + offset)``, with an unsigned offset."""
     factor, offset = get_scale(d, "out").factor, d["out_offset"]
     yield make_step("factor", factor, "float32")
     values = round_unsigned(

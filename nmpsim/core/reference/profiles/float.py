@@ -25,7 +25,7 @@ from nmpsim.isa.words import ACTIVATION_LEAKY, OP_MUL
 
 
 def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Requantize to ``rne(f32(sum) * m) + Oy``."""
+    """Requantize sums to ``rint(f32(sum) * factor) + offset``."""
     factor = q.out.factor
     yield make_step("factor", factor, "float32")
     values = round_even(to_float32(sums) * factor) + q.offset
@@ -35,7 +35,7 @@ def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions
 
 
 def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Average to ``rne(f32(sum) * (m / f32(n))) + Oy``."""
+    """Average sums to ``rint(f32(sum) * (factor / divisor)) + offset``."""
     factor, offset = get_scale(d, "out").factor, d["out_offset"]
     yield make_step("factor", factor, "float32")
     values = round_even(to_float32(sums) * (factor / np.float32(divisor))) + offset
@@ -49,7 +49,7 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
 def combine_pair(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Combine dequantized operands: ``rne(t * r) + Oy`` with r in ``result_scale``.
+    """Apply a binary operation to two operands in float32, and requantize the result.
 
     mul: ``rne(f32(l * r) * m) + Oy``.
     """
@@ -74,7 +74,7 @@ def combine_pair(
 
 
 def dequantize_operand(side: str, values: Int64s, scale: Scale) -> FormulaSteps:
-    """Dequantize an operand to ``f32(side * m + a)``; ``post`` has the float32 addend ``a``."""
+    """Dequantize an operand to ``f32(value * scale.factor + scale.addend)``."""
     factor, addend = scale.factor, scale.addend
     product = values.astype(np.float64) * factor.astype(np.float64)
     dequantize_values: Float32s = (product + addend.astype(np.float64)).astype(np.float32)
@@ -84,7 +84,7 @@ def dequantize_operand(side: str, values: Int64s, scale: Scale) -> FormulaSteps:
 
 
 def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Rescale to ``rne(t * r) + Oy``, t = ``m * f32(x)`` (times the leaky factor where ``below``).
+    """Rescale values to ``rint(x * factor * result_scale) + offset``; leaky factor where ``below``.
 
     r is ``result_scale``.
     """

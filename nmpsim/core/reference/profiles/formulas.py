@@ -38,7 +38,7 @@ class RequantizationParameters:
 
 @frozen
 class ProfileFormulas:
-    """Formulas of one profile before the clip; None for an unsupported operation."""
+    """Formulas of one numerics profile, one for each operation; None if unsupported."""
 
     bias: Callable[[RequantizationParameters, ResultPositions], FormulaSteps] | None = None
     """Initial value of a sum, before the zero term."""
@@ -90,7 +90,7 @@ def make_bias_step(q: RequantizationParameters) -> FormulaStep:
 
 
 def format_divisor(divisor: int) -> str:
-    """Format a divisor for a formula; empty if it is 1."""
+    """Return the text of a division by ``divisor`` for a formula; empty if the divisor is 1."""
     return "" if divisor == 1 else f" / {divisor}"
 
 

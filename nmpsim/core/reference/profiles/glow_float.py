@@ -31,7 +31,7 @@ from nmpsim.kernels.saturation_stages import BIAS
 
 
 def scale_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Rescale the bias to the scale of the sum, ``rha(f32(b) * m)``."""
+    """Rescale the bias to the scale of the sum: ``roundf(f32(bias) * factor)``, saturated."""
     yield make_bias_step(q)
     factor = q.bias_scale.factor
     scaled = saturate(
@@ -42,7 +42,7 @@ def scale_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSt
 
 
 def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Requantize to ``rha(f32(sum) * m + f32(Oy))``: convolutions and matrix products."""
+    """Requantize sums to ``roundf(f32(sum) * factor + offset)``."""
     factor = q.out.factor
     yield make_step("factor", factor, "float32")
     values = round_away(to_float32(sums) * factor + np.float32(q.offset))
@@ -52,7 +52,7 @@ def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions
 
 
 def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Average to ``rha(f32(sum) * (m / f32(n)) + f32(Oy))``."""
+    """Average sums to ``roundf(f32(sum) * (factor / divisor) + offset)``."""
     factor, offset = get_scale(d, "out").factor, d["out_offset"]
     yield make_step("factor", factor, "float32")
     values = round_away(to_float32(sums) * (factor / np.float32(divisor)) + np.float32(offset))
@@ -66,7 +66,7 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
 def combine_pair(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Combine two operands; each operation rounds differently.
+    """Apply a binary operation to two operands in float32; each operation has its own rounding.
 
     add: ``X = rha(l * m_l)``, ``Y = rha(r * m_r)``, ``rha(f32(X + Y) * m + f32(Oy))``.
     sub: ``rha((m_l * l - m_r * r) + f32(Oy))``. mul: ``rha(f32(l * r) * m) + Oy``.
@@ -108,7 +108,7 @@ def combine_pair(
 
 
 def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Rescale by dequantizing and quantizing: ``rne(m * f32(x) / S + f32(Oy))``."""
+    """Rescale values to ``rint(f32(x) * factor / result_scale + offset)``."""
     factor = select_scale(below, get_scale(d, "out"), get_scale(d, "leaky")).factor
     scale, offset = bits_to_float32(d["result_scale"]), d["out_offset"]
     yield make_step("factor", factor, "float32")

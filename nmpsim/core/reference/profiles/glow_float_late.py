@@ -10,7 +10,7 @@ from nmpsim.core.state import Int64s
 
 
 def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Requantize to ``rha(f32(sum) * m) + Oy``."""
+    """Requantize sums to ``roundf(f32(sum) * factor) + offset``."""
     factor = q.out.factor
     yield make_step("factor", factor, "float32")
     values = round_away(to_float32(sums) * factor) + q.offset

@@ -58,7 +58,7 @@ def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions
 
 
 def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Average with two roundings, of the scaled sum and of its quotient."""
+    """Average sums: round the rescaled sum, then its quotient by the divisor."""
     rescaled = yield from rescale_integer(
         sums, get_scale(d, "out"), get_element_type(d), place, what="sum"
     )
@@ -71,7 +71,7 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
 def combine_pair(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Rescale and round each operand to the result's scale, then apply the operation.
+    """Rescale each operand to the scale of the result in integers, then apply the operation.
 
     For mul the product itself is scaled; Int8 saturates it to 32 bits first.
     """

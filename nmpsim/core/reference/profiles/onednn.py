@@ -14,7 +14,7 @@ from nmpsim.core.state import Int64s
 
 
 def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Requantize to ``rne(f32(f32(sum) * Sx * Sw + B) * r + f32(Oy))``, Oy unsigned.
+    """Requantize sums to ``rint(f32(sum * Sx * Sw + bias) / Sy + offset)``, offset as unsigned.
 
     Sx is in ``bias_mul``, Sw in ``out_mul``, r = 1 / Sy in ``result_scale``; B is a float64.
     """

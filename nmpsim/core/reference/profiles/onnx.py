@@ -25,7 +25,7 @@ from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS, OP_MUL
 
 @ignore_float_errors
 def sum_taps(taps: Int64s, d: Descriptor) -> Float32s:
-    """Sum dequantized taps [taps, channels] one by one."""
+    """Return the float32 sum of dequantized taps, [taps, channels], added one by one."""
     factor = get_scale(d, "out").factor
     sums = np.zeros(taps.shape[1:], np.float32)
     for tap in taps:
@@ -36,7 +36,7 @@ def sum_taps(taps: Int64s, d: Descriptor) -> Float32s:
 def average_pool(
     sums: Float32s, divisor: int, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Average to ``rne(f32(sum / n) / Sy + addend)``; n counts all taps unless the unit divides."""
+    """Average sums to ``rint(sum / count / scale + addend) + offset`` of dequantized taps."""
     count = divisor
     if d["divide"] != DIVIDE_BY_VALID_TAPS:
         count = d["kernel_h"] * d["kernel_w"]

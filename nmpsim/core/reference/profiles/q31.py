@@ -39,7 +39,7 @@ def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions
 
 
 def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Rescale a sum in fixed point, then divide; TFLite's average pool has a scale of one."""
+    """Average a pool's sums: rescale them in fixed point, then divide by ``divisor``."""
     rescaled = yield from rescale_fixed_point(sums, get_scale(d, "out"), place, "sum")
     values = divide_round_away(rescaled, divisor) + d["out_offset"]
     formula = "rescaled{by} + {offset}"

@@ -18,7 +18,7 @@ _MOST = float(1 << 61)
 
 
 def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Requantize to ``x * factor`` in float64, halves away from zero."""
+    """Requantize sums to ``round(sum * factor) + offset`` in float64, halves away from zero."""
     bits = (np.asarray(q.out.mul, np.int64) << 22) + q.bias_scale.mul
     exponent = np.asarray(q.out.pre - q.out.post - q.bias_scale.post - 53)
     factor = np.ldexp(bits.astype(np.float64), exponent)

@@ -16,7 +16,7 @@ from nmpsim.core.state import Int64s
 def combine_pair(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Add or subtract two operands, rounding halves away from zero."""
+    """Add or subtract two operands with integer factors; round halves away from zero."""
     x, y, offset = left * d["lhs_mul"], right * d["rhs_mul"], d["out_offset"]
     yield make_step("lhs scaled", x, "* {factor}", factor=d["lhs_mul"])
     yield make_step("rhs scaled", y, "* {factor}", factor=d["rhs_mul"])
