@@ -99,7 +99,7 @@ def test_unknown_missing_and_double_inputs_are_refused(bundle, data, tmp_path):
     assert "no value for input 'mask'" in text
     assert "hint: Pass --input mask=FILE.npy" in text
     assert "no value for inputs 'data', 'mask'" in error(bundle)
-    assert "'data' is given twice" in error(bundle, f"data={data}", f"data={data}")
+    assert "'data' is passed twice" in error(bundle, f"data={data}", f"data={data}")
     text = error(bundle, npz(tmp_path / "x.npz", dat=DATA))
     assert "none of the file's arrays" in text
     assert "Rename array 'dat' to 'data'" in text

@@ -228,7 +228,7 @@ def test_a_pool_with_a_large_window_is_reported_and_runs(nmpsim_cli, program, tm
     np.savez(program[2])
     done = nmpsim_cli("compile", *program)
     assert done.exit_code == 0
-    reason = "the smallest tile takes 180,224 bytes, a scratchpad has 131,072"
+    reason = "the smallest tile needs 180,224 bytes, but a scratchpad has 131,072"
     assert f"note: pool (avgpool) runs on the host: {reason}" in " ".join(done.stderr.split())
     assert f"{reason}: 0 pool" in nmpsim_cli("inspect", program[-1]).stdout
     x = np.full((1, 300, 300, 3), 5, np.int8)

@@ -83,7 +83,7 @@ class ActivityRecord:
 
         monkeypatch.setattr(Core, "begin_layer", noted_work)
         monkeypatch.setattr(Core, "leave_layer", noted_leave)
-        monkeypatch.setattr(tensor, "compute", noted_compute)
+        monkeypatch.setattr(tensor, "issue_compute_job", noted_compute)
         monkeypatch.setattr(Core, "spend_cycles", noted_spend)
 
     def causes(self) -> Counter[str]:
