@@ -114,14 +114,16 @@ class ArrayFile:
         """Read the data of the array with a key."""
         return self.get_array(key).read()
 
-    def read_data(self, array: StoredArray) -> bytes:
-        """Read the bytes of an array's data."""
+    def read_data(self, array: StoredArray) -> memoryview:
+        """Read the bytes of an array's data, in blocks: zipfile would copy one large read."""
         with self._open_array(array.key) as (file, _):
             if not self.is_archive and not array.is_part:
                 self._check_size(os.fstat(file.fileno()).st_size - file.tell(), array)
-            data = file.read(array.nbytes + (not array.is_part))
+            limit, data = array.nbytes + (not array.is_part), bytearray()
+            while block := file.read(min(_BLOCK, limit - len(data))):
+                data += block
         self._check_size(len(data), array)
-        return data
+        return memoryview(data).toreadonly()
 
     def iter_blocks(self) -> Iterator[bytes]:
         """Yield the contents of the file in blocks of bytes."""

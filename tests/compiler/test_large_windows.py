@@ -70,7 +70,7 @@ def test_a_large_average_equals_the_device(numerics: str, elem: str, counts_padd
     found, placement, reason = run_program(case, USUAL)
     expected, device, _ = run_program(case, LARGE)
     assert (placement, device) == ("host", "device")
-    assert reason.startswith("the smallest tile takes ")
+    assert reason.startswith("the smallest tile needs ")
     np.testing.assert_array_equal(found, expected)
     assert len(np.unique(found)) >= 3
 
@@ -167,7 +167,7 @@ def test_averages_unknown_to_tflite_are_refused(
     source, result = int8((1, 301, 299, 3), 0.05), int8((1, 2, 2, 3), scale)
     draft = pool("avgpool", source, (300, 300), result, CountIncludePads=counts_padding)
     found = refusal(draft, "q31")
-    assert (found.code, found.message) == ("COMP001", f"numerics q31 has no {what}")
+    assert (found.code, found.message) == ("COMP001", f"numerics q31 does not support {what}")
 
 
 def test_the_following_activation_runs_on_the_device() -> None:

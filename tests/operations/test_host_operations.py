@@ -46,7 +46,7 @@ def test_host_operations_equal_plain_loops(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_operations_run_from_text_to_report(name: str) -> None:
     case = make_case(name, 100)
-    bundle = case.it.build_bundle()
+    bundle = case.it.bundle()
     (layer,) = [one for one in bundle.metadata.layers if one.op == case.it.opcode]
     assert layer.placement == ("device" if name in ON_THE_DEVICE else "host")
     assert bool(layer.reason) == (layer.placement == "host")

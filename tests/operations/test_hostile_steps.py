@@ -72,7 +72,7 @@ def change_step(rng: random.Random, step: ProgramStep) -> ProgramStep:
 @pytest.mark.parametrize("name", CASES)
 def test_changed_steps_run_or_are_refused(name: str) -> None:
     case = CASES[name](np.random.default_rng([5, *name.encode()]))
-    bundle = case.it.build_bundle()
+    bundle = case.it.bundle()
     step = host_step(bundle, case.it.opcode)
     rng = random.Random(name)
     found = [
@@ -97,7 +97,7 @@ def test_unsuitable_steps_are_errors(changes: dict[str, Any], found: str) -> Non
     values = {"Data": np.zeros((4, 3), F), "Indices": np.array([3, 0])}
     types = (TensorType("float", (2, 3)), *(plain_type(v) for v in values.values()))
     it = OneInstruction("gather", types, values, {"BatchDims": 0})
-    bundle = it.build_bundle()
+    bundle = it.bundle()
     step = host_step(bundle, "gather")
     with pytest.raises(UserError, match="BUN001") as caught:
         nmpsim.Device(DEVICE, engine="reference").run(

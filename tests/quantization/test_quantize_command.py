@@ -163,7 +163,7 @@ def test_an_output_or_a_comparison_is_needed(few_images):
         ({}, "INPUT001", "no arrays"),
         ({"x": np.zeros((2, 8, 9))}, "INPUT002", "samples of shape <1 x 1 x 8 x 8>"),
         ({"x": np.zeros((0, 1, 8, 8))}, "INPUT002", "are empty"),
-        ({"x": np.zeros(())}, "INPUT002", "do not fit"),
+        ({"x": np.zeros(())}, "INPUT002", "have the wrong shape"),
         ({"x": np.full((2, 1, 8, 8), np.nan)}, "INPUT002", "128 of 128 values are not finite"),
         ({"x": np.full((2, 1, 8, 8), 1e300)}, "INPUT002", "not finite"),
         ({"x": np.array([None])}, "INPUT003", "does not contain numbers"),

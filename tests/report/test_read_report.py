@@ -70,7 +70,7 @@ def edit(change):
         (edit(lambda d: d["layers"][1].update(cycles="7")), "layers[1].cycles: '7'"),
         (edit(lambda d: d["layers"][1].update(macs=10**30)), "layers[1].macs"),
         (edit(lambda d: d.update(seconds=1e999)), "Infinity is not JSON"),
-        (edit(lambda d: d["layers"].pop(0)), "index"),
+        (edit(lambda d: d["layers"].pop(0)), "layers whose indices are not their positions"),
         (edit(lambda d: d["histograms"][0].update(index=99)), "layer 99"),
         (edit(lambda d: d["edges"].append([0, 3])), "layer 3"),
         (edit(lambda d: d["edges"].append([1, 1])), "an edge to an earlier layer"),

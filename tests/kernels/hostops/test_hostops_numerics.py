@@ -183,7 +183,7 @@ def test_what_the_host_has_not(opcode: str, dtypes: list[Any], without: set[str]
     assert found == without
     for numerics in without:
         assert find_unsupported_reason(opcode, dtypes, numerics) == (
-            f"the host has no {numerics} arithmetic for {opcode}"
+            f"the host does not support {opcode} with numerics {numerics}"
         )
 
 
