@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 
 from nmpsim.arrays import Array
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, UserError, fail, list_alternatives
 from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.npy import MAGIC, ZIP_METHODS, ArrayHeader, HeaderError, read_header
 from nmpsim.records import frozen
@@ -106,12 +106,12 @@ class ArrayFile:
         self._opened = None
 
     def get_array(self, key: str) -> StoredArray:
-        """Read the header of the array with a key."""
+        """Read the header of the array that has the key ``key``."""
         with self._open_array(key) as (_, header):
             return StoredArray(header.dtype, header.shape, header.fortran_order, self, key)
 
     def read(self, key: str) -> Array:
-        """Read the data of the array with a key."""
+        """Read the array that has the key ``key``."""
         return self.get_array(key).read()
 
     def read_data(self, array: StoredArray) -> memoryview:
@@ -194,8 +194,13 @@ class ArrayFile:
         with self._open() as contents:
             file = contents
             if self.is_archive:
-                if contents.getinfo(f"{key}.npy").compress_type not in ZIP_METHODS:
-                    raise self.make_error(f"{_subject(key)} has an unsupported compression method")
+                method = contents.getinfo(f"{key}.npy").compress_type
+                if method not in ZIP_METHODS:
+                    raise self.make_error(
+                        f"{_subject(key)} has an unsupported compression method",
+                        f"compression method {method}",
+                        f"method {list_alternatives(sorted(ZIP_METHODS))}",
+                    )
                 file = contents.open(f"{key}.npy")
             with file:
                 try:

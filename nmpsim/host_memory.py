@@ -96,8 +96,8 @@ def validate_memory_limit(max_memory: int | None) -> int | None:
     raise fail("ARG001", message, found=repr(max_memory)[:80], expected=expected)
 
 
-def check_libraries() -> None:
-    """Raise UserError (MEM002) if ``ulimit -v`` is too low to import the libraries of commands."""
+def check_import_memory() -> None:
+    """Raise UserError (MEM002) if ``ulimit -v`` is too low to import the libraries."""
     _check_address_space("libraries", LIBRARIES_BYTES + THREAD_BYTES * (os.cpu_count() or 1))
 
 

@@ -73,7 +73,7 @@ def read_header(file: IO[bytes]) -> ArrayHeader:
     if len(start) < 8:
         raise HeaderError("is damaged: it is truncated", repr(start))
     if version not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):
-        raise HeaderError("has an unknown format version", f"{tuple(version)}")
+        raise HeaderError("has an unknown format version", f"{tuple(version)}", "version 1, 2 or 3")
     length = int.from_bytes(file.read(2 if version == b"\x01\x00" else 4), "little")
     text = file.read(length).decode("latin-1") if length <= _MAX_HEADER else ""
     match = _HEADER.fullmatch(text)
@@ -85,20 +85,24 @@ def read_header(file: IO[bytes]) -> ArrayHeader:
     if dtype is None:
         known = ", ".join(dict.fromkeys(known.name for known in _DTYPES.values()))
         found = "records" if fields else _kind_name(kind)
-        raise HeaderError("does not contain numbers", found, known)
+        raise HeaderError("has an unsupported element type", found, known)
     try:
         shape = tuple(int(dim.strip().removesuffix("L")) for dim in dims.split(",") if dim.strip())
     except ValueError:
         raise HeaderError("is damaged: its shape is invalid", dims) from None
     if any(dim < 0 for dim in shape):
-        raise HeaderError("has a negative dimension", str(shape)[:80])
+        raise HeaderError(
+            "has a negative dimension", f"shape {shape}"[:80], "dimensions of 0 or more"
+        )
     if len(shape) > _MAX_DIMENSIONS:
-        found = f"{len(shape)} dimensions"
-        raise HeaderError("has too many dimensions", found, f"at most {_MAX_DIMENSIONS}")
+        found, expected = f"{len(shape)} dimensions", f"at most {_MAX_DIMENSIONS} dimensions"
+        raise HeaderError("has too many dimensions", found, expected)
     # NumPy rejects such a shape although the array is empty; other sizes are compared with the
     # file.
     if 0 in shape and math.prod(filter(None, shape)) * dtype.itemsize > sys.maxsize:
-        raise HeaderError("has an impossible shape", str(shape)[:80])
+        raise HeaderError(
+            "has an impossible shape", f"shape {shape}"[:80], "a size that fits memory"
+        )
     return ArrayHeader(dtype, shape, order == "True")
 
 

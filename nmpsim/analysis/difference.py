@@ -145,7 +145,7 @@ def compare_outputs(
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise fail(
             "INPUT002",
-            "outputs with different types cannot be compared",
+            "outputs with different shapes or element types cannot be compared",
             found=f"{expected.dtype} of shape {list(expected.shape)}",
             expected=f"{actual.dtype} of shape {list(actual.shape)}",
         )

@@ -65,7 +65,7 @@ class Program:
         return self.layer_numerics.get(instruction, self.numerics)
 
     def with_numerics(self, choice: str) -> Program:
-        """Return the program with the numerics profile or formulas file ``choice`` everywhere."""
+        """Return a copy whose layers all use the numerics profile or formulas file ``choice``."""
         numerics, formulas = select_numerics(choice)
         return attrs.evolve(self, numerics=numerics, formulas=formulas, layer_numerics={})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nmpsim.arrays import Array
-from nmpsim.compiler.numerics import WeightedScales
+from nmpsim.compiler.numerics import WeightedLayerScales
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import get_instruction_place
 from nmpsim.lir.nodes import Module
@@ -18,12 +18,12 @@ def read_constant(module: Module, view: BufferView) -> Array | None:
     return view.get_constant_values(module.constants) if is_known else None
 
 
-def read_weighted_scales(module: Module, op: Operation) -> WeightedScales | None:
+def read_weighted_scales(module: Module, op: Operation) -> WeightedLayerScales | None:
     """Read the scales and bias of a quantized layer, or return None for other operations.
 
     Returns
     -------
-    WeightedScales or None
+    WeightedLayerScales or None
         A bias whose values are not known is 0. None for other operations, for a layer that is not
         quantized, and for scales that are constants whose values are not known.
     """
@@ -35,7 +35,7 @@ def read_weighted_scales(module: Module, op: Operation) -> WeightedScales | None
         constants = {**constants, bias.buffer.name: np.zeros(size, bias.type.dtype)}
     place = get_instruction_place(op.instruction, module.file)
     try:
-        return WeightedScales.from_operation(op, constants, place)
+        return WeightedLayerScales.from_operation(op, constants, place)
     except KeyError:
         return None
 

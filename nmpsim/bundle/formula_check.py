@@ -75,7 +75,12 @@ def _parse(text: object) -> tuple[list[tuple[str, ast.expr]], ast.expr]:
     """Return the assignments of a formula and its last expression."""
     if not isinstance(text, str):
         raise FormulaError("is not text", type(text).__name__, "a formula in quotation marks")
-    require(len(text) <= MAX_TEXT, "is too long", len(text), f"at most {MAX_TEXT} characters")
+    require(
+        len(text) <= MAX_TEXT,
+        "is too long",
+        f"{len(text):,} characters",
+        f"at most {MAX_TEXT} characters",
+    )
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -192,7 +197,12 @@ class SyntaxChecker:
         expected = ", ".join(sorted({*PRIMITIVES, *functions} - {"within"}))
         is_known = name in PRIMITIVES
         require(is_known, f"calls an unknown function. {hint}".rstrip(". "), text, expected)
-        require(name != "within", "states a range without proof", text, "hold or saturate")
+        require(
+            name != "within",
+            "calls within, which only built-in formulas may use",
+            text,
+            "hold(x, most) or saturate(x, bits)",
+        )
         arity = len(PRIMITIVES[name].types)
         require(
             len(node.args) == arity,

@@ -20,7 +20,7 @@ from nmpsim.cli.guard import (
     run_guarded,
 )
 from nmpsim.diagnostics import did_you_mean
-from nmpsim.host_memory import check_libraries
+from nmpsim.host_memory import check_import_memory
 
 COMMANDS: dict[str, str] = {
     "quantize": "Quantize a float network.",
@@ -66,7 +66,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        check_libraries()
+        check_import_memory()
         set_kernel_target()
         module = importlib.import_module(f"nmpsim.cli.commands.{cmd_name}")
         command: click.Command = module.command

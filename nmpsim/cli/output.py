@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
-    """Raise UserError early if an output file cannot be written or is also an input.
+    """Raise UserError before work begins if an output cannot be written or is also an input.
 
     ``STDOUT`` is one of the outputs of a command that prints.
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nmpsim.host_memory import get_available_memory
 from nmpsim.kernels.cache_folder import CacheFolder, open_cache_folder, try_lock_file
-from nmpsim.kernels.sources import compute_source_digest
+from nmpsim.kernels.sources import compute_kernel_digest
 from nmpsim.records import frozen
 
 REQUIRED_BYTES = 1_000_000_000
@@ -81,7 +81,7 @@ def get_kernel_cache_status(parent: str, host: str) -> KernelCacheStatus | None:
     folder = open_cache_folder("", parent)
     if folder is None or sys.platform == "win32":  # there are no such locks
         return None
-    return KernelCacheStatus(folder, f"complete-{compute_source_digest(_processor(), host)}")
+    return KernelCacheStatus(folder, f"complete-{compute_kernel_digest(_processor(), host)}")
 
 
 def _processor() -> str:

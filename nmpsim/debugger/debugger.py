@@ -113,7 +113,7 @@ class Debugger(PositionedRun):
         return added
 
     def get_breakpoint(self, number: int) -> Breakpoint:
-        """Return the breakpoint with a number; raise UserError (DEBUG002) for an unknown number."""
+        """Return the breakpoint that has the number ``number``."""
         for one in self.breakpoints:
             if one.number == number:
                 return one

@@ -137,7 +137,7 @@ class Evaluation:
         return [ConfusionEntry(*pair, samples) for pair, samples in sorted(counts.items())]
 
     def add_chunks(self, chunks: Sequence[ChunkResult]) -> Evaluation:
-        """Return a copy of the evaluation with the results of further chunks of samples."""
+        """Return a copy of the evaluation that includes the results of more chunks of samples."""
         if not chunks:
             return self
         more = (prediction for chunk in chunks for prediction in chunk.predictions)

@@ -151,7 +151,7 @@ def sweep(
             settings = points[index].settings.items()
             text = ", ".join(f"{format_setting_name(name)}={value}" for name, value in settings)
             progress(Progress("point", done, len(keys), text))
-    table.sort(keys)
+    table.move_to_end(keys)
     rows = tuple(table.rows[key] for key in keys)
     return SweepResult(loaded.module.name, tuple(points[0].settings), rows, reused)
 

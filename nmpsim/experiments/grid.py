@@ -64,7 +64,7 @@ def parse_setting_name(text: str, place: Place | None = None) -> str:
     hint = did_you_mean(format_setting_name(name), map(format_setting_name, SETTINGS))
     raise fail(
         "GRID001",
-        "unknown setting",
+        "the grid has an unknown device setting",
         place=place,
         found=text.strip(),
         hint=hint or "List the settings with `nmpsim device`.",

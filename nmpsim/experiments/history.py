@@ -111,7 +111,7 @@ def list_entries(folder: Path) -> list[HistoryEntry]:
 
 
 def read_document(folder: Path, number: int) -> str:
-    """Read the JSON document of the entry with a number, counted from 1, oldest first."""
+    """Read the JSON document of entry ``number``; the oldest entry has number 1."""
     found = _all(folder)
     if not 0 < number <= len(found):
         raise fail(

@@ -125,7 +125,7 @@ class ResultsFile:
         self.rows[row["point"]] = row
         self.write()
 
-    def sort(self, points: Sequence[str]) -> None:
+    def move_to_end(self, points: Sequence[str]) -> None:
         """Move the rows of ``points`` to the end in the order of ``points``, and write the file."""
         wanted = set(points)
         ordered = [point for point in self.rows if point not in wanted]

@@ -18,9 +18,9 @@ from nmpsim.kernels.elementwise_int8 import (
     ROWS,
     RUN_BYTES,
     SUM,
+    add_or_rescale_values,
     can_use_blocks,
     choose_rescale,
-    compute_values,
     encode_rescale,
     encode_sum,
 )
@@ -121,7 +121,9 @@ def add_tile_int8(
     buffer = np.empty(2 * max(RUN_BYTES, channels), np.int8)
     for row in range(rows):
         sides, index = get_row_offsets(t, row), place.origin + row * place.stride_y
-        compute_values(spm, SUM, sides, count, numbers, table, buffer, q.clip, index, counters)
+        add_or_rescale_values(
+            spm, SUM, sides, count, numbers, table, buffer, q.clip, index, counters
+        )
     return True
 
 
@@ -197,7 +199,9 @@ def rescale_tile_int8(
     table = np.empty((CLIPS, ROWS, min(count, channels)), np.int16)
     buffer = np.empty(2 * max(RUN_BYTES, channels), np.int8)
     operation, index = choose_rescale(u), place.origin
-    compute_values(spm, operation, sides, count, numbers, table, buffer, u.clip, index, counters)
+    add_or_rescale_values(
+        spm, operation, sides, count, numbers, table, buffer, u.clip, index, counters
+    )
     return True
 
 

@@ -347,7 +347,7 @@ def are_same_or_disjoint(start: Int, other: Int, count: Int) -> Any:
 
 
 @jit
-def compute_values(
+def add_or_rescale_values(
     spm: ScratchpadViews,
     operation: Int,
     sides: RunOffsets,

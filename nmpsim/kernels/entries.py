@@ -23,10 +23,10 @@ from nmpsim.kernels.cache_folder import open_cache_folder
 from nmpsim.kernels.cpu_features import PROCESSOR, TARGET
 from nmpsim.kernels.machine_code import load_object_file
 from nmpsim.kernels.numba_settings import IS_JIT_DISABLED, read_settings
-from nmpsim.kernels.sources import compute_source_digest
+from nmpsim.kernels.sources import compute_kernel_digest
 
 CACHE = open_cache_folder(
-    f"kernels-{compute_source_digest(TARGET)}",
+    f"kernels-{compute_kernel_digest(TARGET)}",
     read_settings("NUMBA_CACHE_DIR").get("NUMBA_CACHE_DIR", ""),
 )
 """Folder of compiled kernels; None if nothing can be cached."""

@@ -94,5 +94,5 @@ def compile_with_numba(function: Callable[..., Any]) -> Any:
 
 
 def make_cfunc(function: Callable[..., Any], arguments: int) -> Any:
-    """Compile a C callback of int64 arguments, whose entry point is the attribute ``address``."""
+    """Compile a function of int64 arguments to a C callback with the attribute ``address``."""
     return numba.cfunc(numba.int64(*[numba.int64] * arguments), error_model="numpy")(function)

@@ -40,7 +40,7 @@ def copy_elements(source: Integers, start: Int, target: Integers, to: Int, count
 
 @jit
 def read_elements(spm: ScratchpadViews, size: Int, start: Int, values: Int64s) -> None:
-    """Fill ``values`` with consecutive integers of ``1 << size`` bytes from byte ``start`` on."""
+    """Read ``values.size`` adjacent elements of ``1 << size`` bytes, from byte ``start`` on."""
     if size == 0:
         copy_elements(spm.i8, start, values, ZERO, values.size)
     elif size == 1:
@@ -53,7 +53,7 @@ def read_elements(spm: ScratchpadViews, size: Int, start: Int, values: Int64s) -
 
 @jit
 def write_elements(values: Int64s, spm: ScratchpadViews, size: Int, to: Int) -> None:
-    """Write ``values`` as consecutive integers of ``1 << size`` bytes from byte ``to`` on."""
+    """Write ``values`` to adjacent elements of ``1 << size`` bytes, from byte ``start`` on."""
     if size == 0:
         copy_elements(values, ZERO, spm.i8, to, values.size)
     elif size == 1:

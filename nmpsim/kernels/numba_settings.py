@@ -17,7 +17,7 @@ _FILE = ".numba_config.yaml"
 
 
 def read_settings(*names: str) -> dict[str, str]:
-    """Return Numba's value of each named environment variable; omit variables without a value.
+    """Return the values that Numba uses for environment variables; omit variables without a value.
 
     Raises
     ------

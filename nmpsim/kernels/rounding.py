@@ -137,7 +137,7 @@ def combine(operation: Int, x: Any, y: Any) -> Any:
 
 @jit
 def hold(value: Int, most: Int) -> Any:
-    """Return a value clamped to ``-most`` ... ``most``."""
+    """Return a value clamped to the range from ``-most`` to ``most``, without counting it."""
     return min(max(value, -most), most)
 
 

@@ -63,7 +63,7 @@ def _installed_version(package: str) -> str:
         raise make_missing_package_error(package) from None
 
 
-def compute_source_digest(*chosen: str) -> str:
+def compute_kernel_digest(*chosen: str) -> str:
     """Return a digest of the kernel sources, the compiler versions and further texts.
 
     All environments of a machine in which these are equal share it.

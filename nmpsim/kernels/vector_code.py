@@ -105,7 +105,7 @@ def call_intrinsic(b: IRBuilder, name: str, result: ir.Type, *arguments: Value) 
 
 
 def declare_function(b: IRBuilder, kind: ir.FunctionType, name: str) -> Any:
-    """Return the module's function with a name; declare it if it does not exist yet."""
+    """Return the function ``name`` of the module; declare the function if it does not exist."""
     return b.module.globals.get(name) or ir.Function(b.module, kind, name)
 
 

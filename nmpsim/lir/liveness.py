@@ -55,7 +55,7 @@ class Liveness:
         self._written.update(self._values[n].storage for n in names if n in self._values)
 
     def find_tensor(self, name: str) -> LiveTensor | None:
-        """Return the tensor with a name, live or deallocated, or None if it is undefined."""
+        """Return the tensor ``name``, live or deallocated, or None if it is undefined."""
         return self._values.get(name)
 
     def list_names(self) -> KeysView[str]:

@@ -199,7 +199,7 @@ class Opcode:
         return any(rule.name == "require_same_scale" for rule in self.rules)
 
     def find_attribute(self, name: str) -> Attribute | None:
-        """Return the attribute with a name, or None."""
+        """Return the attribute that has the name ``name``, or None."""
         return next((a for a in self.attributes if a.name == name), None)
 
 

@@ -169,7 +169,7 @@ def describe_limiters(path: Mapping[str, int], use: DeviceUse) -> str:
 
 @frozen
 class Throughput:
-    """Batch size, cycles and clock of consecutive runs of a program."""
+    """Throughput of consecutive runs of a program: cycles of each run, batch size and clock."""
 
     batch: Annotated[
         Count,

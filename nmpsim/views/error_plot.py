@@ -42,7 +42,7 @@ def draw_text_plot(band: ErrorBand, width: int, *, blocks: bool) -> Iterator[str
 
 
 def check_figure_path(path: Path) -> None:
-    """Raise UserError early if a figure cannot be written.
+    """Raise UserError before work begins if a figure cannot be written.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def check_figure_path(path: Path) -> None:
 
 
 def require_plots() -> None:
-    """Raise UserError (PKG001) early if the package that renders figures is missing."""
+    """Raise UserError (PKG001) if the package that renders figures is missing."""
     with require_extra("plot", "figures need vl-convert-python", instead="omit --plot"):
         import vl_convert  # noqa: F401 - whether it is there
 

@@ -13,8 +13,8 @@ from nmpsim.analysis.explain import (
     Factor,
     FactorErrors,
     LayerFacts,
-    ProfileFacts,
     ProfileForm,
+    ProfileRescalings,
     RescaleStage,
     SchemaFit,
 )
@@ -127,7 +127,7 @@ def _print_channels(stage: RescaleStage, console: Console, shown: int) -> None:
         )
 
 
-def _forms(facts: ProfileFacts) -> str:
+def _forms(facts: ProfileRescalings) -> str:
     return facts.refused or ", ".join(map(_form_text, facts.forms)) or "no factors"
 
 

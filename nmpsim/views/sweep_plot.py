@@ -19,8 +19,8 @@ MAX_NAMED = 10
 """Most lines, points or ticks with names; if there are more, none has one."""
 
 
-def check_plot_folder(folder: Path) -> None:
-    """Raise UserError early if figures cannot be written to a folder.
+def create_plot_folder(folder: Path) -> None:
+    """Create the folder for figures; raise UserError if it or vl-convert-python is unavailable.
 
     Raises
     ------

@@ -96,7 +96,7 @@ def test_unknown_memory_is_assumed(
         monkeypatch.delattr(os, "sysconf_names", raising=False)
     assert host_memory.get_available_memory() == host_memory.ASSUMED_BYTES
     host_memory.check_compiling()
-    host_memory.check_libraries()
+    host_memory.check_import_memory()
 
 
 def test_files_are_written_without_locks(no_locks: None, tmp_path: Path) -> None:

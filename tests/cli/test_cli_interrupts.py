@@ -155,7 +155,7 @@ from nmpsim.cli import interrupt, main
 def refuse(*_):
     raise RuntimeError("can't start new thread")
 interrupt.start_new_thread = refuse
-app.check_libraries = lambda: os.kill(os.getpid(), signal.SIGINT)
+app.check_import_memory = lambda: os.kill(os.getpid(), signal.SIGINT)
 main()
 """
 

@@ -100,7 +100,7 @@ def steps(count: int) -> str:
     (formula("saturate(x, 64)"), "saturates to an invalid width"),
     (formula("hold(x, x)"), "saturates to a negative magnitude"),
     (formula("round_even(exp2(out_mul))"), "has an invalid power of two"),
-    (formula("within(x, 5)"), "states a range without proof"),
+    (formula("within(x, 5)"), "calls within, which only built-in formulas may use"),
     (formula("out_mul * out_mul * 4"), "computes an integer that may exceed 64 bits"),
     (formula("x if x else 1"), "has an unsupported condition"),
     (formula("x if 0 < x < 3 else 1"), "has an unsupported condition"),

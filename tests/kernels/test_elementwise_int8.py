@@ -23,9 +23,9 @@ from nmpsim.kernels.elementwise_int8 import (
     ROWS,
     RUN_BYTES,
     SUM,
+    add_or_rescale_values,
     can_use_blocks,
     choose_rescale,
-    compute_values,
     encode_rescale,
     encode_sum,
 )
@@ -45,7 +45,9 @@ LHS, RHS, OUT, BYTES = 0, 4096, 8192, 16384
 
 run_entry: Any = numba.njit(
     lambda spm, operation, sides, count, numbers, table, buffer, clip, index, counters: (
-        compute_values(spm, operation, sides, count, numbers, table, buffer, clip, index, counters)
+        add_or_rescale_values(
+            spm, operation, sides, count, numbers, table, buffer, clip, index, counters
+        )
     )
 )
 sum_entry: Any = numba.njit(lambda t, q, numbers: encode_sum(t, q, numbers))

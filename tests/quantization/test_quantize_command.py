@@ -166,7 +166,7 @@ def test_an_output_or_a_comparison_is_needed(few_images):
         ({"x": np.zeros(())}, "INPUT002", "have the wrong shape"),
         ({"x": np.full((2, 1, 8, 8), np.nan)}, "INPUT002", "128 of 128 values are not finite"),
         ({"x": np.full((2, 1, 8, 8), 1e300)}, "INPUT002", "not finite"),
-        ({"x": np.array([None])}, "INPUT003", "does not contain numbers"),
+        ({"x": np.array([None])}, "INPUT003", "has an unsupported element type"),
     ],
 )
 def test_unusable_calibration_inputs_are_refused(tmp_path, arrays, code, words):

@@ -20,14 +20,14 @@ from nmpsim.analysis.explain.layers import (
     RescaleStage,
     explain_layers,
 )
-from nmpsim.analysis.explain.profiles import ProfileFacts, ProfileForm, read_factors
+from nmpsim.analysis.explain.profiles import ProfileForm, ProfileRescalings, read_factors
 
 __all__ = [
     "ErrorBand",
     "Factor",
     "FactorErrors",
     "LayerFacts",
-    "ProfileFacts",
+    "ProfileRescalings",
     "ProfileForm",
     "SchemaFit",
     "RescaleStage",

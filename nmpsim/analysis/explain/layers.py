@@ -17,13 +17,13 @@ from nmpsim.analysis.explain.factors import Factor, make_factor
 from nmpsim.analysis.explain.profiles import (
     PAIRS,
     UNARY,
-    ProfileFacts,
+    ProfileRescalings,
     explain_profiles,
     find_float_bias_forms,
 )
 from nmpsim.analysis.weighted import read_weighted_scales
 from nmpsim.arrays import Shape
-from nmpsim.compiler.numerics import WeightedScales
+from nmpsim.compiler.numerics import WeightedLayerScales
 from nmpsim.compiler.numerics.ratios import divide_float32, multiply_float32
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.placement import find_host_reason
@@ -101,7 +101,7 @@ class LayerFacts:
     """Formula; empty if values are only moved or not quantized."""
     operands: tuple[OperandFacts, ...]
     stages: tuple[RescaleStage, ...]
-    profiles: tuple[ProfileFacts, ...]
+    profiles: tuple[ProfileRescalings, ...]
     """Factors in every numerics profile; empty if nothing is rescaled."""
     notes: tuple[str, ...]
     placement: Annotated[str, NOT_IN_JSON]
@@ -256,7 +256,7 @@ def _list_ratios(module: Module, op: Operation) -> Iterator[tuple[str, str, list
 
 
 def _list_weighted_ratios(
-    op: Operation, layer: WeightedScales
+    op: Operation, layer: WeightedLayerScales
 ) -> Iterator[tuple[str, str, list[float]]]:
     with np.errstate(all="ignore"):
         bias_ratios, ratios = (

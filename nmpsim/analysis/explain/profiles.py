@@ -12,7 +12,7 @@ from nmpsim.analysis.weighted import read_constant, read_weighted_scales
 from nmpsim.compiler.numerics import (
     PROFILES,
     ProfileEncoder,
-    WeightedScales,
+    WeightedLayerScales,
     Words,
     find_effective_profile,
 )
@@ -83,8 +83,8 @@ class ProfileForm:
 
 
 @attrs.frozen
-class ProfileFacts:
-    """Rescalings of an operation in a numerics profile."""
+class ProfileRescalings:
+    """Rescalings of an operation in a numerics profile, or the reason for its refusal."""
 
     name: Annotated[str, JsonKey("numerics")]
     """Name of the profile, as for ``--numerics``."""
@@ -92,7 +92,7 @@ class ProfileFacts:
     forms: Annotated[tuple[ProfileForm, ...], JsonKey("stages")] = ()
 
 
-def explain_profiles(module: Module, op: Operation) -> tuple[ProfileFacts, ...]:
+def explain_profiles(module: Module, op: Operation) -> tuple[ProfileRescalings, ...]:
     """Explain an operation's rescalings in every profile; return () if there are none."""
     opcode = op.instruction.opcode
     layer = read_weighted_scales(module, op)
@@ -130,8 +130,8 @@ def find_float_bias_forms(
 
 
 def _explain_profile(
-    name: str, module: Module, op: Operation, layer: WeightedScales | None
-) -> ProfileFacts:
+    name: str, module: Module, op: Operation, layer: WeightedLayerScales | None
+) -> ProfileRescalings:
     profile = PROFILES[find_effective_profile(name, op)]
     try:
         if layer is None:
@@ -143,20 +143,20 @@ def _explain_profile(
     except UserError as error:
         problem = error.diagnostics[0]
         found = f": {problem.found}" if problem.found else ""
-        return ProfileFacts(name, f"{problem.message}{found}")
+        return ProfileRescalings(name, f"{problem.message}{found}")
     forms = (
         ProfileForm(stage, ROWS[number].form, scales)
         for stage, scales in stages.items()
         if any(scale.mul for scale in scales)
     )
-    return ProfileFacts(name, forms=tuple(forms))
+    return ProfileRescalings(name, forms=tuple(forms))
 
 
 _Stages = tuple[int, Mapping[str, tuple[IntegerScale, ...]]]
 """Number of the device's profile, and the forms of each stage."""
 
 
-def _requantize(profile: ProfileEncoder, layer: WeightedScales) -> _Stages:
+def _requantize(profile: ProfileEncoder, layer: WeightedLayerScales) -> _Stages:
     made = profile.make_requantization(layer)
     several = slice(None) if layer.by_channel else slice(1)
     stages = {"bias": made.bias_scales[several], "out": made.out_scales[several]}

@@ -140,7 +140,7 @@ def is_systematic(biases: Sequence[QuantizedBias]) -> bool:
 
 
 def is_outlier(bias: QuantizedBias, biases: Sequence[QuantizedBias]) -> bool:
-    """Return whether a bias with the scale of its result is an outlier among the biases.
+    """Return whether other biases make it implausible that this one has the scale of its result.
 
     This is so if most other biases have scales of their own, and these are much finer than those of
     their results, or this scale is not a power of two, which could equal the result's by chance.

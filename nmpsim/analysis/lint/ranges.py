@@ -18,7 +18,7 @@ from nmpsim.analysis.lint.fixed_values import read_quantized_weights
 from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.analysis.weighted import read_weight_rows, read_weighted_scales
 from nmpsim.arrays import Array
-from nmpsim.compiler.numerics import WeightedScales
+from nmpsim.compiler.numerics import WeightedLayerScales
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.lir.names import strip_numeric_suffix
 from nmpsim.quantization import SCHEMAS, ValueRange, choose_parameters
@@ -74,7 +74,7 @@ def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[LintFi
     )
 
 
-def _used_shares(rows: Array, scales: WeightedScales, view: BufferView) -> Array:
+def _used_shares(rows: Array, scales: WeightedLayerScales, view: BufferView) -> Array:
     """Return the used share of the range: of all weights, or of each channel with its own scale."""
     axis, offsets = (
         (1, scales.weight_offsets) if scales.by_channel else (None, scales.weight_offsets[:1])

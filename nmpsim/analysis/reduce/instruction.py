@@ -68,7 +68,7 @@ def extract_computing_instruction(
     layer: Layer,
     at: Sequence[int],
 ) -> BuiltProgram | None:
-    """Extract the last instruction that writes an element as a program, or return None.
+    """Return a program of only the last instruction that writes an element, or None if unknown.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class TraceDocument(TypedDict):
 
 
 class EventStream:
-    """Writer of trace events up to a size limit; further events are only counted."""
+    """Writer of trace events up to a size limit; beyond the limit, events are only counted."""
 
     def __init__(self, file: IO[bytes], limit: int) -> None:
         """Create a writer of at most ``limit`` bytes of optional events."""

@@ -37,7 +37,7 @@ class Statement:
         return len(self.text.rstrip()) + 1
 
     def get_place(self, column: int) -> Place:
-        """Return the file, line and column of a column of the joined text."""
+        """Return the place in the file of a character, given its column in the joined text."""
         index = bisect_right(self.starts, (column - 1, 1 << 62)) - 1
         start, line = self.starts[index]
         return Place(self.file, line, column - start)

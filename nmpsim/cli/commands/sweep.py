@@ -77,9 +77,9 @@ def command(options: SweepOptions) -> int:
     files = options.program, options.weights, options.tensors
     check_outputs([options.output, STDOUT], [*files, options.grid, options.device])
     if options.plot is not None:
-        from nmpsim.views.sweep_plot import check_plot_folder
+        from nmpsim.views.sweep_plot import create_plot_folder
 
-        check_plot_folder(options.plot)
+        create_plot_folder(options.plot)
     from nmpsim.cli.inputs import find_samples, get_single_sample
     from nmpsim.cli.samples import ProgramInputs
     from nmpsim.experiments import load_sweep_program, sweep
@@ -123,7 +123,7 @@ def _read_grid(options: SweepOptions) -> dict[str, tuple[int, ...]]:
         if name in given:
             hint = "Pass all values of the setting in one --set."
             found = f"--set {text}"
-            raise fail("GRID001", "--set contains a setting twice", found=found, hint=hint)
+            raise fail("GRID001", "two --set options name the same setting", found=found, hint=hint)
         given[name] = values
     return grid | given
 

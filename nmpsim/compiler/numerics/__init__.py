@@ -12,7 +12,7 @@ from nmpsim.compiler.numerics.profile import (
     ChannelBias,
     ProfileEncoder,
     Requantization,
-    WeightedScales,
+    WeightedLayerScales,
     Words,
 )
 from nmpsim.compiler.numerics.q31 import Q31Encoder
@@ -74,7 +74,7 @@ __all__ = [
     "ChannelBias",
     "ProfileEncoder",
     "Requantization",
-    "WeightedScales",
+    "WeightedLayerScales",
     "Words",
     "find_effective_profile",
     "get_profile",

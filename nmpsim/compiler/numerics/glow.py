@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from nmpsim.compiler.numerics.profile import ProfileEncoder, Requantization, WeightedScales
+from nmpsim.compiler.numerics.profile import ProfileEncoder, Requantization, WeightedLayerScales
 from nmpsim.compiler.operations import BufferView
 from nmpsim.diagnostics import fail
 
@@ -39,7 +39,7 @@ class GlowIntEncoder(GlowEncoder):
 class NmpEncoder(GlowIntEncoder):
     """Encoder of the assumed profile of the NMP: ``glow-int`` with a bias in result units."""
 
-    def make_requantization(self, layer: WeightedScales) -> Requantization:
+    def make_requantization(self, layer: WeightedLayerScales) -> Requantization:
         """Return the factors and bias that requantize a convolution or fully connected layer.
 
         The factors are integers for ``Sx*Sw / Sy``; the bias is in units of the result.

@@ -83,7 +83,7 @@ class ChannelBias:
 
 
 @attrs.frozen(eq=False)
-class WeightedScales:
+class WeightedLayerScales:
     """Scales and bias of a layer with weights and O output channels."""
 
     source: BufferView
@@ -101,7 +101,7 @@ class WeightedScales:
     @classmethod
     def from_operation(
         cls, op: Operation, constants: Mapping[str, npt.NDArray[Any]], place: Place
-    ) -> WeightedScales:
+    ) -> WeightedLayerScales:
         """Return the scales and the bias of a layer from its operands and constants.
 
         A bias with scale 0 next to weights with a scale per channel has the scale of the sums.
@@ -222,7 +222,7 @@ class ProfileEncoder(ABC):
         self.name = name
         """Name, as taken by ``--numerics``."""
 
-    def make_requantization(self, layer: WeightedScales) -> Requantization:
+    def make_requantization(self, layer: WeightedLayerScales) -> Requantization:
         """Return the factors and bias that requantize a convolution or fully connected layer."""
         is_connected = not layer.is_convolution and "connected" in _FACTORS[self.name]
         row = self._get_row("connected" if is_connected else "sums")

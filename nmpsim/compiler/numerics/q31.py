@@ -13,7 +13,7 @@ import numpy as np
 from nmpsim.compiler.numerics.profile import (
     ProfileEncoder,
     Requantization,
-    WeightedScales,
+    WeightedLayerScales,
     Words,
 )
 from nmpsim.compiler.numerics.ratios import (
@@ -36,7 +36,7 @@ BIAS_TOLERANCE = 1e-5
 class Q31Encoder(ProfileEncoder):
     """Encoder of the profile of TFLite's reference kernels for Int8 and Int16."""
 
-    def make_requantization(self, layer: WeightedScales) -> Requantization:
+    def make_requantization(self, layer: WeightedLayerScales) -> Requantization:
         """Return the factors and bias that requantize a convolution or fully connected layer.
 
         The factor of each channel is a fixed-point number for ``Sx * Sw / Sy`` in float64.
@@ -124,7 +124,7 @@ def _float64_form(factor: float, place: Place) -> tuple[IntegerScale, IntegerSca
     return out, IntegerScale(0, post - out.post, low)
 
 
-def _check_bias(layer: WeightedScales) -> None:
+def _check_bias(layer: WeightedLayerScales) -> None:
     bias, expected = layer.bias, layer.products
     differs = ~np.isclose(bias.scales, expected, rtol=BIAS_TOLERANCE, atol=0)
     if differs.any():

@@ -153,7 +153,7 @@ def plan_conv(layer: WeightedLayer, context: PlanningContext) -> TilingOptions:
 
 
 def select_part_words(is_first: Integers, is_last: Integers) -> Integers:
-    """Return the descriptor word ``part`` for instructions that each compute a part of a sum."""
+    """Return the word ``part`` of each instruction: first, middle, last or only part of a sum."""
     return np.where(
         is_first,
         np.where(is_last, PART_ONLY, PART_FIRST),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.compiler.clip_bounds import get_clip_range
-from nmpsim.compiler.numerics import Requantization, WeightedScales
+from nmpsim.compiler.numerics import Requantization, WeightedLayerScales
 from nmpsim.compiler.numerics.ratios import make_scale_words
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.tiling.context import PlanningContext
@@ -157,7 +157,7 @@ def _requantization(
             expected="a positive scale",
             hint="Give the exact scales with --tensors.",
         )
-    layer = WeightedScales.from_operation(op, context.memory.values, context.place)
+    layer = WeightedLayerScales.from_operation(op, context.memory.values, context.place)
     return context.profile.make_requantization(layer), layer.weight_offsets
 
 

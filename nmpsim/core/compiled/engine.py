@@ -8,7 +8,7 @@ from nmpsim.core.compiled.entries import KERNELS, PARTS, check_events, prepare_c
 from nmpsim.core.compiled.kernel_arguments import (
     NO_RESULT,
     LoopContext,
-    Recorder,
+    RecordingBuffers,
     make_context,
     make_recorder,
 )
@@ -105,7 +105,7 @@ class CompiledEngine(Engine):
             self._kernels.notify_compiling(check_events)
         stops = make_stop_conditions(machine.cores.size, steps_per_turn=STEPS_PER_TURN)
 
-        def loop(ahead: Machine, recorder: Recorder, turns: int) -> Outcome | None:
+        def loop(ahead: Machine, recorder: RecordingBuffers, turns: int) -> Outcome | None:
             context = self._make_context(ahead, recorder)
             return self._run_loop(ahead, costs, context, turns, False, stops)
 
@@ -148,7 +148,7 @@ class CompiledEngine(Engine):
             raise failure
         return None
 
-    def _make_context(self, machine: Machine, recorder: Recorder) -> LoopContext:
+    def _make_context(self, machine: Machine, recorder: RecordingBuffers) -> LoopContext:
         workspace = self._workers.get_workspace(machine)
         context = make_context(machine, machine.layers, machine.channel_saturated, workspace)
         return LoopContext(self._kernels.addresses, self._kernels.prepare, context, *recorder)

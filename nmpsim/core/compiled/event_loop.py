@@ -104,7 +104,7 @@ def run_events(
     stop_at_layers: bool,
     stops: StopConditions,
 ) -> Any:
-    """Execute events for at most ``turns`` turns and return the outcome.
+    """Execute at most ``turns`` turns of cores and DRAM requests; return the outcome.
 
     Where a core that runs ahead stops changes no result, because no other core can observe it.
     """

@@ -83,7 +83,7 @@ CORE, EPOCH, FIRST_WORD = range(3)
 """Entries of a recorder row; the recorded instruction begins at FIRST_WORD."""
 ITEM_WORDS = FIRST_WORD + WORDS + MAX_WORDS
 USED, CURRENT_EPOCH, EVENTS_USED = range(3)
-"""Entries of ``Recorder.counters``."""
+"""Entries of ``RecordingBuffers.counters``."""
 COUNTERS = 3
 EVENTS_PER_ITEM = 2
 """Rows of events for each recorded instruction; synchronization needs the additional ones."""
@@ -91,8 +91,8 @@ NO_RESULT = -1
 """Result of the event loop if compiling was interrupted or the program cannot be recorded."""
 
 
-class Recorder(NamedTuple):
-    """Buffers of a recording; nothing is recorded if they have no rows."""
+class RecordingBuffers(NamedTuple):
+    """Buffers for a recording; buffers without rows disable recording."""
 
     items: Int64s
     """[rows, ITEM_WORDS] recorded tensor instructions."""
@@ -116,16 +116,16 @@ class LoopContext(NamedTuple):
     kernel_context: Any
     """[1] of CONTEXT."""
     items: Int64s
-    """This and the following fields are those of :class:`Recorder`."""
+    """This and the following fields are those of :class:`RecordingBuffers`."""
     counters: Int64s
     ranges: Int64s
     accessed: Int64s
     events: Int64s
 
 
-def make_recorder(cores: int, rows: int) -> Recorder:
+def make_recorder(cores: int, rows: int) -> RecordingBuffers:
     """Return an empty recorder for at most ``rows`` tensor instructions."""
-    return Recorder(
+    return RecordingBuffers(
         np.zeros((rows, ITEM_WORDS), np.int64),
         np.zeros(COUNTERS, np.int64),
         np.zeros((cores, KINDS, RANGES, RANGE_WORDS), np.int64),

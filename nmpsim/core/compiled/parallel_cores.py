@@ -42,7 +42,7 @@ class ParallelCores:
         self._should_start = False
 
     def begin_run(self) -> None:
-        """Reset the decision to run cores in parallel, for a new run."""
+        """Begin a new run: run cores in order until a parallel phase is worthwhile."""
         self._should_start = False
 
     def run(

@@ -23,7 +23,7 @@ from nmpsim.core.compiled.kernel_arguments import (
     NUMBER,
     USED,
     WORDS,
-    Recorder,
+    RecordingBuffers,
     make_recorder,
 )
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
@@ -52,7 +52,7 @@ MAX_TURNS = 1 << 22
 MAX_STATES = 4
 """Maximum number of recordings of one part of a program: from rest, and after other runs."""
 
-RecordTurns = Callable[[Machine, Recorder, int], Outcome | None]
+RecordTurns = Callable[[Machine, RecordingBuffers, int], Outcome | None]
 """Records some more turns; returns None if data decide what happens."""
 
 

@@ -78,7 +78,7 @@ def get_done_address(context: ReplayContext, thread: Int) -> Any:
 
 @jit_allocating
 def has_valid_tables(kernel_context: Int, core: Int, number: Int, words: Int, strict: bool) -> Any:
-    """Return whether an instruction's scale table, and if ``strict`` its weights, are valid."""
+    """Return whether a scale table and, if ``strict``, the padding of the weights are valid."""
     if SCALES_WORD[number] < 0:
         return True
     d, context = get_descriptor_words(words), get_kernel_context(kernel_context, core)

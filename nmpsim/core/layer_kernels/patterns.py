@@ -116,7 +116,7 @@ def make_window_axes(
 
 
 class LayerPattern:
-    """Base class of patterns of layers each of whose tiles is one tensor instruction."""
+    """Base class of patterns for layers in which each tile is one tensor instruction."""
 
     number: ClassVar[int]
     """Row of the instruction table."""

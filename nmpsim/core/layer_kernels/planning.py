@@ -140,7 +140,7 @@ def _join_passes(
 def plan_layer_kernels(
     machine: Machine, epochs: Epochs, layers: Sequence[Layer]
 ) -> tuple[Epochs | None, bool]:
-    """Plan layer kernels; return new epochs, or None if unproved, and whether scratchpads are read.
+    """Return the planned epochs, and whether layer kernels read earlier scratchpad bytes.
 
     The epochs are None if no layer is proved; scratchpad bytes that the recording has written
     itself do not count as read.

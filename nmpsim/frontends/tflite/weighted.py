@@ -146,8 +146,8 @@ def _read_weights(op: GraphLowering, axis: int) -> Array:
         shifts = np.frexp(_factors(op, weights.scales))[1]
         is_narrow = (sums * np.exp2(shifts) < 1 << 31) | (shifts <= 0)
         largest = (sums * np.exp2(shifts)).max()
-        found = f"sums that may reach {largest:.0f} when shifted left"
-        require(is_narrow.all(), found, "sums below 2**31")
+        found = f"sums of up to {largest:,.0f} after the shift to the left"
+        require(is_narrow.all(), found, f"sums below {1 << 31:,}")
     return op.to_signed(values)
 
 

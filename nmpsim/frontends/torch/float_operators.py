@@ -154,7 +154,11 @@ def translate_batch_norm(
     training: bool = False,
 ) -> None:
     """Translate a batch normalization in evaluation mode."""
-    require(not training, "training True", "training False")
+    require(
+        not training,
+        "a batch normalization in training mode",
+        "a model in evaluation mode: call model.eval() first",
+    )
     require(running_mean is not None, "running_mean None", "a running mean")
     require(running_var is not None, "running_var None", "a running variance")
     names = _name_tensors(builder, "input")
@@ -260,7 +264,7 @@ def translate_identity(builder: TorchGraphBuilder) -> None:
     require(
         source.dtype == result.dtype,
         f"a conversion from {source.dtype} to {result.dtype}",
-        "equal types",
+        f"a result of the input's type, {source.dtype}",
     )
     builder.add_node("Identity", [source])
 

@@ -40,8 +40,8 @@ class LayerRescale:
         return cls(np.asarray(src.scale32 * weights.scale32), np.asarray(bias.scale32), dest)
 
     @property
-    def bias_to_product(self) -> FloatArray:
-        """Ratio of the bias's scale to the scale of the sums: ``fl(Sb / mm)``."""
+    def bias_to_sums(self) -> FloatArray:
+        """Factor from the scale of the bias to the scale of the sums, in float32."""
         return self.bias / self.product
 
     @property
@@ -53,7 +53,7 @@ class LayerRescale:
         """Rescale sums and bias to results, without saturation."""
         if not self.dest.uses_integers:
             return self.apply_floats(sums, bias, offset_after_rounding)
-        total = _scale(bias, self.bias_to_product, "bias") + sums
+        total = _scale(bias, self.bias_to_sums, "bias") + sums
         scaled = _scale(total, self.product_to_output, "rescale")
         return scaled + np.int64(self.dest.offset)
 
@@ -62,7 +62,7 @@ class LayerRescale:
 
         The fully connected layer adds Oy after it rounded, the convolution before.
         """
-        scaled_bias = round_half_away(to_float32(bias) * self.bias_to_product)
+        scaled_bias = round_half_away(to_float32(bias) * self.bias_to_sums)
         limit = 1 << (_ACCUMULATOR_BITS[self.dest.dtype.itemsize] - 1)
         total = sums + clamp(scaled_bias, -limit, limit - 1, "bias")
         scaled = to_float32(total) * self.product_to_output

@@ -70,7 +70,7 @@ def gather(data: AnyArray, indices: AnyArray, *, batch_dims: int) -> AnyArray:
 
 @wrap_array_function
 def gather_elements(data: AnyArray, indices: AnyArray, *, dim: int) -> AnyArray:
-    """Return elements of Data along dimension Dim, selected by Indices of the same rank.
+    """Return elements of ``data`` along ``dim``, selected by ``indices`` of the same rank.
 
     ``Dest[i, j, k] = Data[i, Indices[i, j, k], k]`` for Dim 1.
     """

@@ -23,7 +23,7 @@ from nmpsim.records import frozen
 
 
 def resize_nearest(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
-    """Resize a tensor by nearest-neighbor interpolation.
+    """Return a tensor resized by nearest-neighbor interpolation to the shape of ``dest``.
 
     Scale has one factor for each dimension.
     """

@@ -56,7 +56,7 @@ def _commands(lines: Sequence[str]) -> Iterable[Text]:
 
 
 def list_help_sections(everywhere: Iterable[BindingType]) -> list[Part]:
-    """Return the titles and key bindings of the help: everywhere, in each pane, in the prompt."""
+    """Return the title and the key bindings of each section of the help."""
     own = [(f"In {name}", kind.__dict__.get("BINDINGS", ())) for name, kind in PANES]
     return [
         ("Everywhere", everywhere),

@@ -67,7 +67,7 @@ def read_network(path: Path) -> ProgramGraph:
 
 
 def make_node_id(name: str) -> str:
-    """Return the identifier of the graph node with a name.
+    """Return the identifier of the graph node for ``name``.
 
     It starts with a percent sign and so differs from the numbers of nodes in TFLite graphs.
     """

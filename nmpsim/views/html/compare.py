@@ -55,7 +55,7 @@ class _Row:
 
 
 def describe_changes(runs: _Runs) -> list[str]:
-    """Compare each further run with the first run; return a sentence for each comparison."""
+    """Compare every other run with the first run; return a sentence for each comparison."""
     (name, first), *others = runs.items()
     return [_verdict(f"{other} against {name}", first, run) for other, run in others]
 

@@ -39,7 +39,7 @@ class _RenderedFigure:
 
 
 def require_html() -> None:
-    """Raise UserError (PKG001) early if a library for HTML reports is missing."""
+    """Raise UserError (PKG001) if a library for HTML reports is missing."""
     with require_extra("html", "HTML reports need pygraphviz and vl-convert-python"):
         import pygraphviz  # noqa: F401 - whether it is there
         import vl_convert  # noqa: F401 - likewise

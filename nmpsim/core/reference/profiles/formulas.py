@@ -59,7 +59,7 @@ class ProfileFormulas:
 
 
 def initialize_with_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Yield the steps that initialize a sum with the bias, which has the sum's scale."""
+    """Yield the steps that initialize a sum with the bias. Bias and sum have the same scale."""
     yield make_bias_step(q)
     bias = saturate(q.bias, q.element.accumulator_bits, BIAS, place)
     yield make_step("bias in the sum", bias, "it has the scale of the sum")
