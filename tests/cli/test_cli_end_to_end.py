@@ -64,8 +64,8 @@ def test_histograms_of_host_layers_are_written(nmpsim_cli, tmp_path):
     refused = nmpsim_cli(*words, "--input", tmp_path / "image.npy")
     assert refused.exit_code == 2
     assert (
-        "error[ARG001]: the outputs of the layers cannot be read, because no barrier ends"
-        in refused.stderr
+        "error[ARG001]: the outputs of the layers cannot be read,"
+        " because no barrier ends these layers" in refused.stderr
     )
     assert "Name the barrier in the `.layer` line" in refused.stderr
     assert "save_layers" not in refused.stderr

@@ -125,7 +125,10 @@ def test_the_command_takes_a_bundle_and_a_grid_file(cli, digits, digits_bin, tmp
         (("--set", "cores.count=1,x"), "GRID001"),
         (("--set", "cores.count=0"), "DEV003"),
         ((), "GRID001"),
-        (("--set", "cores.count=1", "--set", "cores.count=2"), "two --set options name the same setting"),
+        (
+            ("--set", "cores.count=1", "--set", "cores.count=2"),
+            "two --set options name the same setting",
+        ),
     ],
 )
 def test_an_unusable_grid_is_an_error(cli, digits, digits_bin, tmp_path, words, code):
