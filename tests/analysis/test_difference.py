@@ -99,7 +99,7 @@ def test_scalars_and_empty_outputs_are_compared(shape) -> None:
     "other", [np.zeros(3, np.int8), np.zeros((1, 2), np.int8), np.zeros(2, np.int16)]
 )
 def test_different_types_are_refused(other) -> None:
-    with pytest.raises(UserError, match="outputs with different types"):
+    with pytest.raises(UserError, match="outputs with different shapes or element types"):
         compare_outputs(np.zeros(2, np.int8), other, "i8", 1.0, 0)
 
 

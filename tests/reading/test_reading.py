@@ -7,10 +7,11 @@ from tests.reading.__main__ import PACKAGE, sample
 
 
 def test_a_seed_draws_the_same_names() -> None:
-    first = sample(7, 80)
+    folder = PACKAGE / "isa"
+    first = sample(7, 80, folder)
     assert len(set(first)) == 80
-    assert sample(7, 80) == first
-    assert sample(8, 80) != first
+    assert sample(7, 80, folder) == first
+    assert sample(8, 80, folder) != first
 
 
 def test_a_name_comes_with_its_signature_and_docstring() -> None:
