@@ -124,10 +124,15 @@ def _parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def _nodes() -> Iterator[tuple[Path, ast.AST]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(_parse(path)):
-            yield path, node
+@functools.cache
+def _nodes() -> list[tuple[Path, ast.AST]]:
+    kinds = ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Call, ast.Expr
+    return [
+        (path, node)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(_parse(path))
+        if isinstance(node, kinds)
+    ]
 
 
 def _place(path: Path, node: ast.AST) -> str:

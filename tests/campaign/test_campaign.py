@@ -165,6 +165,7 @@ def test_passing_tests_are_counted(project: Path) -> None:
     assert record["failures"] == []
 
 
+@pytest.mark.slow
 def test_a_failure_is_reported_with_its_command(project: Path) -> None:
     done = campaign(project, "--count", "3", "--only", "breaks", "--seed", "1", "--jobs", "2")
     assert done.returncode == 1, done.stdout + done.stderr

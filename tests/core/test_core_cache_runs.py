@@ -109,6 +109,7 @@ def test_a_damaged_entry_is_compiled_again(
     assert path.stat().st_mtime_ns == before, "it is used again"
 
 
+@SLOW
 def test_two_simultaneous_first_runs_succeed(program: Path, tmp_path: Path) -> None:
     folder = copy_cache(tmp_path)
     names = sorted(path.name for path in folder.iterdir())

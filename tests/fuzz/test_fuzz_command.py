@@ -70,9 +70,9 @@ def test_inputs_are_counted(project: Path) -> None:
     ("name", "place"),
     [
         ("raise_", "RuntimeError"),
-        ("slow_", "TooSlowError"),
+        pytest.param("slow_", "TooSlowError", marks=pytest.mark.slow),
         ("eat_", "MemoryError"),
-        ("abort_", "SIGSEGV"),
+        pytest.param("abort_", "SIGSEGV", marks=pytest.mark.slow),
     ],
 )
 def test_failing_inputs_are_saved_and_reported(project: Path, name: str, place: str) -> None:

@@ -169,6 +169,7 @@ def test_uploaded_files_are_written_by_earlier_steps():
             assert name in written
 
 
+@pytest.mark.slow  # the tutorial on a red build, which tests run, has the same steps
 def test_a_build_passes_and_then_fails(repository):
     green = run_workflow(repository)
     assert {name: code for name, (code, _) in green.items()} == {

@@ -99,6 +99,7 @@ def test_the_wheel_names_its_licence(wheel: Path) -> None:
     assert not [c for c in metadata.get_all("Classifier") or [] if c.startswith("License ::")]
 
 
+@pytest.mark.slow
 def test_the_wheel_can_be_installed(wheel: Path, tmp_path: Path) -> None:
     """Its dependencies are those that this environment has: they take too long to install."""
     place = tmp_path / "venv"
