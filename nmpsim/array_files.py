@@ -20,6 +20,7 @@ import numpy as np
 from nmpsim.arrays import Array
 from nmpsim.diagnostics import Place, UserError, fail, list_alternatives
 from nmpsim.host_memory import PlannedAllocation, check_memory
+from nmpsim.input_files import CHECK_FILE_HINT
 from nmpsim.npy import MAGIC, ZIP_METHODS, ArrayHeader, HeaderError, read_header
 from nmpsim.records import frozen
 
@@ -163,7 +164,7 @@ class ArrayFile:
                     found = str(error).split("\n", 1)[0][:120] or type(error).__name__
                     raise self.make_error("the file is damaged", found) from error
         except OSError as error:
-            raise self._unreadable(error.strerror or str(error)) from error
+            raise self._unreadable(error.strerror or str(error), CHECK_FILE_HINT) from error
 
     def _unreadable(self, why: str, hint: str | None = None) -> UserError:
         return fail("FILE001", f"cannot read the file: {why}", place=self.path, hint=hint)
