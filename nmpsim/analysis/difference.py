@@ -150,7 +150,7 @@ def compare_outputs(
             expected=f"{actual.dtype} of shape {list(actual.shape)}",
         )
     ulp = compute_ulp_distance(actual, expected, elem)
-    apart = np.flatnonzero(ulp)
+    places = np.flatnonzero(ulp)
     numbers = _numbers(actual, elem), _numbers(expected, elem)
     real = dequantize_values(expected, elem, scale, offset) if reals is None else reals
     other = dequantize_values(actual, elem, scale, offset)
@@ -165,9 +165,9 @@ def compare_outputs(
     return OutputDifference(
         shape=shape,
         elements=actual.size,
-        differing=apart.size,
-        first=_element(numbers, ulp, int(apart[0]), shape) if apart.size else None,
-        worst=_element(numbers, ulp, int(distance.argmax()), shape) if apart.size else None,
+        differing=places.size,
+        first=_element(numbers, ulp, int(places[0]), shape) if places.size else None,
+        worst=_element(numbers, ulp, int(distance.argmax()), shape) if places.size else None,
         mean_ulp=float(ulp.mean(dtype=np.float64)) if ulp.size else 0.0,
         sqnr_db=sqnr,
         cosine=cosine,
@@ -180,10 +180,10 @@ def compute_ulp_distance(actual: Array, expected: Array, elem: str) -> npt.NDArr
     """Compute the difference of each pair of elements in units of the last place."""
     one, other = _places(actual, elem), _places(expected, elem)
     low, high = np.minimum(one, other), np.maximum(one, other)
-    # Of a 64-bit type the distance may need all 64 bits: unsigned, it wraps to what is right.
-    apart = high.astype(np.uint64) - low.astype(np.uint64)
+    # Unsigned, because the distance of two 64-bit integers can need 64 bits; it wraps correctly.
+    distance = high.astype(np.uint64) - low.astype(np.uint64)
     nan = np.isnan(_numbers(actual, elem)), np.isnan(_numbers(expected, elem))
-    return np.where(nan[0] & nan[1], 0, np.where(nan[0] | nan[1], NAN_ULP, apart))
+    return np.where(nan[0] & nan[1], 0, np.where(nan[0] | nan[1], NAN_ULP, distance))
 
 
 def dequantize_values(
@@ -242,5 +242,5 @@ def _element(
     numbers: tuple[Array, Array], ulp: Array, flat: int, shape: tuple[int, ...]
 ) -> ElementDifference:
     at = tuple(int(index) for index in np.unravel_index(flat, shape))
-    actual, expected, apart = (array.reshape(-1)[flat].item() for array in (*numbers, ulp))
-    return ElementDifference(at, expected, actual, apart)
+    actual, expected, distance = (array.reshape(-1)[flat].item() for array in (*numbers, ulp))
+    return ElementDifference(at, expected, actual, distance)

@@ -67,10 +67,10 @@ class TimelineRecorder:
 def _joined(spans: Any, resolution: int) -> Any:
     """Join spans of the same core, unit and layer with pauses of at most ``resolution`` cycles."""
     before, after = spans[:-1], spans[1:]
-    apart = after["begin"] - before["end"] > resolution
+    is_separate = after["begin"] - before["end"] > resolution
     for name in ("core", "unit", "layer"):
-        apart |= before[name] != after[name]
-    starts = np.concatenate([[0], np.flatnonzero(apart) + 1])
+        is_separate |= before[name] != after[name]
+    starts = np.concatenate([[0], np.flatnonzero(is_separate) + 1])
     joined = spans[starts]
     joined["end"] = np.maximum.reduceat(spans["end"], starts)
     joined["busy"] = np.add.reduceat(spans["busy"], starts)

@@ -14,7 +14,7 @@ from nmpsim.bundle.file import DIGEST_BYTES, compute_digest
 from nmpsim.bundle.layout import DIGEST
 from nmpsim.bundle.limits import JSON_BYTES, Limit
 from nmpsim.bundle.read import get_required_section
-from nmpsim.bundle.schema import parse_record
+from nmpsim.bundle.schema import parse_record_file
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.input_files import read_bytes
 
@@ -86,18 +86,12 @@ def load_patch(path: Path) -> tuple[ByteChange, ...]:
     UserError
         FILE001 if the file cannot be read, PATCH001 if it is not a patch.
     """
-    data, place = read_bytes(path, "patch", JSON_BYTES.high, "PATCH001"), Place(str(path))
-    try:
-        return parse_record(data, _Patch, SCHEMA, place, "patch").changes
-    except UserError as error:
-        raise fail(
-            "PATCH001",
-            "this is not a patch",
-            place=place,
-            found=error.diagnostics[0].found,
-            expected=error.diagnostics[0].expected,
-            hint="Use a file that `export` of `nmpsim debug` has written.",
-        ) from error
+    data = read_bytes(path, "patch", JSON_BYTES.high, "PATCH001")
+    hint = "Use a file that `export` of `nmpsim debug` has written."
+    patch = parse_record_file(
+        data, _Patch, SCHEMA, Place(str(path)), "PATCH001", "this is not a patch", hint
+    )
+    return patch.changes
 
 
 def apply_patch(data: bytes, changes: tuple[ByteChange, ...], path: str) -> bytes:

@@ -73,6 +73,19 @@ def parse_record(text: bytes, kind: type[Record], schema: str, place: Place, wha
     return _structure(document, kind, schema, place, what)
 
 
+def parse_record_file(
+    data: bytes, kind: type[Record], schema: str, place: Place, code: str, message: str, hint: str
+) -> Record:
+    """Convert the JSON data of a file to a record; raise UserError (``code``) if invalid."""
+    try:
+        return parse_record(data, kind, schema, place, "file")
+    except UserError as error:
+        (cause,) = error.diagnostics
+        raise fail(
+            code, message, place=place, found=cause.found, expected=cause.expected, hint=hint
+        ) from error
+
+
 def _parse(text: bytes, place: Place, what: str) -> dict[str, Any]:
     if JSON_BYTES.find_problem(len(text)):
         raise _unusable(place, what, f"{len(text)} bytes", f"at most {JSON_BYTES.high} bytes")

@@ -26,7 +26,7 @@ jobs:
       - uses: OWNER/nmpsim/programs/ci@REVISION # the repository that has nmpsim, and a commit of it
         with:
           check: nmpsim check suite.toml
-          extras: tflite,onnx,image
+          extras: ci,tflite,onnx,image
 """
 
 

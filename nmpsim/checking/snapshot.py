@@ -141,7 +141,7 @@ def compare_arrays(
 def compare_snapshot(
     run: CheckedRun, path: Path, cycles_percent: float, ulp: int, sqnr_db: float | None
 ) -> str:
-    """Compare a run with a snapshot; return the regressions as text or ""."""
+    """Compare a run with a snapshot; return a text that lists regressions, or "" if none exist."""
     case = SuiteCase(
         bundle=Path(),
         baseline=path,

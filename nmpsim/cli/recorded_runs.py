@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class RecordedRun:
-    """File or folder with the results of a run, and its format."""
+    """Results of a run that are stored in a file or folder, and their format."""
 
     path: Path
     kind: str

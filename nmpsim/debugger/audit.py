@@ -69,16 +69,16 @@ def audit_constants(
             continue
         ours: Array = module.constants[weight.name]
         theirs = read_array(known[weight.name])
-        problem, apart = "", np.zeros(0, np.int64)
+        problem, differing = "", np.zeros(0, np.int64)
         if theirs.shape == ours.shape:
-            apart = np.flatnonzero(ours.reshape(-1) != theirs.reshape(-1))
+            differing = np.flatnonzero(ours.reshape(-1) != theirs.reshape(-1))
         else:
             problem = f"the array in the file has shape {'x'.join(map(str, theirs.shape))}"
         found = ConstantAudit(
-            weight.name, weight.type.elem, weight.type.shape, int(apart.size), problem=problem
+            weight.name, weight.type.elem, weight.type.shape, int(differing.size), problem=problem
         )
-        if apart.size:
-            at = unravel_index(int(apart[0]), ours.shape)
+        if differing.size:
+            at = unravel_index(int(differing[0]), ours.shape)
             found = attrs.evolve(found, first=at, ours=ours[at].item(), theirs=theirs[at].item())
         yield found
 

@@ -125,7 +125,7 @@ def _describe_region(one: ErrorRegion, traits: LayerTraits) -> ErrorPattern:
 
 @attrs.frozen(eq=False)
 class _Sides:
-    """Both results minus the zero point, where the wrong elements lie."""
+    """Both results minus the zero point, and masks of the wrong and the measured elements."""
 
     own: Array
     other: Array
@@ -134,8 +134,8 @@ class _Sides:
     """Elements to measure by."""
 
     @property
-    def apart(self) -> Array:
-        """Difference of each element."""
+    def errors(self) -> Array:
+        """Error of each element."""
         return np.asarray(self.own - self.other)
 
 
@@ -157,12 +157,12 @@ def _moved(moved: Displacement, shape: Shape, traits: LayerTraits) -> ErrorPatte
     )
 
 
-def _step(name: str, step: float, apart: int, pixel: int) -> str:
+def _step(name: str, step: float, distance: int, pixel: int) -> str:
     """Describe elements that are displaced further with each row or column."""
     if not step:
         return ""
-    if 2 * step % apart == 0:
-        return f"the distance of {name}s is {1 + step / apart:g} times the expected one"
+    if 2 * step % distance == 0:
+        return f"the distance of {name}s is {1 + step / distance:g} times the expected one"
     more = f"{step / pixel:g} columns" if step % pixel == 0 else f"{step:g} elements"
     return f"each {name} moved by {more} more than the one before"
 
@@ -199,12 +199,12 @@ def _factor(side: _Sides) -> ErrorPattern | None:
 
 def _offset(side: _Sides) -> ErrorPattern | None:
     """Detect a constant difference."""
-    apart = side.apart[side.inner]
-    if apart.size < MIN_VALUES:
+    errors = side.errors[side.inner]
+    if errors.size < MIN_VALUES:
         return None
-    values, counts = np.unique(apart, return_counts=True)
+    values, counts = np.unique(errors, return_counts=True)
     amount = int(values[counts.argmax()])
-    if not amount or counts.max() < 0.9 * apart.size:
+    if not amount or counts.max() < 0.9 * errors.size:
         return None
     much = f"{abs(amount)} too {'large' if amount > 0 else 'small'}"
     if abs(amount) == 1:
@@ -218,13 +218,13 @@ def _offset(side: _Sides) -> ErrorPattern | None:
 
 def _amounts(side: _Sides) -> ErrorPattern | None:
     """Detect a constant difference for each channel or for each pixel."""
-    if np.count_nonzero(side.apart[side.inner]) < 0.5 * np.count_nonzero(side.inner) + 1:
+    if np.count_nonzero(side.errors[side.inner]) < 0.5 * np.count_nonzero(side.inner) + 1:
         return None
-    apart = np.where(side.inner, side.apart, np.nan).reshape(-1, side.own.shape[-1])
-    if _has_constant_lines(apart):
+    errors = np.where(side.inner, side.errors, np.nan).reshape(-1, side.own.shape[-1])
+    if _has_constant_lines(errors):
         text = "each channel has a constant error (possible causes: bias, zero point)"
         return ErrorPattern(text, ("layer L", "constants FILE.npz"))
-    if _has_constant_lines(apart.T):
+    if _has_constant_lines(errors.T):
         text = (
             "each pixel has the same error in all channels (possible cause: zero point of weights)"
         )
@@ -232,9 +232,9 @@ def _amounts(side: _Sides) -> ErrorPattern | None:
     return None
 
 
-def _has_constant_lines(apart: Array) -> bool:
+def _has_constant_lines(errors: Array) -> bool:
     """Return whether each line of [elements, lines] has one difference, and not all the same."""
-    known = apart[:, (~np.isnan(apart)).sum(axis=0) > 1]
+    known = errors[:, (~np.isnan(errors)).sum(axis=0) > 1]
     if np.count_nonzero(~np.isnan(known)) < max(MIN_VALUES, 3 * known.shape[1]):
         return False
     middle = np.nanmedian(known, axis=0)
@@ -268,11 +268,11 @@ def _limit(actual: Array, expected: Array, wrong: Mask) -> tuple[ErrorPattern, M
 
 def _rounding(side: _Sides) -> ErrorPattern | None:
     """Detect frequent differences of at most one."""
-    apart = side.apart[side.wrong]
-    is_frequent = apart.size >= max(
+    errors = side.errors[side.wrong]
+    is_frequent = errors.size >= max(
         MIN_OFF_BY_ONE, FREQUENT_SHARE * np.count_nonzero(side.inner | side.wrong)
     )
-    if not is_frequent or np.abs(apart).max() > 1:
+    if not is_frequent or np.abs(errors).max() > 1:
         return None
     return ErrorPattern("all differences are 1", ("integers L",))
 

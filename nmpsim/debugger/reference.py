@@ -191,10 +191,10 @@ def isolate_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -
                 debugger.layer_outputs[one] if found is None else found,
             )
         actual = debugger.run_single_layer(index)
-    apart = None if actual is None else measure_difference(layer, actual, expected)
-    if not isinstance(apart, OutputDifference):
+    difference = None if actual is None else measure_difference(layer, actual, expected)
+    if not isinstance(difference, OutputDifference):
         return comparison
-    return attrs.evolve(comparison, isolated=apart, isolated_output=actual)
+    return attrs.evolve(comparison, isolated=difference, isolated_output=actual)
 
 
 def get_stored_output(layer: Layer, reference: ReferenceOutputs) -> Array | None:

@@ -39,21 +39,23 @@ _NAMELESS = "main"
 class HistoryEntry:
     """Measures of a run or an evaluation, and its commit."""
 
-    commit: Annotated[str, "of the repository; any text that names a version"]
-    label: Annotated[str, "tells apart what one commit has several of; may be empty"]
+    commit: Annotated[str, "commit of the repository, or any text that names a version"]
+    label: Annotated[str, "distinguishes entries of one commit; may be empty"]
     date: Annotated[str, "ISO 8601, UTC"]
     kind: Annotated[Kind, "`run` or `eval`"]
     program: Annotated[str, "name of the network, or of the file if it is called `main`"]
-    cycles: Annotated[float, "of the run; of an evaluation the mean"]
-    saturated: Annotated[int, "values that did not fit, in all layers (and samples)"]
+    cycles: Annotated[float, "cycles of the run; the mean for an evaluation"]
+    saturated: Annotated[int, "saturated values of all layers (and samples)"]
     sqnr_db: Annotated[
-        float | None, "of the least exact layer; null if nothing tells, or nothing is lost"
+        float | None, "lowest SQNR of a layer; null if it is unknown or no layer has an error"
     ] = None
-    accuracy: Annotated[float | None, "share of an evaluation's samples that are right"] = None
+    accuracy: Annotated[
+        float | None, "share of the samples of an evaluation that are classified correctly"
+    ] = None
     network: Annotated[
         str,
-        "digest of outputs and layers, which tells networks apart; of an older nmpsim's entry that"
-        " of another one of its `program`, or empty",
+        "digest of outputs and layers, which identifies the network; if an older nmpsim wrote the"
+        " entry, the digest of another entry with the same `program`, or empty",
     ] = ""
 
     @property

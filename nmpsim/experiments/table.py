@@ -126,7 +126,7 @@ class ResultsFile:
         self.write()
 
     def move_to_end(self, points: Sequence[str]) -> None:
-        """Move the rows of ``points`` to the end in the order of ``points``, and write the file."""
+        """Move the rows named in ``points`` to the end in that order, and write the file."""
         wanted = set(points)
         ordered = [point for point in self.rows if point not in wanted]
         ordered += [point for point in points if point in self.rows]

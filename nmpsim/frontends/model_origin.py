@@ -9,8 +9,8 @@ import attrs
 
 from nmpsim.bundle import limits
 from nmpsim.bundle.metadata import Normalization, OperatorMapping
-from nmpsim.bundle.schema import format_record, parse_record
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.bundle.schema import format_record, parse_record_file
+from nmpsim.diagnostics import Place
 from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.input_files import MAX_TEXT_BYTES, read_bytes
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
@@ -52,19 +52,10 @@ def read_model_origin(lir: Path) -> ModelOrigin | None:
     path = replace_lir_suffix(lir, SUFFIX)
     if path is None or not path.is_file():
         return None
-    place = Place(str(path))
     data = read_bytes(path, "file", MAX_TEXT_BYTES)
-    try:
-        return parse_record(data, ModelOrigin, SCHEMA, place, "model")
-    except UserError as error:
-        raise fail(
-            "CONST004",
-            "the model metadata file is invalid",
-            place=place,
-            found=error.diagnostics[0].found,
-            expected=error.diagnostics[0].expected,
-            hint="Quantize the model again, or delete the file.",
-        ) from error
+    message = "the model metadata file is invalid"
+    hint = "Quantize the model again, or delete the file."
+    return parse_record_file(data, ModelOrigin, SCHEMA, Place(str(path)), "CONST004", message, hint)
 
 
 def import_lir(module: Module, origin: ModelOrigin | None = None) -> ImportedModel:

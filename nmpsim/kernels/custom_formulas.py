@@ -49,7 +49,7 @@ def _get_table(address: Int, size: Int) -> Any:
 
 
 def make_formula_function(table: FormulaTable, layer_type: np.dtype[Any]) -> Callable[..., Int]:
-    """Return a Python function, for compilation, that computes any formula of a table.
+    """Return a Python function that evaluates any formula of a table, for compilation by Numba.
 
     Parameters
     ----------

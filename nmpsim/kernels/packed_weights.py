@@ -36,7 +36,7 @@ class PackedWeights(NamedTuple):
 
 
 def locate_packed_weights(address: Int, blocks: Int, depth: Int) -> Any:
-    """Return the addresses of packed weights at ``address``, for blocks of ``depth`` inputs."""
+    """Return the addresses of the arrays of packed weights that begin at ``address``."""
     steps = blocks * (((depth >> 2) + 1) & -2)
     starts = address + ((8 * (FIRST_RESIDUALS + blocks + 1) + 63) & -64)
     packed = starts + blocks * STARTS_BYTES

@@ -1,4 +1,4 @@
-"""Results of checks as text, Markdown, JUnit XML, and annotations of GitHub."""
+"""Results of checks as text, Markdown, and annotations of GitHub."""
 
 from __future__ import annotations
 
@@ -88,11 +88,6 @@ def _group_layers(result: CaseResult) -> dict[str, list[LayerOutcome]]:
         name = "changed" if is_changed else layer.change
         groups.setdefault(name, []).append(layer)
     return {name: groups[name] for name in _GROUPS if groups[name]}
-
-
-def format_junit(results: Sequence[CaseResult]) -> str:
-    """Format the results of checks as a JUnit XML document."""
-    return f"{load_template('check.xml.jinja').render(results=results)}\n"
 
 
 MAX_ANNOTATIONS = 5

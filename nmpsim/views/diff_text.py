@@ -100,10 +100,10 @@ def _print_place(
     if element is not None:
         at = ", ".join(map(str, element.at))
         numbers = f"{format_real(element.actual)}, not {format_real(element.expected)}"
-        apart = f"{element.ulp:,} ulp"
+        distance = f"{element.ulp:,} ulp"
         if one.compared_as_real or is_float_comparison(one):
-            apart = f"largest error {format_real(one.difference.max_error or 0)}"
-        print_line(console, f"  at [{at}]: {numbers} ({apart})")
+            distance = f"largest error {format_real(one.difference.max_error or 0)}"
+        print_line(console, f"  at [{at}]: {numbers} ({distance})")
 
 
 def _columns(shown: Mapping[str, str]) -> Iterable[TableColumn]:

@@ -14,6 +14,7 @@ from user_project import SUITE
 
 import nmpsim
 from nmpsim.checking import CaseResult, LayerOutcome
+from nmpsim.extras import get_install_command
 from nmpsim.report.data import Saturation
 from nmpsim.views.sarif import make_check_sarif
 
@@ -269,8 +270,10 @@ def test_special_names_are_escaped(project):
     assert "\x07" not in done.output
 
 
-def test_junit_needs_no_optional_package(project, monkeypatch):
+def test_a_missing_junit_package_is_named(project, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "junitparser", None)
-    path = project.folder / "junit.xml"
-    assert project.check("--junit", path).exit_code == 0
-    assert ElementTree.parse(path).getroot().get("name") == "nmpsim check"
+    done = project.check("--junit", project.folder / "junit.xml")
+    assert done.exit_code == 2
+    assert "PKG001" in done.stderr
+    assert get_install_command("ci") in done.stderr
+    assert done.stdout == ""  # nothing has run

@@ -28,7 +28,6 @@ DATA = (
     "tui/layouts.toml",
     "views/schemas.toml",
     "views/check.md.jinja",
-    "views/check.xml.jinja",
     "views/html/page.html.jinja",
     "views/html/figures.json.jinja",
 )

@@ -96,10 +96,10 @@ class RunDifference:
     @property
     def worst_tensor(self) -> TensorDifference | None:
         """Differing tensor with the lowest SQNR (largest ulp if unscaled), or None if all agree."""
-        told = [one for one in self.differing if one.difference is not None]
-        if all(get_value(one.difference, "sqnr_db") is not None for one in told):
-            return min(told, key=lambda one: rank_sqnr(one.difference), default=None)
-        return max(told, key=lambda one: one.worst_ulp, default=None)
+        measured = [one for one in self.differing if one.difference is not None]
+        if all(get_value(one.difference, "sqnr_db") is not None for one in measured):
+            return min(measured, key=lambda one: rank_sqnr(one.difference), default=None)
+        return max(measured, key=lambda one: one.worst_ulp, default=None)
 
 
 def compare_runs(

@@ -273,8 +273,8 @@ def _same_direction(a: Array, b: Array) -> bool:
 def compare_with_float(bias: QuantizedBias, reference: FloatBias) -> LintFinding | None:
     """Compare a bias with its float values; return a finding, or None if they agree."""
     wanted = _quantize(bias, reference.values)
-    apart = _integers_differ(bias.payload, wanted)
-    if not apart.any():
+    differs = _integers_differ(bias.payload, wanted)
+    if not differs.any():
         return None
     factor = _constant_factor(bias, reference.values)
     explained = factor is not None or _fits_product_scale(bias, reference.values)
@@ -299,7 +299,7 @@ def compare_with_float(bias: QuantizedBias, reference: FloatBias) -> LintFinding
         facts={
             "evidence": "float",
             "source": reference.source,
-            "channels": int(apart.sum()),
+            "channels": int(differs.sum()),
             **({"factor": factor} if factor is not None else {}),
         },
     )
@@ -336,8 +336,8 @@ def _fits_product_scale(bias: QuantizedBias, reals: Array) -> bool:
 def _integers_fit(bias: QuantizedBias, integers: Array, wanted: Array) -> bool:
     """Return whether the integers are the expected ones where they are not clipped."""
     inside = _unclipped(bias)
-    apart = _integers_differ(integers, wanted)
-    return bool(inside.any()) and not bool(apart[inside].any())
+    differs = _integers_differ(integers, wanted)
+    return bool(inside.any()) and not bool(differs[inside].any())
 
 
 def _unclipped(bias: QuantizedBias) -> Array:

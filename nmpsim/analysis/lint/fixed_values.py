@@ -213,8 +213,8 @@ def _list_faults(one: DequantizedWeights, floats: Array) -> Iterator[WeightFault
             "Use the scale with which these integers were quantized.",
             {"cause": "scale", "factor": factor},
         )
-    apart = (one.reals - floats)[one.inside]
-    shift = float(np.median(apart)) if apart.size else 0.0
+    errors = (one.reals - floats)[one.inside]
+    shift = float(np.median(errors)) if errors.size else 0.0
     integers = round(shift / float(np.median(one.steps)))
     if integers != 0 and one.matches(floats + integers * one.steps):
         yield WeightFault(

@@ -55,7 +55,7 @@ def check_any_quantized(subject: LintSubject) -> Iterator[LintFinding]:
 
 
 def _is_quantized(op: Operation) -> bool:
-    """Return whether an operation computes on integers, conversions apart."""
+    """Return whether an operation computes on integers and is not a conversion."""
     return op.kind is not OpcodeKind.CONVERSION and any(v.type.quant for v in op.operands[:2])
 
 

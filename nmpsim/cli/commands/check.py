@@ -210,9 +210,12 @@ def _init(options: CheckOptions) -> int:
 def _check(options: CheckOptions) -> int:
     from nmpsim.checking import check_cases, get_exit_code
     from nmpsim.cli.suite_files import load_cases
+    from nmpsim.views.check_junit import require_junitparser
 
     suite = _apply_limits(_select(_load_suite(options), options.names), options)
     _check_files(options, suite)
+    if options.junit is not None:
+        require_junitparser()
     names = tuple(case.name for case in suite.cases)
     work = load_cases(
         suite.cases,
@@ -348,7 +351,7 @@ def _check_files(options: CheckOptions, suite: Suite) -> None:
 
 def _write(options: CheckOptions, suite: Suite, results: Sequence[CaseResult]) -> None:
     if options.junit is not None:
-        from nmpsim.views.check_text import format_junit
+        from nmpsim.views.check_junit import format_junit
 
         write_text(format_junit(results), options.junit)
     if options.sarif is not None:

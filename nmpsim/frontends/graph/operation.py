@@ -327,7 +327,7 @@ class GraphLowering(TensorStore):
         return self.emit_result("intlookuptable", value, constant)
 
     def emit_fused_clip(self, value: BuilderTensor) -> BuilderTensor:
-        """Emit the fused ReLU or clip and return its result, or return ``value`` without one."""
+        """Emit the fused ReLU or clip and return its result; return ``value`` if there is none."""
         if self.limits is None:
             return value
         self.layer = self.get_layer_name(self.name)

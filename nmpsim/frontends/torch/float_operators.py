@@ -310,7 +310,7 @@ def translate_quantize(
     quant_max: int,
     dtype: str,
 ) -> None:
-    """Translate PT2E's quantization, with a clip for a range narrower than the integer type."""
+    """Translate a PT2E quantize operation; clip if its range is narrower than the integer type."""
     require(dtype in ("int8", "uint8"), f"quantization to {dtype}", "quantization to int8 or uint8")
     result, zeros = builder.get_first_output(), np.array(zero_point, dtype)
     if (quant_min, quant_max) == INTEGER_RANGES[dtype]:
