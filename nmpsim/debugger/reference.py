@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import attrs
 
-from nmpsim.analysis.diff.tensors import KnownValues, find_axis_order, list_saved_tensors
+from nmpsim.analysis.data_flow import layer_edges
 from nmpsim.analysis.difference import (
     OutputDifference,
     compare_outputs,
     dequantize_values,
     quantize_values,
 )
+from nmpsim.analysis.matching import (
+    StoredTensor,
+    convert_unsigned,
+    find_axis_order,
+    list_layer_tensors,
+    match_tensors,
+)
 from nmpsim.arrays import Array
-from nmpsim.bundle.metadata import Layer, Tensor
+from nmpsim.bundle import Bundle
+from nmpsim.bundle.metadata import Layer, Metadata, Tensor
 from nmpsim.core.host_steps import write_tensor
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.diagnostics import fail
@@ -49,9 +57,9 @@ class LayerComparison:
     accumulated: OutputDifference | None
     """Difference in the network; None if there is nothing to compare, or it has not run yet."""
     isolated: OutputDifference | None = None
-    """Difference of the layer with the reference's inputs; None if not requested."""
+    """Difference of the layer with the reference's inputs; None if not requested or unknown."""
     problem: str = ""
-    """Why there is nothing to compare."""
+    """Why there is nothing to compare, or why the isolated difference is unknown."""
     isolated_output: Array | None = attrs.field(default=None, eq=False, repr=False)
     """Output of the layer with the reference's inputs; None if ``isolated`` is None."""
 
@@ -68,54 +76,57 @@ class LayerComparison:
 
 
 class ReferenceOutputs:
-    """Expected outputs of layers, read from a file of arrays."""
+    """Expected outputs of layers, from the tensors of a reference."""
 
     def __init__(
-        self, layers: Iterable[Layer], keys: Iterable[str], read: Callable[[str], Array]
+        self,
+        metadata: Metadata,
+        references: Sequence[StoredTensor],
+        names: Mapping[str, str] | None = None,
+        layout: str = "auto",
     ) -> None:
-        """Match the arrays of a file with layers.
+        """Match the tensors of a reference with the layers of a program.
 
-        Keys are ``NNNN:name`` (a saved run), ``act/NNNN:name:operand`` (a recorded run of Glow) or
-        names of layers or of their outputs; arrays have the layers' types, or float.
+        Parameters
+        ----------
+        metadata
+            Metadata of the program as it was compiled.
+        references
+            Tensors of the reference; integers, or floats for a float network.
+        names
+            Name in the reference -> name of a layer.
+        layout
+            Layout of the reference's 4-D tensors; ``auto`` infers it.
 
-        ``layers`` are the layers as they were compiled.
-
-        Raises :class:`~nmpsim.diagnostics.UserError` DIFF001 if no array matches a layer.
+        Raises
+        ------
+        UserError
+            DIFF001 if no tensor matches a layer.
         """
-        found: dict[tuple[int | None, str, str | None], Callable[[], KnownValues]] = {}
-        for one in list_saved_tensors(keys := list(keys), read):
-            for operand in (one.operand, None):
-                found.setdefault((one.number, one.name, operand), one.load)
-        layers = list(layers)
-        self._outputs = {layer.index: layer.output for layer in layers}
-        self._loads: dict[int, Callable[[], KnownValues]] = {}
-        for layer in layers:
-            for key in (
-                (layer.number, layer.name, layer.operand),
-                (layer.number, layer.name, None),
-                (None, layer.name, None),
-                (None, layer.output.name, None),
-            ):
-                if key in found:
-                    self._loads.setdefault(layer.index, found[key])
-        if not self._loads:
+        self.matching = match_tensors(list_layer_tensors(metadata), references, names, layout)
+        index_of = {layer.name: layer.index for layer in metadata.layers}
+        self._outputs = {layer.index: layer.output for layer in metadata.layers}
+        self._pairs = {index_of[pair.tensor.name]: pair for pair in self.matching.pairs}
+        if not self._pairs:
+            some = [one.name for one in references[:4]]
             raise fail(
                 "DIFF001",
                 "the reference contains no layer outputs",
-                found=f"the keys {', '.join(keys[:4])}" if keys else "no arrays",
+                found=f"the tensors {', '.join(some)}" if some else "no arrays",
                 expected="keys such as 0003:conv, an index and a layer's name",
-                hint="Write the file with `nmpsim run --save-layers`.",
+                hint="Write the file with `nmpsim run --save-layers`, or map names with --map.",
             )
 
     @property
     def layer_indices(self) -> frozenset[int]:
         """Indices of the layers in the reference."""
-        return frozenset(self._loads)
+        return frozenset(self._pairs)
 
     def is_float(self) -> bool:
         """Whether the reference contains float values for all quantized layers."""
-        quantized = [index for index in self._loads if self._outputs[index].scale is not None]
-        return {self._loads[index]().array.dtype.kind for index in quantized} == {"f"}
+        quantized = [index for index in self._pairs if self._outputs[index].scale is not None]
+        dtypes = [self._pairs[index].reference.dtype for index in quantized]
+        return {None if dtype is None else dtype.kind for dtype in dtypes} == {"f"}
 
     def get_output(self, layer: Layer) -> Array | None:
         """Return the expected output of a layer in the layer's shape, or None if it is unknown.
@@ -123,15 +134,16 @@ class ReferenceOutputs:
         Integers have the scale that the program was compiled with. Where the layer has another one
         now, the real values that they represent are returned.
         """
-        if layer.index not in self._loads:
+        pair, shape = self._pairs.get(layer.index), layer.output.shape
+        if pair is None:
             return None
-        found, shape = self._loads[layer.index](), layer.output.shape
-        order = find_axis_order(shape, found.shape, "auto")
-        if order is None:
+        found = pair.reference.load()
+        axes = find_axis_order(shape, found.shape, self.matching.layout)
+        if axes is None or not found.is_complete:
             return None
-        axes, _ = order
         values = found.array.reshape(found.shape)
         values = values.transpose(axes) if axes else values.reshape(shape)
+        values = convert_unsigned(values, ELEM_DTYPES[layer.output.elem])
         if values.dtype.kind == "f":
             return values
         return convert_scale(values, self._outputs[layer.index], layer.output)
@@ -194,7 +206,42 @@ def isolate_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -
     difference = None if actual is None else measure_difference(layer, actual, expected)
     if not isinstance(difference, OutputDifference):
         return comparison
+    unknown = [] if difference.equal else find_unknown_inputs(debugger.bundle, reference, index)
+    if unknown:
+        names = ", ".join(debugger.layers[one].display_name for one in unknown)
+        problem = f"cannot be told: the reference lacks {names}, the input of the layer"
+        return attrs.evolve(comparison, problem=problem)
     return attrs.evolve(comparison, isolated=difference, isolated_output=actual)
+
+
+_CONVERSIONS = frozenset({"quantize", "dequantize", "rescalequantized", "transpose", "copy"})
+"""Opcodes of layers that only convert a program's input."""
+
+
+def find_unknown_inputs(bundle: Bundle, reference: ReferenceOutputs, index: int) -> list[int]:
+    """Return the layers that compute a layer's inputs and are not in the reference.
+
+    A layer that converts an input of the program counts as known. Without LIR, the inputs are
+    unknown, and all layers before the layer that are not in the reference are returned.
+    """
+    layers, known = bundle.metadata.layers, reference.layer_indices
+    edges = layer_edges(bundle)
+    if not edges:
+        return [one for one in range(index) if one not in known]
+    sources: dict[int, list[int]] = {layer.index: [] for layer in layers}
+    for source, reader in edges:
+        sources[reader].append(source)
+    written = {layers[one].output.address for one in sources[index] if one in known}
+
+    def converts_input(one: int) -> bool:
+        return layers[one].op in _CONVERSIONS and all(map(converts_input, sources[one]))
+
+    return [
+        one
+        for one in sources[index]
+        if one not in known and layers[one].output.address not in written
+        if not converts_input(one)
+    ]
 
 
 def get_stored_output(layer: Layer, reference: ReferenceOutputs) -> Array | None:

@@ -62,7 +62,7 @@ def test_one_wrong_element_is_found(nmpsim_cli, runs, tmp_path):
             "diff", runs / "7.npz", tmp_path / "wrong.npz", *options, "--format", "json"
         ).stdout
     )
-    assert (document["schema"], document["equal"]) == ("nmpsim-diff-3", False)
+    assert (document["schema"], document["equal"]) == ("nmpsim-diff-4", False)
     assert document["first"] == document["worst"] == name[5:]
     wrong = next(one for one in document["tensors"] if one["differs"])
     assert (wrong["differing_elements"], wrong["worst_ulp"]) == (1, 8)

@@ -12,6 +12,7 @@ import pytest
 
 import nmpsim
 from nmpsim.analysis.difference import dequantize_values
+from nmpsim.analysis.matching import list_saved_tensors
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.driver import compile_module
@@ -82,8 +83,8 @@ class FaultInjector:
     def diverge(self, pieces: Sequence[Piece], reference: dict[str, Any] | None = None) -> Any:
         """Return the result of ``diverge`` after a change of bytes of the program."""
         known = {**self.right, **(reference or {})}
-        layers = self.debugger.bundle.metadata.layers
-        self.shell.reference = ReferenceOutputs(layers, known, lambda key: known[key])
+        tensors = list(list_saved_tensors(known, known.__getitem__))
+        self.shell.reference = ReferenceOutputs(self.debugger.bundle.metadata, tensors)
         self.debugger.apply_edits(
             (Edit(0, tuple(dict.fromkeys(pieces)), "fault"),) if pieces else ()
         )

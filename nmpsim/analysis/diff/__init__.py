@@ -1,6 +1,6 @@
 """Compare two runs layer by layer, in units of the last place.
 
-``tensors`` defines tensors and pairs them, ``compare`` compares them; ``glow_folder`` and
+``compare`` compares the tensors that ``nmpsim.analysis.matching`` matches; ``glow_folder`` and
 ``glow_console`` read the output of Glow's instrumentation; ``reports`` compares reports.
 """
 
@@ -14,7 +14,7 @@ from nmpsim.analysis.diff.document import make_report_document, make_run_documen
 from nmpsim.analysis.diff.glow_console import is_console_text, read_console_tensors
 from nmpsim.analysis.diff.glow_folder import read_folder_tensors
 from nmpsim.analysis.diff.reports import ReportChange, ReportDifference, compare_reports
-from nmpsim.analysis.diff.tensors import StoredTensor, list_saved_tensors
+from nmpsim.analysis.matching import StoredTensor, list_saved_tensors
 
 __all__ = [
     "ReportChange",

@@ -9,14 +9,7 @@ from typing import Annotated, Any
 import attrs
 import numpy as np
 
-from nmpsim.analysis.diff.tensors import (
-    KnownValues,
-    StoredTensor,
-    convert_to_type,
-    find_axis_order,
-    pair_tensors,
-    permute_shape,
-)
+from nmpsim.analysis.diff.printed import convert_to_type
 from nmpsim.analysis.difference import (
     EXACT,
     OutputDifference,
@@ -24,6 +17,15 @@ from nmpsim.analysis.difference import (
     compare_outputs,
     dequantize_values,
     rank_sqnr,
+)
+from nmpsim.analysis.matching import (
+    KnownValues,
+    StoredTensor,
+    TensorPair,
+    convert_unsigned,
+    find_axis_order,
+    match_tensors,
+    permute_shape,
 )
 from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import fail
@@ -45,6 +47,8 @@ class TensorDifference:
 
     name: str
     name_in_first: Annotated[str, OR_NULL, "its name in the first run, if different"]
+    matched_by: Annotated[str, "map, name, spelling, ending, number, order or values"]
+    is_out_of_order: Annotated[bool, "the names match, but contradict the order of the others"]
     operand: Annotated[str | None, "which of the instruction's; null for its result"]
     number: int | None
     elem: str
@@ -78,6 +82,7 @@ class RunDifference:
     only_second: tuple[str, ...]
     tolerance: Tolerance
     """Differences up to which elements count as equal."""
+    layout_of_first: Annotated[str, "of its 4-D tensors: same, nchw or nhwc"] = "same"
     float_unknown: str | None = None
     """Last float32 result before the first difference, if the first run lacks it."""
 
@@ -110,7 +115,6 @@ def compare_runs(
     tolerance: Tolerance = EXACT,
     parameters: Mapping[str, QuantizationParameters] | None = None,
     names: Mapping[str, str] | None = None,
-    origins: Mapping[str, str] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> RunDifference:
     """Compare all tensors that two runs share.
@@ -129,8 +133,6 @@ def compare_runs(
         Scale and offset of results by instruction.
     names
         Name in the first run -> name in the second run.
-    origins
-        Instruction of the second run -> operation of the model's file it comes from.
     progress
         Called after each tensor with its number, the count and its name.
 
@@ -141,8 +143,8 @@ def compare_runs(
         reading a tensor.
     """
     mine, theirs = list(second), list(first)
-    pairs = pair_tensors(mine, theirs, names or {}, origins or {})
-    if not pairs:
+    matching = match_tensors(mine, theirs, names, layout)
+    if not matching.pairs:
         raise fail(
             "DIFF001",
             "the runs have no tensor in common",
@@ -151,18 +153,23 @@ def compare_runs(
             hint="Map the names of one run to the other with --map.",
         )
     differences = []
-    for number, (one, other) in enumerate(pairs, 1):
-        found = compare_tensors(one, other, layout, parameters or {}, tolerance)
+    for number, pair in enumerate(matching.pairs, 1):
+        found = compare_tensors(pair, matching.layout, parameters or {}, tolerance)
         differences.append(found)
         if progress is not None:
-            progress(number, len(pairs), one.name)
-    known, known_first = ({pair_tensors[side].name for pair_tensors in pairs} for side in (0, 1))
-    only = _unmatched_names(theirs, known_first), _unmatched_names(mine, known)
+            progress(number, len(matching.pairs), pair.tensor.name)
+    only_first = tuple(one.name for one in matching.unmatched_references)
+    only_second = tuple(one.name for one in matching.unmatched)
     differing = next((one.name for one in differences if one.differs), None)
     before = list(takewhile(lambda one: one.name != differing, mine)) if differing else []
     unknown = next((one.name for one in reversed(before) if _is_float_result(one)), None)
     return RunDifference(
-        tuple(differences), *only, tolerance, unknown if unknown in only[1] else None
+        tuple(differences),
+        only_first,
+        only_second,
+        tolerance,
+        matching.layout,
+        unknown if unknown in only_second else None,
     )
 
 
@@ -171,27 +178,25 @@ def _is_float_result(one: StoredTensor) -> bool:
 
 
 def compare_tensors(
-    tensor: StoredTensor,
-    reference: StoredTensor,
+    pair: TensorPair,
     layout: str,
     parameters: Mapping[str, QuantizationParameters],
     tolerance: Tolerance = EXACT,
 ) -> TensorDifference:
-    """Compare a tensor with the same tensor of a reference run.
+    """Compare a tensor with the matching tensor of a reference run.
 
     Parameters
     ----------
-    tensor
-        Tensor of the run to check.
-    reference
-        Tensor of the reference run.
+    pair
+        Tensor of the run to check and of the reference run.
     layout
-        Layout of ``reference``; one of LAYOUTS.
+        Layout of the reference: same, nchw or nhwc.
     parameters
         Scale and zero point of results by instruction.
     tolerance
         Differences up to which elements count as equal.
     """
+    tensor, reference = pair.tensor, pair.reference
     values, source_layout, problem = _with_equal_shapes(tensor.load(), reference.load(), layout)
     type = tensor.type or reference.type
     known = _parameters(tensor, reference, parameters)
@@ -213,6 +218,8 @@ def compare_tensors(
     return TensorDifference(
         name=tensor.name,
         name_in_first=reference.name if reference.name != tensor.name else "",
+        matched_by=pair.how,
+        is_out_of_order=pair.is_out_of_order,
         operand=None if tensor.is_result else tensor.operand,
         number=tensor.number if tensor.number is not None else reference.number,
         elem=elem,
@@ -236,7 +243,11 @@ def _with_equal_shapes(
         )
         return (mine, theirs), "", f"shapes differ: {found}"
     mine, theirs = _convert_printed(mine, theirs), _convert_printed(theirs, mine)
-    axes, name = order
+    mine, theirs = (
+        attrs.evolve(one, array=convert_unsigned(one.array, other.array.dtype))
+        for one, other in ((mine, theirs), (theirs, mine))
+    )
+    axes, name = order, layout.upper()
     if axes == ():
         return (mine, attrs.evolve(theirs, shape=mine.shape)), "", ""
     if theirs.is_complete:
@@ -306,10 +317,6 @@ def _element_kind(dtype: np.dtype[Any], known: QuantizationParameters | None) ->
     if dtype == np.uint16 and known is not None:
         return "ui16"
     return next((name for name, known in ELEM_DTYPES.items() if known == dtype), dtype.name)
-
-
-def _unmatched_names(tensors: Sequence[StoredTensor], known: set[str]) -> tuple[str, ...]:
-    return tuple(one.name for one in tensors if one.is_result and one.name not in known)
 
 
 def _list_names(tensors: Sequence[StoredTensor]) -> str:

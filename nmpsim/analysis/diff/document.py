@@ -9,7 +9,7 @@ from nmpsim.analysis.diff.reports import LayerChange, ReportChange, ReportDiffer
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 
-SCHEMA: Final = "nmpsim-diff-3"
+SCHEMA: Final = "nmpsim-diff-4"
 """Schema and version of the document."""
 
 
@@ -39,6 +39,7 @@ class TensorsDocument(TypedDict):
     float_unknown: Annotated[
         str | None, "the last float32 result before the first difference, if the first run lacks it"
     ]
+    layout_of_first: Annotated[str, "of its 4-D tensors: same as the second, nchw or nhwc"]
     compared: Annotated[int, Source(lambda found: len(found.tensors))]
     differing: Annotated[int, Source(lambda found: len(found.differing))]
     first: Annotated[
@@ -55,7 +56,7 @@ class TensorsDocument(TypedDict):
 class RunDifferenceDocument(TensorsDocument):
     """Output of `nmpsim diff --format json` for two runs."""
 
-    schema: Literal["nmpsim-diff-3"]
+    schema: Literal["nmpsim-diff-4"]
     kind: Literal["runs"]
     equal: bool
 
@@ -63,7 +64,7 @@ class RunDifferenceDocument(TensorsDocument):
 class ReportDifferenceDocument(TypedDict):
     """Output of `nmpsim diff --format json` for two reports."""
 
-    schema: Literal["nmpsim-diff-3"]
+    schema: Literal["nmpsim-diff-4"]
     kind: Literal["reports"]
     equal: Annotated[bool, Source(lambda found: not found.differs)]
     facts: Annotated[list[ReportChange], "of the whole run"]

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from nmpsim.analysis.diff.tensors import NUMBER, KnownValues, StoredTensor, parse_printed_values
+from nmpsim.analysis.diff.printed import NUMBER, parse_printed_values
+from nmpsim.analysis.matching import KnownValues, StoredTensor
 from nmpsim.diagnostics import Place, fail
 from nmpsim.input_files import read_text
 from nmpsim.lir.nodes import find_size_problem

@@ -18,7 +18,8 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from nmpsim.analysis.diff.tensors import NUMBER, KnownValues, StoredTensor, parse_printed_values
+from nmpsim.analysis.diff.printed import NUMBER, parse_printed_values
+from nmpsim.analysis.matching import KnownValues, StoredTensor
 from nmpsim.diagnostics import Place, UserError, fail, list_alternatives
 from nmpsim.input_files import read_text
 from nmpsim.interpreter import locate_tensors

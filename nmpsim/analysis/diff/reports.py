@@ -9,8 +9,8 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.diff.compare import QuantizationParameters, RunDifference, compare_runs
-from nmpsim.analysis.diff.tensors import KnownValues, StoredTensor
 from nmpsim.analysis.difference import EXACT, Tolerance
+from nmpsim.analysis.matching import KnownValues, StoredTensor
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import LayerReport, OutputReport, RunReport
 

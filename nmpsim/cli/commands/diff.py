@@ -130,18 +130,19 @@ def _compare_runs(
     names: Mapping[str, str],
 ) -> RunDifference:
     from nmpsim.analysis.diff import compare_runs
+    from nmpsim.analysis.matching import add_program_facts
     from nmpsim.views.progress import ItemProgress
 
     bundle = None if options.bundle is None else load_program(options.bundle)
+    tensors = second.load_tensors(bundle)
     with show_progress() as progress:
         return compare_runs(
             first.load_tensors(bundle),
-            second.load_tensors(bundle),
+            tensors if bundle is None else add_program_facts(tensors, bundle.metadata),
             layout=options.layout,
             tolerance=tolerance,
             parameters=_quantization_of(bundle),
             names=names,
-            origins={} if bundle is None else bundle.metadata.origins,
             progress=lambda *state: progress(ItemProgress(*state)),
         )
 

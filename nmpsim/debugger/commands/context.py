@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nmpsim.analysis.explain import LayerFacts, explain_layers
+from nmpsim.analysis.matching import list_saved_tensors
 from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.audit import (
@@ -35,6 +36,10 @@ class CommandContext:
         self.debugger = debugger
         self.changes = ProgramEditor(debugger)
         self.reference: ReferenceOutputs | None = None
+        self.reference_names: Mapping[str, str] = {}
+        """Name in the reference -> name of a layer, for the next file that is loaded."""
+        self.reference_layout = "auto"
+        """Layout of the 4-D tensors of the next file that is loaded."""
         self.open_arrays = open_arrays
         self._comparisons: dict[int, tuple[Array | None, ReferenceOutputs, LayerComparison]] = {}
         """Layer -> its output, the reference, and the comparison of both."""
@@ -105,8 +110,12 @@ class CommandContext:
         """Load the reference from a file of arrays, and return it."""
         arrays = self.open_arrays(path)
         with locate_errors(path):
-            layers = self.debugger.bundle.metadata.layers
-            self.reference = ReferenceOutputs(layers, arrays.keys, arrays.read)
+            self.reference = ReferenceOutputs(
+                self.debugger.bundle.metadata,
+                list(list_saved_tensors(arrays.keys, arrays.read)),
+                self.reference_names,
+                self.reference_layout,
+            )
         self.debugger.events.measure_difference = self._measure_difference
         return self.reference
 

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import attrs
 import numpy as np
 import pytest
 
@@ -151,7 +152,8 @@ def test_unambiguous_names_of_a_model_are_matched():
     b, c = A[:, :3], A[:, :2]
     onnx = {"/conv1/Conv_output_0": A, "x:0": b, "other": c, "twice": A, "more": A}
     mine = make_keys({"0001:conv1_Conv__2": A, "0002:fc__1": b, "0003:pool": c, "0004:relu": A})
-    found = compare_runs(run(**onnx), mine, origins={"fc__1": "x:0"})
+    mine[1] = attrs.evolve(mine[1], source_names=("x:0",))
+    found = compare_runs(run(**onnx), mine)
     pairs = {one.name: one.name_in_first for one in found.tensors}
     assert pairs == {"conv1_Conv__2": "/conv1/Conv_output_0", "fc__1": "x:0", "pool": "other"}
     assert (found.only_first, found.only_second) == (("twice", "more"), ("relu",))

@@ -1,0 +1,33 @@
+"""Matching of the tensors of a run or program with the tensors of a reference.
+
+``tensors`` defines tensors; ``match`` matches them by ``names``, by order (``alignment``) and by
+values (``similarity``). ``layout`` infers memory layouts, and ``chains`` finds folded operations.
+"""
+
+from nmpsim.analysis.matching.layout import LAYOUTS, find_axis_order, permute_shape
+from nmpsim.analysis.matching.match import TensorMatching, TensorPair, match_tensors
+from nmpsim.analysis.matching.tensors import (
+    KnownValues,
+    StoredTensor,
+    add_program_facts,
+    convert_unsigned,
+    list_layer_tensors,
+    list_saved_tensors,
+    make_stored_tensor,
+)
+
+__all__ = [
+    "LAYOUTS",
+    "KnownValues",
+    "StoredTensor",
+    "TensorMatching",
+    "TensorPair",
+    "add_program_facts",
+    "convert_unsigned",
+    "find_axis_order",
+    "list_layer_tensors",
+    "list_saved_tensors",
+    "make_stored_tensor",
+    "match_tensors",
+    "permute_shape",
+]

@@ -1,0 +1,360 @@
+"""Matching of the tensors of a run or a program with the tensors of a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import attrs
+import numpy as np
+
+from nmpsim.analysis.matching.alignment import (
+    MAX_CELLS,
+    find_ascending_indices,
+    find_certain_pairs,
+)
+from nmpsim.analysis.matching.chains import ChainLink, find_chain_links
+from nmpsim.analysis.matching.layout import find_axis_order, infer_layout
+from nmpsim.analysis.matching.names import (
+    NameKeys,
+    find_operation_kind,
+    list_all_names,
+    list_endings,
+    list_own_names,
+    list_spellings,
+    pair_unique_names,
+)
+from nmpsim.analysis.matching.similarity import find_similar_pairs, find_swapped_pairs
+from nmpsim.analysis.matching.tensors import StoredTensor
+from nmpsim.diagnostics import did_you_mean, fail
+
+BY_MAP, BY_NAME, BY_SPELLING, BY_ENDING, BY_NUMBER, BY_ORDER, BY_VALUES = (
+    "map", "name", "spelling", "ending", "number", "order", "values",
+)  # fmt: skip
+"""Evidence for a pair, strongest first."""
+_TIERS: tuple[tuple[str, NameKeys], ...] = (
+    (BY_NAME, list_own_names),
+    (BY_NAME, list_all_names),
+    (BY_SPELLING, list_spellings),
+    (BY_ENDING, list_endings),
+)
+_MIN_IN_ORDER = 0.8
+"""Smallest share of pairs by name in one order for which the order of a file is trusted."""
+_MIN_ALIGNED = 0.6
+"""Smallest share of tensors that must be aligned if no names match."""
+
+
+@attrs.frozen
+class TensorPair:
+    """Tensor of a run and the matching tensor of the reference."""
+
+    tensor: StoredTensor
+    reference: StoredTensor
+    how: str
+    """Evidence: map, name, spelling, ending, number, order or values."""
+    is_out_of_order: bool = False
+    """Whether the pair contradicts the order of the other pairs."""
+
+
+@attrs.frozen
+class TensorMatching:
+    """Pairs of tensors of a run and a reference, in the order of the run."""
+
+    pairs: tuple[TensorPair, ...]
+    layout: str
+    """Layout of the reference: same, nchw or nhwc."""
+    unmatched: tuple[StoredTensor, ...]
+    """Results of the run that are not in the reference."""
+    unmatched_references: tuple[StoredTensor, ...]
+    """Results of the reference that are not in the run."""
+
+
+def match_tensors(
+    tensors: Sequence[StoredTensor],
+    references: Sequence[StoredTensor],
+    names: Mapping[str, str] | None = None,
+    layout: str = "auto",
+) -> TensorMatching:
+    """Match the tensors of a run or program with the tensors of a reference.
+
+    Operands of instructions match by name and operand. Results match by name, if no other tensor
+    with a fitting shape and type has the name; then by their order between these pairs, if every
+    best alignment of the two sequences contains the pair; then by values. A quantized layer matches
+    the end of the chain of float tensors that was folded into it. Ambiguous results stay unmatched.
+
+    Parameters
+    ----------
+    tensors
+        Tensors of a run, or outputs of layers from
+        :func:`~nmpsim.analysis.matching.list_layer_tensors`, in the order of execution.
+    references
+        Tensors of the reference in the order of its file.
+    names
+        Name in the reference -> name in the run; other names are not used for these tensors.
+    layout
+        Layout of the reference's 4-D tensors; ``auto`` infers one layout for all of them.
+
+    Raises
+    ------
+    UserError
+        DIFF001 for names that no result has.
+    """
+    matcher = _Matcher(tensors, references)
+    matcher.add(BY_MAP, _find_mapped(tensors, references, names or {}))
+    matcher.add(BY_NAME, _pair_operands(tensors, references))
+    matcher.infer_layout(layout)
+    for how, list_keys in _TIERS:
+        matcher.pair_names(how, list_keys)
+    matcher.remove_contradictions()
+    if matcher.has_numbers:
+        matcher.pair_numbers()
+    else:
+        matcher.align()
+        matcher.pair_values()
+    matcher.follow_chains()
+    return matcher.finish()
+
+
+class _Matcher:
+    """Tensors of a run and a reference, and the pairs found so far."""
+
+    def __init__(self, tensors: Sequence[StoredTensor], references: Sequence[StoredTensor]) -> None:
+        self._all = tensors
+        self._results = _sort_by_number(tensors)
+        self._references = _sort_by_number(references)
+        self._rows = {one: index for index, one in enumerate(self._results)}
+        self._columns = {one: index for index, one in enumerate(self._references)}
+        self._pairs: dict[StoredTensor, TensorPair] = {}
+        self._used: set[StoredTensor] = set()
+        self._links: Sequence[ChainLink] | None = None
+        self._is_ordered = True
+        self.layout = "same"
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether all results of both have the numbers of instructions of two programs."""
+        runs = (self._results, self._references)
+        return all(one.number is not None for run in runs for one in run)
+
+    def add(self, how: str, pairs: Iterator[tuple[StoredTensor, StoredTensor]]) -> None:
+        """Add pairs of tensors that are not matched yet."""
+        for one, other in pairs:
+            if one not in self._pairs and other not in self._used:
+                self._pairs[one] = TensorPair(one, other, how)
+                self._used.add(other)
+
+    def infer_layout(self, layout: str) -> None:
+        """Infer the layout from the names that match, or from all shapes if none does."""
+        self.layout = layout
+        if layout != "auto":
+            return
+        pairs = list(pair_unique_names(*self._left(), list_spellings, lambda one, other: True)) or [
+            (one, other) for one in self._results for other in self._references
+        ]
+        pairs += [(one.tensor, one.reference) for one in self._pairs.values()]
+        self.layout = infer_layout((one.shape, other.shape) for one, other in pairs)
+
+    def pair_names(self, how: str, list_keys: NameKeys) -> None:
+        """Match tensors by unique keys; equal own names match even if shape or type do not fit."""
+        if list_keys is list_own_names:
+            self.add(how, pair_unique_names(*self._left(), list_keys, lambda one, other: True))
+        else:
+            self.add(how, pair_unique_names(*self._left(), list_keys, self._fits))
+
+    def remove_contradictions(self) -> None:
+        """Decide whether the file's order is meaningful; remove weak pairs that contradict it."""
+        pairs = [one for one in self._pairs.values() if one.tensor in self._rows]
+        pairs = [one for one in pairs if one.reference in self._columns and one.how != BY_MAP]
+        pairs.sort(key=lambda pair: self._rows[pair.tensor])
+        columns = [self._columns[pair.reference] for pair in pairs]
+        in_order = {pairs[index].tensor for index in find_ascending_indices(columns)}
+        self._is_ordered = len(in_order) >= _MIN_IN_ORDER * len(pairs)
+        if not self._is_ordered:
+            return
+        for pair in pairs:
+            if pair.tensor in in_order:
+                continue
+            if pair.how == BY_NAME:
+                self._pairs[pair.tensor] = attrs.evolve(pair, is_out_of_order=True)
+            else:
+                del self._pairs[pair.tensor]
+                self._used.remove(pair.reference)
+
+    def pair_numbers(self) -> None:
+        """Match renamed results of two programs by number, shape and type."""
+        mine, theirs = self._left()
+        by_number = {one.number: one for one in theirs}
+        found = ((one, by_number.get(one.number)) for one in mine)
+        self.add(
+            BY_NUMBER,
+            (
+                (one, other)
+                for one, other in found
+                if other is not None and (one.shape, one.dtype) == (other.shape, other.dtype)
+            ),
+        )
+
+    def align(self) -> None:
+        """Match results by their order between pairs that are in order."""
+        if not self._is_ordered:
+            return
+        found: list[tuple[StoredTensor, StoredTensor]] = []
+        sizes = [len(run) for run in self._left()]
+        for mine, theirs in self._segments():
+            if len(mine) * len(theirs) > MAX_CELLS:
+                continue
+            scores = np.array([[self._score(one, other) for other in theirs] for one in mine])
+            found += [
+                (mine[row], theirs[column])
+                for row, column in find_certain_pairs(scores.reshape(len(mine), len(theirs)))
+            ]
+        if self._pairs or len(found) >= _MIN_ALIGNED * min(sizes):
+            swapped = find_swapped_pairs(found, self.layout)
+            self.add(BY_ORDER, (pair for pair in found if pair not in swapped))
+
+    def pair_values(self) -> None:
+        """Match results that are similar to one result of the reference and to no other."""
+        segments = self._segments() if self._is_ordered else [self._left()]
+        for mine, theirs in segments:
+            self.add(BY_VALUES, find_similar_pairs(mine, theirs, self._fits, self.layout))
+
+    def follow_chains(self) -> None:
+        """Match quantized layers with the end of the float tensors that were folded into them."""
+        if not self._is_ordered:
+            return
+        rows = sorted(self._rows[one] for one in self._pairs if one in self._rows)
+        following = dict(pairwise(rows))
+        for row in rows:
+            pair = self._pairs[self._results[row]]
+            tensor, dtype = pair.tensor, pair.reference.dtype
+            if pair.how in (BY_MAP, BY_VALUES) or pair.reference not in self._columns:
+                continue
+            if (
+                dtype is None
+                or dtype.kind != "f"
+                or tensor.dtype is None
+                or tensor.dtype.kind == "f"
+            ):
+                continue
+            end = self._find_chain_end(pair.reference, can_share=_excludes_negative(tensor))
+            between = self._results[row + 1 : following.get(row, len(self._results))]
+            if end is pair.reference or any(self._fits(one, end) for one in between):
+                continue
+            self._used.discard(pair.reference)
+            self._used.add(end)
+            self._pairs[tensor] = attrs.evolve(pair, reference=end)
+
+    def finish(self) -> TensorMatching:
+        """Return the pairs in the order of the run, and the unmatched results."""
+        return TensorMatching(
+            tuple(self._pairs[one] for one in self._all if one in self._pairs),
+            self.layout,
+            tuple(one for one in self._all if one.is_result and one not in self._pairs),
+            tuple(one for one in self._references if one not in self._used),
+        )
+
+    def _left(self) -> tuple[list[StoredTensor], list[StoredTensor]]:
+        """Return the results of run and reference that are not matched."""
+        names = {one.name for one in self._pairs}
+        used = {one.name for one in self._used}
+        return (
+            [one for one in self._results if one.name not in names],
+            [one for one in self._references if one.name not in used],
+        )
+
+    def _segments(self) -> Iterator[tuple[list[StoredTensor], list[StoredTensor]]]:
+        """Yield the unmatched results of both between two pairs that are in order."""
+        mine, theirs = (set(run) for run in self._left())
+        anchors = sorted(
+            (self._rows[pair.tensor], self._columns[pair.reference])
+            for pair in self._pairs.values()
+            if pair.tensor in self._rows and pair.reference in self._columns
+        )
+        kept = find_ascending_indices([column for _, column in anchors])
+        ends = [(-1, -1), *(anchors[index] for index in kept)]
+        ends.append((len(self._results), len(self._references)))
+        for (row, column), (next_row, next_column) in pairwise(ends):
+            segment = (
+                [one for one in self._results[row + 1 : next_row] if one in mine],
+                [one for one in self._references[column + 1 : next_column] if one in theirs],
+            )
+            if all(segment):
+                yield segment
+
+    def _fits(self, one: StoredTensor, other: StoredTensor) -> bool:
+        """Return whether shape and type of a result fit a result of the reference."""
+        if one.dtype is not None and other.dtype is not None and one.dtype != other.dtype:
+            kinds = {one.dtype.kind, other.dtype.kind}
+            if kinds != {"i", "u"} and "f" not in kinds:
+                return False
+            if "f" not in kinds and one.dtype.itemsize != other.dtype.itemsize:
+                return False
+        return find_axis_order(one.shape, other.shape, self.layout) is not None
+
+    def _score(self, one: StoredTensor, other: StoredTensor) -> int:
+        """Return the score of a pair in an alignment, or 0 if the pair does not fit."""
+        kinds = find_operation_kind(one), find_operation_kind(other)
+        if not self._fits(one, other) or (all(kinds) and kinds[0] != kinds[1]):
+            return 0
+        column, links = self._columns[other], self._find_links()
+        is_end = column + 1 == len(links) or not links[column + 1].is_function
+        score = 64 + 4 * is_end + 2 * links[column].is_function - 2 * links[column].is_copy
+        return score + 8 * (one.dtype == other.dtype) + all(kinds)
+
+    def _find_links(self) -> Sequence[ChainLink]:
+        if self._links is None:
+            self._links = list(find_chain_links(self._references))
+        return self._links
+
+    def _find_chain_end(self, start: StoredTensor, can_share: bool) -> StoredTensor:
+        """Return the last tensor of a chain that is not matched, or ``start``.
+
+        With ``can_share``, the next tensor may be matched with another result too.
+        """
+        links, end = self._find_links(), start
+        for column in range(self._columns[start] + 1, len(self._references)):
+            one = self._references[column]
+            if not links[column].is_function or (one in self._used and not can_share):
+                break
+            end = one
+        return end
+
+
+def _sort_by_number(tensors: Sequence[StoredTensor]) -> list[StoredTensor]:
+    results = [one for one in tensors if one.is_result]
+    if any(one.number is None for one in results):
+        return results
+    return sorted(results, key=lambda one: one.number or 0)
+
+
+def _excludes_negative(tensor: StoredTensor) -> bool:
+    """Return whether the type of a result begins at zero, so that a ReLU is folded into it."""
+    return tensor.type is not None and tensor.type.quant is not None and tensor.type.quant.low == 0
+
+
+def _find_mapped(
+    mine: Sequence[StoredTensor], theirs: Sequence[StoredTensor], names: Mapping[str, str]
+) -> Iterator[tuple[StoredTensor, StoredTensor]]:
+    results = [{one.name: one for one in run if one.is_result} for run in (theirs, mine)]
+    for both in names.items():
+        for name, run, which in zip(both, results, ("first", "second"), strict=True):
+            if name not in run:
+                raise fail(
+                    "DIFF001",
+                    f"--map names a tensor that the {which} run does not have",
+                    found=name,
+                    expected=f"a tensor such as {', '.join(list(run)[:4])}",
+                    hint=did_you_mean(name, run),
+                )
+        yield results[1][both[1]], results[0][both[0]]
+
+
+def _pair_operands(
+    mine: Sequence[StoredTensor], theirs: Sequence[StoredTensor]
+) -> Iterator[tuple[StoredTensor, StoredTensor]]:
+    """Pair tensors by instruction and operand."""
+    by_operand = {(one.name, one.operand): one for one in theirs if one.operand is not None}
+    for one in mine:
+        other = by_operand.get((one.name, one.operand)) if one.operand is not None else None
+        if other is not None:
+            yield one, other

@@ -1,0 +1,108 @@
+"""Similarity of the values of tensors that fit otherwise, as correlation of sampled elements."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.analysis.matching.layout import find_axis_order
+from nmpsim.analysis.matching.tensors import StoredTensor
+from nmpsim.arrays import Array, Shape
+
+MIN_SIMILAR = 0.97
+"""Smallest correlation of similar tensors; 12 dB is the error of a poorly quantized layer."""
+MAX_DIFFERENT = 0.9
+"""Largest correlation of different tensors; that of a tensor and its ReLU is 0.86 on average."""
+_MIN_ELEMENTS = 32
+_SAMPLES = 2048
+_MAX_TENSORS = 1000
+_Pair = tuple[StoredTensor, StoredTensor]
+_Reals = npt.NDArray[np.float64]
+
+
+def find_similar_pairs(
+    tensors: Sequence[StoredTensor],
+    references: Sequence[StoredTensor],
+    fits: Callable[[StoredTensor, StoredTensor], bool],
+    layout: str,
+) -> Iterator[_Pair]:
+    """Yield pairs that are similar to each other and different from all other tensors.
+
+    Tensors without complete values and tensors with few elements are not compared.
+    """
+    if max(len(tensors), len(references)) > _MAX_TENSORS:
+        return
+    correlations = np.zeros((len(tensors), len(references)))
+    for mine in _group_by_shape(tensors).values():
+        for theirs in _group_by_shape(references).values():
+            if fits(tensors[mine[0]], references[theirs[0]]):
+                shape = tensors[mine[0]].shape
+                columns = _sample([references[index] for index in theirs], shape, layout)
+                rows = _sample([tensors[index] for index in mine], shape, "same")
+                correlations[np.ix_(mine, theirs)] = rows @ columns.T
+    close, different = correlations >= MIN_SIMILAR, correlations <= MAX_DIFFERENT
+    for row, column in np.argwhere(close):
+        if (~different[row]).sum() == 1 == (~different[:, column]).sum():
+            yield tensors[row], references[column]
+
+
+def find_swapped_pairs(pairs: Sequence[_Pair], layout: str) -> set[_Pair]:
+    """Return pairs of different tensors that are similar to a tensor of another such pair."""
+    groups: dict[tuple[Shape, Shape], list[_Pair]] = defaultdict(list)
+    for pair in pairs:
+        groups[pair[0].shape, pair[1].shape].append(pair)
+    swapped: set[_Pair] = set()
+    for (shape, _), group in groups.items():
+        if 2 <= len(group) <= _MAX_TENSORS:
+            rows = _sample([one for one, _ in group], shape, "same")
+            columns = _sample([other for _, other in group], shape, layout)
+            correlations = rows @ columns.T
+            wrong = np.diagonal(correlations) <= MAX_DIFFERENT
+            for row, column in np.argwhere(correlations >= MIN_SIMILAR):
+                if row != column and wrong[row] and wrong[column]:
+                    swapped |= {group[row], group[column]}
+    return swapped
+
+
+def correlate(pairs: Sequence[_Pair], layout: str) -> float:
+    """Return the mean correlation of tensors and references in a layout; 0 if it is unknown."""
+    found = [
+        float((_sample([one], one.shape, "same") * _sample([other], one.shape, layout)).sum())
+        for one, other in pairs
+    ]
+    return float(np.mean(found)) if found else 0.0
+
+
+def _group_by_shape(tensors: Sequence[StoredTensor]) -> dict[object, list[int]]:
+    groups: dict[object, list[int]] = defaultdict(list)
+    for index, one in enumerate(tensors):
+        groups[one.shape, one.dtype].append(index)
+    return groups
+
+
+def _sample(tensors: Sequence[StoredTensor], shape: Shape, layout: str) -> _Reals:
+    """Return standardized samples of tensors of one shape, as rows in the order of ``shape``."""
+    size = int(np.prod(shape))
+    positions = np.arange(size)
+    if size > _SAMPLES:
+        positions = np.random.default_rng(0).choice(size, _SAMPLES, replace=False)
+    samples = np.zeros((len(tensors), positions.size))
+    for row, one in enumerate(tensors):
+        values = one.load()
+        axes = find_axis_order(shape, values.shape, layout)
+        if values.is_complete and size >= _MIN_ELEMENTS and axes is not None:
+            array: Array = values.array.reshape(values.shape)
+            chosen = (array.transpose(axes) if axes else array).reshape(-1)[positions]
+            samples[row] = _standardize(chosen.astype(np.float64))
+    return samples
+
+
+def _standardize(values: _Reals) -> _Reals:
+    """Return values with mean 0 and norm 1, or zeros if they are constant or not finite."""
+    with np.errstate(all="ignore"):
+        centred = values - values.mean()
+        norm = float(np.linalg.norm(centred))
+    return centred / norm if np.isfinite(norm) and norm > 0 else np.zeros_like(values)

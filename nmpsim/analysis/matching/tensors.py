@@ -1,0 +1,217 @@
+"""Tensors of recorded runs, of programs and of reference files, as the matching sees them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.arrays import Array, Shape
+from nmpsim.bundle.metadata import Layer, Metadata
+from nmpsim.lir.nodes import ELEM_DTYPES, Quantization, TensorType
+
+_NUMBERED = re.compile(r"(?:act/)?(\d{1,9}):([^:]+)(?::(.+))?")
+_NO_RESULTS = ("const/", "input/")
+SavedKey = tuple[int | None, str, str | None]
+"""Number, name and operand of an LIR instruction; None if the key of an array lacks them."""
+_OUTPUT = "output/"
+_FOLDED = "part of "
+"""Beginning of the reason why an operation of a model's file has no instruction of its own."""
+_VALUE_PRESERVING = ("QuantizeLinear", "DequantizeLinear", "Identity", "Reshape", "Flatten")
+"""Operations of a model's file whose results stand for the same real numbers as their operands."""
+
+
+@attrs.frozen(eq=False)
+class KnownValues:
+    """Known elements of a tensor and their precision."""
+
+    shape: Shape
+    array: Array
+    """First known elements in row-major order: one-dimensional."""
+    tolerance: float | Array = 0.0
+    """Half a unit of the last printed digit of each number; 0 if the values are exact."""
+    is_typed: bool = True
+    """Whether the array has the tensor's element type; otherwise it is float64."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all elements are known."""
+        return self.array.size == math.prod(self.shape)
+
+    @classmethod
+    def from_array(cls, array: Array) -> KnownValues:
+        """Create a tensor whose elements are all known exactly from an array."""
+        return cls(array.shape, array.reshape(-1))
+
+
+@attrs.frozen(eq=False)
+class StoredTensor:
+    """Tensor of a recorded run; its elements are read on demand."""
+
+    name: str
+    """Name of the LIR instruction."""
+    operand: str | None
+    """Operand of the instruction; None for its result."""
+    is_result: bool
+    type: TensorType | None
+    load: Callable[[], KnownValues]
+    number: int | None = None
+    """Number of the LIR instruction; None if unknown."""
+    source_names: tuple[str, ...] = ()
+    """Names of the tensor in the model's file from which the program was imported."""
+    opcode: str = ""
+    """Opcode of the LIR instruction; empty if unknown."""
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Shape of the tensor."""
+        return self.load().shape if self.type is None else self.type.shape
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any] | None:
+        """Element type, or None for printed numbers, whose text does not state it."""
+        if self.type is not None:
+            return self.type.dtype
+        values = self.load()
+        return values.array.dtype if values.is_typed else None
+
+
+def make_stored_tensor(name: str, values: Array) -> StoredTensor:
+    """Return a result with a name and its complete values."""
+    return StoredTensor(name, None, True, None, partial(KnownValues.from_array, values))
+
+
+def convert_unsigned(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Return unsigned values as the signed type of the same size that stores them.
+
+    The values are 128 or 32768 smaller then. Values of other types are returned unchanged.
+    """
+    if values.dtype.kind != "u" or dtype.kind != "i" or values.dtype.itemsize != dtype.itemsize:
+        return values
+    half = 1 << (8 * dtype.itemsize - 1)
+    stored: Array = (values ^ values.dtype.type(half)).view(dtype)
+    return stored
+
+
+def list_layer_tensors(metadata: Metadata) -> list[StoredTensor]:
+    """Return the outputs of a program's layers, without known elements, in program order."""
+    names = find_source_names(metadata)
+    known = {name for found in names.values() for name in found}
+    return [
+        _describe_layer(
+            layer,
+            (*names.get(layer.name, ()), *({layer.output.name} - known)),
+        )
+        for layer in metadata.layers
+    ]
+
+
+def _describe_layer(layer: Layer, source_names: tuple[str, ...]) -> StoredTensor:
+    output = layer.output
+    quant = None
+    if output.scale is not None:
+        limits = np.iinfo(ELEM_DTYPES[output.elem])
+        low, high = (output.scale * (q - (output.offset or 0)) for q in (limits.min, limits.max))
+        quant = Quantization(output.scale, output.offset or 0, low, high)
+    type_ = TensorType(output.elem, output.shape, quant)
+    unknown = KnownValues(output.shape, np.empty(0, type_.dtype))
+    return StoredTensor(
+        name=layer.name,
+        operand=layer.operand,
+        is_result=True,
+        type=type_,
+        load=lambda: unknown,
+        number=layer.number,
+        source_names=source_names,
+        opcode=layer.op,
+    )
+
+
+def add_program_facts(tensors: Iterable[StoredTensor], metadata: Metadata) -> list[StoredTensor]:
+    """Return the tensors of a program's run with their source names and opcodes."""
+    names = find_source_names(metadata)
+    opcodes = {layer.name: layer.op for layer in metadata.layers}
+    return [
+        attrs.evolve(one, source_names=names.get(one.name, ()), opcode=opcodes.get(one.name, ""))
+        if one.is_result
+        else one
+        for one in tensors
+    ]
+
+
+def find_source_names(metadata: Metadata) -> dict[str, tuple[str, ...]]:
+    """Return the names of results in the model's file by name of the LIR instruction.
+
+    Several operations of the file may be computed by one instruction. Its result then has the name
+    of the last operation, and of operations before it if the last ones do not change real values.
+    """
+    results: dict[str, list[tuple[str, str]]] = {}
+    owners: dict[str, str] = {}
+    for operator in metadata.operators:
+        _, _, rest = operator.node.partition(" ")
+        kind, _, name = rest.partition(" ")
+        owner = operator.why.removeprefix(_FOLDED) if not operator.layers else operator.node
+        results.setdefault(owner, []).append((kind, name))
+        if operator.layers:
+            owners[operator.layers[-1]] = operator.node
+    found = {}
+    for instruction, owner in owners.items():
+        names: list[str] = []
+        for kind, name in reversed(results[owner]):
+            names.append(name)
+            if kind not in _VALUE_PRESERVING:
+                break
+        found[instruction] = tuple(dict.fromkeys(names))
+    return found
+
+
+def parse_saved_key(key: str) -> SavedKey | None:
+    """Parse the key of a saved array, or return None for the key of a constant or an input.
+
+    Keys are ``NNNN:name`` (``--save-layers``), ``act/NNNN:name:operand`` (a recorded run of Glow)
+    or names (``--save-outputs``).
+    """
+    if key.startswith(_NO_RESULTS):
+        return None
+    match = _NUMBERED.fullmatch(key)
+    if match is None:
+        return None, key, None
+    number, name, operand = match.groups()
+    return int(number), name, operand
+
+
+def list_saved_tensors(keys: Iterable[str], read: Callable[[str], Array]) -> Iterator[StoredTensor]:
+    """Yield the tensors in an ``.npz`` file of a run, without constants and inputs.
+
+    Parameters
+    ----------
+    keys
+        Keys of the arrays; see :func:`parse_saved_key`.
+    read
+        Function that returns an array by its key.
+    """
+    seen = set()
+    for key in keys:
+        parsed = parse_saved_key(key)
+        if parsed is None:
+            continue
+        number, name, operand = parsed
+        name = name.removeprefix(_OUTPUT)
+        yield StoredTensor(
+            name=name,
+            operand=operand,
+            is_result=name not in seen,
+            type=None,
+            load=partial(_load, read, key),
+            number=number,
+        )
+        seen.add(name)
+
+
+def _load(read: Callable[[str], Array], key: str) -> KnownValues:
+    return KnownValues.from_array(read(key))

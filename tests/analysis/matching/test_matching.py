@@ -1,0 +1,95 @@
+"""Tensors of a run, matched with a reference by names, order and values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.analysis.matching import StoredTensor, make_stored_tensor, match_tensors
+
+RNG = np.random.default_rng(8)
+Values = npt.NDArray[Any]
+
+
+def make_values(*shape: int) -> Values:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def quantize(values: Values) -> Values:
+    step = float(np.ptp(values)) / 255
+    return np.clip(np.rint((values - values.min()) / step) - 128, -128, 127).astype(np.int8)
+
+
+def make_tensors(**arrays: Values) -> list[StoredTensor]:
+    return [make_stored_tensor(name, values) for name, values in arrays.items()]
+
+
+def match(mine: dict[str, Values], theirs: dict[str, Values], **options: Any) -> dict[str, str]:
+    """Return the names of matched tensors in the reference by their names in the run."""
+    found = match_tensors(make_tensors(**mine), make_tensors(**theirs), **options)
+    return {pair.tensor.name: pair.reference.name for pair in found.pairs}
+
+
+def make_network(layers: int = 4) -> tuple[dict[str, Values], dict[str, Values]]:
+    """Return a quantized run and the convolution, batch norm and ReLU of each layer in float."""
+    mine, theirs = {}, {}
+    for layer in range(layers):
+        conv = make_values(1, 6, 6, 8)
+        norm = conv * np.linspace(0.5, 2, 8, dtype=np.float32) + 0.25
+        theirs |= {f"c{layer}": conv, f"b{layer}": norm, f"r{layer}": np.maximum(norm, 0)}
+        mine[f"layer{layer}"] = quantize(theirs[f"r{layer}"])
+    return mine, theirs
+
+
+def test_layers_match_the_end_of_what_was_folded_into_them() -> None:
+    mine, theirs = make_network()
+    expected = {f"layer{layer}": f"r{layer}" for layer in range(4)}
+    assert match(mine, theirs) == expected
+    named = {name.replace("layer", "c"): values for name, values in mine.items()}
+    assert match(named, theirs) == {f"c{layer}": f"r{layer}" for layer in range(4)}
+
+
+def test_a_wrong_layer_is_not_paired_with_another_tensor() -> None:
+    mine, theirs = make_network()
+    wrong = {**mine, "layer1": quantize(theirs["c1"])}  # neither batch norm nor ReLU
+    assert match(wrong, theirs)["layer1"] == "r1"
+    wrong = {**mine, "layer2": mine["layer1"]}  # the layer copies its input
+    assert match(wrong, theirs)["layer2"] == "r2"
+
+
+def test_ambiguous_tensors_are_not_matched() -> None:
+    mine, theirs = make_network()
+    few = {name: theirs[name] for name in ("r1", "r3")}
+    unknown = {name: np.zeros_like(values) for name, values in mine.items()}
+    assert match(unknown, few) == {}
+    assert match(mine, few) == {"layer1": "r1", "layer3": "r3"}
+
+
+def test_permuted_files_are_matched_by_names_or_values() -> None:
+    mine, theirs = make_network()
+    ends = {f"layer{layer}": theirs[f"r{layer}"] for layer in (2, 0, 3, 1)}
+    assert match(mine, ends) == {name: name for name in mine}
+    renamed = {name.replace("layer", "x"): values for name, values in ends.items()}
+    assert match(mine, renamed) == {f"layer{layer}": f"x{layer}" for layer in range(4)}
+
+
+def test_names_of_the_model_are_used_in_order() -> None:
+    one, other = make_values(1, 4, 4, 8), make_values(1, 4, 4, 8)
+    mine = make_tensors(add=quantize(one), add__1=quantize(other))
+    mine[1] = attrs.evolve(mine[1], source_names=("model/add;add",))
+    theirs = make_tensors(**{"x": one, "model/add;add": other})
+    found = match_tensors(mine, theirs)
+    pairs = {pair.tensor.name: (pair.reference.name, pair.how) for pair in found.pairs}
+    assert pairs == {"add__1": ("model/add;add", "name"), "add": ("x", "order")}
+
+
+def test_one_layout_is_inferred_for_all_tensors() -> None:
+    cube, box = make_values(1, 8, 8, 8), make_values(1, 4, 4, 8)
+    turned = {"cube": cube.transpose(0, 3, 1, 2), "box": box.transpose(0, 3, 1, 2)}
+    mine = make_tensors(cube=cube, box=box)
+    assert match_tensors(mine, make_tensors(**turned)).layout == "nchw"
+    assert match_tensors(mine, make_tensors(cube=cube, box=box)).layout == "same"
+    assert match_tensors(mine, make_tensors(**turned), layout="same").layout == "same"
