@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 
 import attrs
-from slicing import inputs_of, networks, shared_option
+from tilings import inputs_of, networks, shared_option
 
 import nmpsim
 from nmpsim.bundle import parse_bundle

@@ -95,7 +95,7 @@ def single(layer: Layer) -> Module:
 def tiled(module: Module, config: nmpsim.DeviceConfig) -> TiledLayer:
     """How its convolution is tiled."""
     layers: list[TiledLayer] = []
-    compile_module(module, config, on_slicing=layers.append)
+    compile_module(module, config, on_tiling=layers.append)
     return layers[0]
 
 

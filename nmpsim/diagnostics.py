@@ -6,7 +6,7 @@ A problem with a user's input is a :class:`Diagnostic`; a function that cannot c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -221,8 +221,34 @@ def fail(
 
 def list_alternatives(names: Iterable[object]) -> str:
     """Join names to a list of alternatives: "a", "a or b", "a, b or c"."""
+    return join_names(names, "or")
+
+
+def join_names(names: Iterable[object], conjunction: str = "and") -> str:
+    """Join names to an enumeration: "a", "a and b", "a, b and c"."""
     *first, last = map(str, names)
-    return f"{', '.join(first)} or {last}" if first else last
+    return f"{', '.join(first)} {conjunction} {last}" if first else last
+
+
+def refuse_options(
+    options: Mapping[str, object], condition: str, hint: str, place: Place | Path | None = None
+) -> None:
+    """Raise UserError (ARG001) for the options with a true value.
+
+    Parameters
+    ----------
+    options
+        Values of options by name, such as ``--trace``.
+    condition
+        When the options cannot be used, such as "with a core file".
+    hint
+        What to do instead.
+    place
+        File to which the options do not apply.
+    """
+    if given := [name for name, value in options.items() if value]:
+        message = f"{join_names(given)} cannot be used {condition}"
+        raise fail("ARG001", message, place=place, hint=hint)
 
 
 def did_you_mean(

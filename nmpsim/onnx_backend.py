@@ -160,7 +160,7 @@ class PreparedModel(BackendRep):
         if key not in self.programs:
             with _unsupported_as_skip():
                 imported = self._import(values)
-                program = session.compile(imported, slicing="simple")
+                program = session.compile(imported, tiling="simple")
             key = self._key(values)  # more may be bound than was known
             self.programs[key] = program
             if len(self.programs) > _MAX_PROGRAMS:

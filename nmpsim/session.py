@@ -70,8 +70,8 @@ class Compiled:
     warnings: tuple[str, ...]
     rescaled_biases: tuple[RescaledBias, ...] = ()
     """Biases that ``rescale_biases`` changed, in the order of their layers."""
-    slicing: tuple[TiledLayer, ...] = ()
-    """Tiling of each device layer, if ``explain_slicing`` was set."""
+    tiling: tuple[TiledLayer, ...] = ()
+    """Tiling of each device layer, if ``explain_tiling`` was set."""
 
     def __repr__(self) -> str:
         return f"<Compiled {repr(self.bundle)[1:-1]}>"
@@ -100,8 +100,8 @@ def compile(
     layer_numerics: Mapping[str, str] = MappingProxyType({}),
     rescale_biases: bool = False,
     fuse: bool = True,
-    slicing: str | None = None,
-    explain_slicing: bool = False,
+    tiling: str | None = None,
+    explain_tiling: bool = False,
     progress: ProgressCallback | None = None,
 ) -> Compiled:
     """Compile a model for a device.
@@ -137,11 +137,11 @@ def compile(
         Whether to requantize biases to the scale of each layer's result first.
     fuse : bool
         Whether to fuse activations into the layers before them.
-    slicing : str, optional
+    tiling : str, optional
         Tiling mode: ``burst`` (all costs of the device, the default), ``bytes`` (without DRAM
         bursts and rows) or ``simple`` (without search).
-    explain_slicing : bool
-        Whether to record the tilings that were tried, in ``Compiled.slicing``.
+    explain_tiling : bool
+        Whether to record the tilings that were tried, in ``Compiled.tiling``.
     progress : callable, optional
         Called with a :class:`Progress` before each layer is tiled.
 
@@ -202,8 +202,8 @@ def compile(
         layer_numerics=layer_numerics,
         formulas=formulas,
         fuse_activations=fuse,
-        slicing=DEFAULT_TILING if slicing is None else slicing,
-        on_slicing=sliced.append if explain_slicing else None,
+        tiling=DEFAULT_TILING if tiling is None else tiling,
+        on_tiling=sliced.append if explain_tiling else None,
         unsigned=imported.unsigned,
         operators=imported.operators,
         normalizations=imported.normalizations,

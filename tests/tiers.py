@@ -79,7 +79,7 @@ def tiling() -> dict[str, str]:
 
     The search takes two thirds of the time of a compilation, and has tests of its own.
     """
-    return {} if run["slow"] else {"slicing": "simple"}
+    return {} if run["slow"] else {"tiling": "simple"}
 
 
 def parts_and_settings(case: tuple[Any, ...]) -> tuple[Hashable, ...]:

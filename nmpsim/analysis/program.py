@@ -17,7 +17,7 @@ from nmpsim.compiler.fuse import fuse_clips
 from nmpsim.compiler.placement import assign_placement
 from nmpsim.compiler.resolve import find_inputs_and_outputs, resolve_operands
 from nmpsim.config import DeviceConfig, default_device, make_device_config
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import refuse_options
 from nmpsim.frontends import import_model
 from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.input_files import read_first_bytes
@@ -148,16 +148,11 @@ def is_bundle(path: Path) -> bool:
     return read_first_bytes(path, len(MAGIC)) == MAGIC
 
 
-def refuse_files(path: Path, *files: Path | None) -> None:
+def refuse_files(path: Path, weights: Path | None, tensors: Path | None) -> None:
     """Raise UserError (ARG001) if constants or scales are given together with a bundle."""
-    if any(file is not None for file in files):
-        raise fail(
-            "ARG001",
-            "--weights and --tensors apply to LIR files only",
-            place=path,
-            found=f"{' and '.join(str(file) for file in files if file is not None)} with a bundle",
-            hint="Leave out these options: the bundle contains its constants and scales.",
-        )
+    given = {"--weights": weights, "--tensors": tensors}
+    hint = "Leave out the options: the bundle contains its constants and scales."
+    refuse_options(given, "with a bundle", hint, path)
 
 
 def make_model_program(imported: ImportedModel) -> Program:

@@ -109,7 +109,7 @@ class BundleBuilder:
     def set_symbol(self, name: str, address: int, nbytes: int = 0) -> None:
         """Define a symbol; raise RuntimeError if it is already defined."""
         if name in self._symbols or not name or "\0" in name:
-            raise RuntimeError(f"symbol {name!r} is empty or already set")
+            raise RuntimeError(f"symbol name {name!r} is invalid or already defined")
         self._symbols[name] = (address, nbytes)
 
     def set_debug(self, name: str, chunks: Sequence[elf.Buffer]) -> None:

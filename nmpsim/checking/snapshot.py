@@ -82,7 +82,7 @@ class ProgramRunner:
             Codes of FILE, BUN, DEV and INPUT; ARG001 for another limit of hazards.
         """
         if hazards not in (None, "none"):
-            raise fail("ARG001", "unknown limit of hazards", found=hazards, expected="none")
+            raise fail("ARG001", "unknown value of hazards", found=hazards, expected="none")
         loaded = self.load(bundle) if isinstance(bundle, Path | str) else get_bundle(bundle)
         base = dict(loaded.metadata.device) if device is None else load_device(device).settings()
         config = make_device_config({**base, **settings})

@@ -15,7 +15,7 @@ from nmpsim.atomic import open_new_file
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.options import LAYER
 from nmpsim.cli.parameters import OutputFile, define_option
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import refuse_options
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -59,12 +59,9 @@ class TraceOptions:
     )
 
     def __attrs_post_init__(self) -> None:
-        if (self.trace_cores or self.trace_layer) and not any(self.outputs):
-            raise fail(
-                "ARG001",
-                "--trace-cores and --trace-layer require a trace",
-                hint="Add --trace OUT.json.",
-            )
+        if not any(self.outputs):
+            given = {"--trace-cores": self.trace_cores, "--trace-layer": self.trace_layer}
+            refuse_options(given, "without a trace", "Add --trace OUT.json.")
 
     @property
     def outputs(self) -> tuple[Path | None, ...]:

@@ -40,8 +40,8 @@ def copy_stream_to_file(
     if name in context.meta.setdefault(_KEY, set()):
         raise fail(
             "ARG001",
-            f"{name} can be read only once",
-            found=f"{name} for two options",
+            f"{'standard input' if name == '-' else name} can be read only once",
+            found=f"{name} is passed to two options",
             hint="Save the data in a file and pass its name.",
         )
     context.meta[_KEY].add(name)

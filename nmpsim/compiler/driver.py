@@ -71,8 +71,8 @@ def compile_module(
     layer_numerics: Mapping[str, str] = MappingProxyType({}),
     formulas: CustomFormulas | None = None,
     fuse_activations: bool = True,
-    slicing: str = DEFAULT_TILING,
-    on_slicing: Callable[[TiledLayer], None] | None = None,
+    tiling: str = DEFAULT_TILING,
+    on_tiling: Callable[[TiledLayer], None] | None = None,
     unsigned: Collection[str] = (),
     operators: Sequence[OperatorMapping] = (),
     normalizations: Sequence[Normalization] = (),
@@ -97,9 +97,9 @@ def compile_module(
         Formulas that the device uses in place of the standard ones; ``numerics`` is their base.
     fuse_activations : bool
         Whether activations that only clip are fused into the preceding operation.
-    slicing : str
+    tiling : str
         One of ``TILINGS``.
-    on_slicing : callable, optional
+    on_tiling : callable, optional
         Called with the tiling of each device layer.
     unsigned : collection of str
         Inputs and outputs that are uint8 or uint16 for the user.
@@ -126,10 +126,10 @@ def compile_module(
         placed = assign_placement(assign_numerics(resolved, numerics, by_name), config)
     fused = fuse_clips(placed)
     operations = fused if fuse_activations else copy_fused_numerics(placed, fused)
-    if slicing not in TILINGS:
+    if tiling not in TILINGS:
         expected = list_alternatives(TILINGS)
-        raise fail("COMP001", "unknown tiling", found=quote(slicing), expected=expected)
-    search = TilingSearch(slicing, config, on_slicing)
+        raise fail("COMP001", "unknown value of tiling", found=quote(tiling), expected=expected)
+    search = TilingSearch(tiling, config, on_tiling)
     operations = assign_clipped_sides(operations)
     if on_warning is not None:
         for op in operations:

@@ -58,7 +58,7 @@ class ViolationField(IntEnum):
     LAYER = 4
     """Layer of the instruction's descriptor; -1 if it has none."""
     OPERAND = 5
-    """Position in :data:`nmpsim.memory.compute_footprint.OPERANDS`."""
+    """Position in :data:`nmpsim.memory.footprint.OPERANDS`."""
     WRITES = 6
     """1 if the operand is written."""
     START = 7

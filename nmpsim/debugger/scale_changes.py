@@ -203,7 +203,7 @@ def _with_scale(declared: Any, scale: float) -> Any:
     return attrs.evolve(declared, quant=attrs.evolve(quant, scale=scale, low=low, high=high))
 
 
-def _compile(bundle: Bundle, module: Module, slicing: str, fuse: bool) -> Bundle:
+def _compile(bundle: Bundle, module: Module, tiling: str, fuse: bool) -> Bundle:
     metadata = bundle.metadata
     own = {
         name: layer.numerics
@@ -218,7 +218,7 @@ def _compile(bundle: Bundle, module: Module, slicing: str, fuse: bool) -> Bundle
         layer_numerics=own,
         formulas=find_custom_formulas(metadata.formulas),
         fuse_activations=fuse,
-        slicing=slicing,
+        tiling=tiling,
     )
     return parse_bundle(image)
 

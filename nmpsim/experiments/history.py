@@ -89,9 +89,9 @@ def add_entry(
         if not words.isprintable() or len(words) > _MAX_WORDS:
             raise fail(
                 "ARG001",
-                f"--{name} is not one line of text",
+                f"--{name} is too long or contains control characters",
                 found=f"{len(words)} characters: {words[:_MAX_WORDS]!r}",
-                expected=f"a line of at most {_MAX_WORDS} characters",
+                expected=f"at most {_MAX_WORDS} printable characters",
             )
     text = read_bytes(document, "document", MAX_REPORT_BYTES)
     when = date.astimezone(UTC).isoformat(timespec="seconds")

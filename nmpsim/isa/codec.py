@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.diagnostics import UserError, did_you_mean, fail
+from nmpsim.diagnostics import UserError, did_you_mean, fail, list_alternatives
 from nmpsim.isa.table import (
     CHANNEL_RECORD,
     DESCRIPTORS,
@@ -142,11 +142,18 @@ def get_word_range(word: Word) -> tuple[int, int]:
     return (-(1 << 31), (1 << 31) - 1) if word.signed else (0, (1 << 32) - 1)
 
 
+_MAX_LISTED = 10
+"""Largest number of known names that a message lists."""
+
+
 def make_unknown_name_error(
     what: str, name: str, known: Iterable[str], code: str = "ISA001"
 ) -> UserError:
-    """Return the error for an unknown name, with the most similar known name as hint."""
-    return fail(code, f"unknown {what} {name!r}", hint=did_you_mean(name, known))
+    """Return the error for an unknown name, with the known names or the most similar one."""
+    known = list(known)
+    expected = list_alternatives(known) if len(known) <= _MAX_LISTED else None
+    hint = did_you_mean(name, known)
+    return fail(code, f"unknown {what} {name!r}", expected=expected, hint=hint)
 
 
 def _record(name: str) -> Descriptor:

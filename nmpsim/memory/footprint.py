@@ -1,7 +1,7 @@
 """The bytes that a tensor instruction reads and writes.
 
-``footprint(kind, words, touches)`` writes a row for each operand to ``touches``, results first: a
-run of bytes, repeated along up to four axes, as given by the layouts of the table
+``compute_footprint(kind, words, touches)`` writes a row for each operand to ``touches``, results
+first. A row is a run of bytes, repeated along up to four axes, as given by the layouts of the table
 (:mod:`nmpsim.isa.descriptors`). The compiled engine compiles these functions.
 """
 

@@ -46,7 +46,8 @@ def copy_pane(view: ScreenState, pane: LinePane, name: str) -> ScreenState:
     be written.
     """
     if not name.strip():
-        raise fail("ARG001", "the name of the output file is missing", expected=">FILE")
+        message = "the name of the output file is missing"
+        raise fail("ARG001", message, found=">", expected="> and a file name, such as >lines.txt")
     path = Path(name.strip())
     lines = pane.list_plain_lines()
     text = "".join(f"{line}\n" for line in lines).encode()

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from nmpsim.atomic import make_write_error, write_file
-from nmpsim.diagnostics import UserError, fail
+from nmpsim.diagnostics import UserError, fail, list_alternatives
 
 PANE_IDS = ("layers", "source", "tensor", "satur", "code", "regs", "memory", "time", "log")
 """Panes in the order of the tabs."""
@@ -194,9 +194,9 @@ def load_layouts(path: Path) -> dict[str, PaneLayout]:
 
 def _parse(path: Path, name: str, entry: Any) -> PaneLayout:
     """Return the layout of a section. Raises UserError (FILE001) if it is invalid."""
-    section = f'["{name}"]'
+    section = f'section ["{name}"]'
     if name not in STANDARD:
-        raise _unusable(path, section, f"one of {', '.join(STANDARD)}")
+        raise _unusable(path, section, f"sections {list_alternatives(STANDARD)}")
     try:
         layout = PaneLayout(**entry)
         shares = [*layout.heights, *(width for row in layout.widths for width in row)]
@@ -208,12 +208,14 @@ def _parse(path: Path, name: str, entry: Any) -> PaneLayout:
     except (TypeError, AttributeError):
         is_consistent = False
     if not is_consistent:
-        raise _unusable(path, section, "equal numbers of heights, widths and panes")
+        raise _unusable(path, f"{section} with {entry}", "as many heights and widths as panes")
     if not shares or any(type(one) is not int or not 0 < one <= 100_000 for one in shares):
-        raise _unusable(path, section, "heights and widths from 1 to 100,000")
+        expected = "heights and widths from 1 to 100,000"
+        raise _unusable(path, f"{section} with {shares}", expected)
     is_complete = all(layout.panes) and all(slots)
     if not is_complete or sorted(pane for slot in slots for pane in slot) != sorted(PANE_IDS):
-        raise _unusable(path, section, f"each pane once: {', '.join(PANE_IDS)}")
+        expected = f"each pane once: {', '.join(PANE_IDS)}"
+        raise _unusable(path, f"{section} with {layout.panes}", expected)
     return layout
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class CompileDocument(TypedDict):
     """Output of `nmpsim compile --format json`."""
 
-    schema: Literal["nmpsim-compile-2"]
+    schema: Literal["nmpsim-compile-3"]
     path: Annotated[str, "the bundle"]
     bytes: Annotated[int, "its size"]
     digest: str
@@ -34,7 +34,7 @@ class CompileDocument(TypedDict):
     nothing_quantized: bool
     warnings: list[str]
     rescaled_biases: list[RescaledBias]
-    slicing: Annotated[list[TiledLayer], "how each layer is tiled, and what else was tried"]
+    tiling: Annotated[list[TiledLayer], "how each layer is tiled, and what else was tried"]
 
 
 def make_compile_document(compiled: Compiled, digest: str, output: Path) -> CompileDocument:
@@ -49,7 +49,7 @@ def make_compile_document(compiled: Compiled, digest: str, output: Path) -> Comp
         "nothing_quantized": is_unquantized(metadata),
         "warnings": compiled.warnings,
         "rescaled_biases": compiled.rescaled_biases,
-        "slicing": compiled.slicing,
+        "tiling": compiled.tiling,
     }
     return to_json(data, CompileDocument)
 
@@ -113,7 +113,7 @@ MODES = {
 def print_tiling(compiled: Compiled, mode: str, console: Console) -> None:
     """Print the chosen tiling of each layer and the simulated alternatives."""
     print_line(console, f"tiling {mode}: {MODES[mode]}", "bold")
-    layers, program = compiled.slicing, compiled.file.metadata.layers
+    layers, program = compiled.tiling, compiled.file.metadata.layers
     for layer in layers:
         _print_layer_tiling(layer, program[layer.layer.index], console)
     total = sum(layer.chosen.estimate.cycles for layer in layers)

@@ -48,6 +48,6 @@ def test_readers_of_results_are_found():
 
 def test_edges_of_a_bundle_are_found():
     digits = Path(__file__).parents[2] / "programs" / "digits"
-    compiled = nmpsim.compile(digits / "digits.lir.txt", digits / "digits.npz", slicing="simple")
+    compiled = nmpsim.compile(digits / "digits.lir.txt", digits / "digits.npz", tiling="simple")
     layers = len(compiled.bundle.metadata.layers)
     assert nmpsim.layer_edges(compiled.bundle) == tuple((n, n + 1) for n in range(layers - 1))

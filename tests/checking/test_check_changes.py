@@ -100,7 +100,7 @@ def test_a_changed_rescale_integer_fails(project):
 
 
 def test_another_tile_size_changes_only_cycles(project):
-    project.compile(slicing="simple")  # larger tiles, which overlap less
+    project.compile(tiling="simple")  # larger tiles, which overlap less
 
     assert project.statuses() == {**PASSED, "cycles": "over"}
     done = project.check()

@@ -20,7 +20,7 @@ from nmpsim.isa.table import DESCRIPTORS, SCALE_RECORD
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 DEVICE = nmpsim.default_device()
 CUTS = [("burst", 1), ("burst", 5), ("simple", 32), ("bytes", 8)]
-"""Combinations of slicing and number of cores."""
+"""Combinations of tiling and number of cores."""
 
 
 @attrs.frozen(eq=False)
@@ -67,7 +67,7 @@ def digits(folder: Path, numerics: str) -> Network:
     files = (DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
     rescales = numerics == "nmp"
     return network(
-        *files, inputs, folder, numerics=numerics, rescale_biases=rescales, slicing="burst"
+        *files, inputs, folder, numerics=numerics, rescale_biases=rescales, tiling="burst"
     )
 
 
@@ -140,9 +140,9 @@ def test_a_changed_padding_value_fails(tmp_path):
     pytest.fail("no load pads")
 
 
-def rescale(text: Path, weights: Path, inputs: dict, slicing: str, cores: int) -> tuple[str, ...]:
+def rescale(text: Path, weights: Path, inputs: dict, tiling: str, cores: int) -> tuple[str, ...]:
     config = attrs.evolve(DEVICE, cores_count=cores, scratchpad_bytes=65536)
-    image = nmpsim.compile(text, weights, device=config, slicing=slicing).image
+    image = nmpsim.compile(text, weights, device=config, tiling=tiling).image
     return LoadedProgram(parse_bundle(image), nmpsim.Device(config)).run(inputs).rescale
 
 
@@ -158,9 +158,9 @@ def test_rescale_numbers_do_not_depend_on_tiling(name, shared, tmp_path):
     net = load_recorded(shared, name, tmp_path)
     text = shared / "lir" / f"{name}.lir.txt"
     expected = tuple(layer.rescale for layer in net.before.layers)
-    for slicing, cores in CUTS:
+    for tiling, cores in CUTS:
         found = rescale(
-            text, text.with_name(f"{name.split('/')[-1]}.npz"), net.inputs, slicing, cores
+            text, text.with_name(f"{name.split('/')[-1]}.npz"), net.inputs, tiling, cores
         )
         assert found == expected
 

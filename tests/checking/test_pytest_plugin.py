@@ -153,7 +153,7 @@ def test_no_such_limit(nmp):
             "E * AssertionError: hazards: 1 hazard: layer conv2__2: core 1 nmp.conv at 0x*",
             "E *layer 3 conv2__2, line 26: *no nmp.wait load between them",
             "E * AssertionError: trap: * contract: missing synchronization: core 1 nmp.conv at 0x*",
-            "E * nmpsim.diagnostics.UserError: error?ARG001?: unknown limit of hazards",
+            "E * nmpsim.diagnostics.UserError: error?ARG001?: unknown value of hazards",
         ]
     )
 

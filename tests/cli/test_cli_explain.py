@@ -195,8 +195,8 @@ def test_a_range_is_explained(nmpsim_cli):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((), "one of NET, --scale and --range"),
-        (("x.bin", "--scale", "1"), "one of NET, --scale and --range"),
+        ((), "pass NET, --scale or --range"),
+        (("x.bin", "--scale", "1"), "NET and --scale cannot be used together"),
         (("--scale", "0"), "--scale: the rescale factor 0"),
         (("--scale", "-0.5"), "positive and finite"),
         (("--scale", "nan"), "positive and finite"),
@@ -223,7 +223,7 @@ def test_contradictory_arguments_are_refused(nmpsim_cli, arguments, expected):
 def test_weights_are_refused_for_a_bundle(nmpsim_cli, digits):
     result = nmpsim_cli("explain", digits, "--weights", WEIGHTS)
     assert result.exit_code == 2
-    message = "error[ARG001]: --weights and --tensors apply to LIR files only"
+    message = "error[ARG001]: --weights cannot be used with a bundle"
     assert message in result.stderr.replace(f"{digits}: ", "")
 
 

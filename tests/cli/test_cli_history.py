@@ -186,7 +186,7 @@ def test_an_empty_history_is_printed(nmpsim_cli, tmp_path):
         (["{tmp}/h", "{stopped}", "--commit", "a"], "RESULT001"),
         (["{tmp}/h", "{run}", "--commit", "a\nb"], "ARG001"),
         (["{tmp}/h", "{run}", "--commit", "a", "--date", "soon"], "ARG001"),
-        (["{tmp}", "--label", "x"], "require a report"),
+        (["{tmp}", "--label", "x"], "--label cannot be used without a report"),
         (["{tmp}", "--show", "1"], "has no entry 1"),
         (["{tmp}/h", "{run}", "--commit", "a", "-o", "{run}"], "is also an input"),
     ],

@@ -204,7 +204,7 @@ def test_several_runs_have_a_line_each(fake, nmpsim_cli, one_input, tmp_path: Pa
         assert saved["prob"].shape[0] == 2
     refused = nmpsim_cli(*words, "--shadow")
     assert refused.exit_code == 2
-    assert "--shadow cannot be used with several inputs" in refused.stderr
+    assert "--shadow cannot be used with 2 inputs" in refused.stderr
 
 
 def test_one_trap_of_several_runs_is_reported(fake, nmpsim_cli, one_input, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_rescaled_biases_are_listed(nmpsim_cli, program):
 def test_rescaled_biases_are_listed_as_json(nmpsim_cli, program):
     arguments = ("--numerics", "nmp", "--rescale-bias", "--format", "json")
     data = json.loads(nmpsim_cli("compile", *program, *arguments).stdout)
-    assert data["schema"] == "nmpsim-compile-2"
+    assert data["schema"] == "nmpsim-compile-3"
     assert data["numerics"] == "nmp"
     assert data["digest"] == read_bundle(program[-1]).digest
     (report,) = data["rescaled_biases"]

@@ -76,7 +76,7 @@ def test_an_inherited_pipe_is_read(tmp_path: Path) -> None:
     with click.Context(click.Command("x")) as context:
         path = Path(copy_stream_to_file(f"/dev/fd/{reading}", context))
         assert path.read_bytes() == b"abc"
-        with pytest.raises(UserError, match="for two options"):
+        with pytest.raises(UserError, match="passed to two options"):
             copy_stream_to_file(f"/dev/fd/{reading}", context)
     assert not path.exists()
     thread.join()

@@ -46,11 +46,11 @@ def write_network(
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_weights_of_lir_are_in_memory_once(tmp_path: Path, save: Callable[..., None]) -> None:
     nmpsim.compile(
-        *write_network(tmp_path, stack_layers(8, 1)), slicing="simple"
+        *write_network(tmp_path, stack_layers(8, 1)), tiling="simple"
     )  # imports, kernels
     files = write_network(tmp_path, stack_layers(WIDE, LAYERS), save)
     with at_most(1.25 * WEIGHTS):
-        compiled = nmpsim.compile(*files, slicing="simple")
+        compiled = nmpsim.compile(*files, tiling="simple")
         nmpsim.save(compiled, tmp_path / "net.bin")
     assert (tmp_path / "net.bin").stat().st_size == compiled.file.nbytes > WEIGHTS
 

@@ -140,11 +140,11 @@ def test_watchpoints_see_scalar_loads_and_stores(
     assert any(f"core 0 {mnemonic} at " in text for text in texts)
 
 
-@pytest.mark.parametrize("slicing", ["burst", "simple"])
+@pytest.mark.parametrize("tiling", ["burst", "simple"])
 @pytest.mark.parametrize("program", ["minimob/i8_asym_b32/cpumax", "minires/i16_pow2_b16/nmp"])
-def test_compiled_programs_have_no_hazards(shared: Path, program: str, slicing: str) -> None:
+def test_compiled_programs_have_no_hazards(shared: Path, program: str, tiling: str) -> None:
     text = shared / "lir" / f"{program}.lir.txt"
-    bundle = compiled(text, slicing=slicing)
+    bundle = compiled(text, tiling=tiling)
     with np.load(get_weights_path(text)) as file:
         debugger = Debugger(
             bundle, {t.name: file[f"input/{t.name}"] for t in bundle.metadata.inputs}

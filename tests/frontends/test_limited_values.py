@@ -155,9 +155,7 @@ def from_torch(layer: Layer, path: Path) -> Bundle:
         source, made = made, run.tensor(shape, layer.scale, zero)
         table = np.clip(np.arange(256), zero, min(layer.bound + 128, 255)).astype(np.uint8)
         run.call("quantized.relu6", "relu6", made, (table,), qx=source)
-    return nmpsim.compile(
-        lower_recording(run.recorded({"x": image}, made)), slicing="simple"
-    ).bundle
+    return nmpsim.compile(lower_recording(run.recorded({"x": image}, made)), tiling="simple").bundle
 
 
 def from_lir(layer: Layer, path: Path, numerics: str = "glow-int", fuse: bool = True) -> Bundle:

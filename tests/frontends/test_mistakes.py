@@ -95,8 +95,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_bytes(contents)
     (folder / "none").mkdir()
     (folder / "model.tflite").write_bytes(small_network(dtype="UINT8", depth=3))
-    nmpsim.save(nmpsim.compile(folder / "model.tflite", slicing="simple"), folder / "u8.bin")
-    nmpsim.save(nmpsim.compile(folder / "int8.tflite", slicing="simple"), folder / "i8.bin")
+    nmpsim.save(nmpsim.compile(folder / "model.tflite", tiling="simple"), folder / "u8.bin")
+    nmpsim.save(nmpsim.compile(folder / "int8.tflite", tiling="simple"), folder / "i8.bin")
     return folder
 
 

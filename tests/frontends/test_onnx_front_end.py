@@ -36,7 +36,7 @@ def list_host_operations(metadata: Metadata) -> list[str]:
 
 
 def run(path: Path, *inputs: Any, **given: Any) -> list[Any]:
-    bundle = nmpsim.compile(path, slicing="simple", **given).bundle
+    bundle = nmpsim.compile(path, tiling="simple", **given).bundle
     return list(nmpsim.Device(threads=1).run(bundle, list(inputs)).outputs.values())
 
 
@@ -68,7 +68,7 @@ def test_inputs_and_outputs_may_have_16_bits(dtype: str, tmp_path: Path) -> None
         make_scales(x=(0.5, zero, dtype), y=(0.25, limits.min + 5, dtype)),
     )
     x = np.array([limits.min, limits.max, zero, zero + 1, zero - 1] * 2, dtype).reshape(2, 5)
-    bundle = nmpsim.compile(path, slicing="simple").bundle
+    bundle = nmpsim.compile(path, tiling="simple").bundle
     (given,), (result, *_) = bundle.metadata.user_inputs, bundle.metadata.user_outputs
     elem = {"uint16": "ui16", "int16": "i16"}[dtype]
     assert (given.elem, given.offset) == (elem, zero)

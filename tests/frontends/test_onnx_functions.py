@@ -23,7 +23,7 @@ HAS_BODIES = "inline_schema_functions" in str(inspect.signature(inliner.inline_s
 
 def run_model(path: Path, **inputs: Array) -> Array:
     """Compile a model, run it and return its output."""
-    bundle = nmpsim.compile(path, slicing="simple").bundle
+    bundle = nmpsim.compile(path, tiling="simple").bundle
     return nmpsim.Device(threads=1, engine="reference").run(bundle, inputs).outputs["y"]
 
 

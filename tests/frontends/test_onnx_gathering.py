@@ -20,7 +20,7 @@ def run_nodes(folder: Path, nodes: list[Node], x: Array, constants: dict[str, Ar
     kind: Kind = (str(x.dtype), x.shape)
     outputs: dict[str, Kind] = {"y": (str(x.dtype), ())}
     path = write_model(folder / "m.onnx", nodes, {"x": kind}, outputs, constants)
-    bundle = nmpsim.compile(path, slicing="simple").bundle
+    bundle = nmpsim.compile(path, tiling="simple").bundle
     return nmpsim.Device(threads=1).run(bundle, [x]).outputs["y"]
 
 

@@ -27,7 +27,7 @@ def run_nodes(
     """Return the output y of a model of nodes."""
     kinds: dict[str, Kind] = {name: (str(x.dtype), x.shape) for name, x in inputs.items()}
     path = write_model(folder / "m.onnx", nodes, kinds, {"y": (kind, ())}, constants)
-    bundle = nmpsim.compile(path, slicing="simple").bundle
+    bundle = nmpsim.compile(path, tiling="simple").bundle
     return nmpsim.Device(threads=1).run(bundle, inputs).outputs["y"]
 
 

@@ -43,7 +43,7 @@ def get_computed(
         {"y": (dtype, shape)},
         {**make_scales(**given), **constants},
     )
-    compilation = nmpsim.compile(path, slicing="simple", integer_islands=True)
+    compilation = nmpsim.compile(path, tiling="simple", integer_islands=True)
     device = nmpsim.Device(threads=1, engine=ENGINE)
     return device.run(compilation.bundle, [x]).outputs["y"], compilation
 

@@ -36,7 +36,7 @@ def test_networks_equal_recorded_results(model: str, answers: str, key: str, sha
     path = shared / "models" / model
     inputs = np.load(path.with_name("inputs.npy"))
     expected = np.load(path.with_name(answers))[key]
-    bundle = nmpsim.compile(path, slicing="simple").bundle
+    bundle = nmpsim.compile(path, tiling="simple").bundle
     assert bundle.metadata.numerics == "float"
     device = nmpsim.Device(threads=1)
     for row in range(INPUTS):
@@ -47,7 +47,7 @@ def test_networks_equal_recorded_results(model: str, answers: str, key: str, sha
 
 def test_a_network_runs_completely_on_the_device(shared: Path) -> None:
     path = shared / "models" / "resnet8_int8" / "model_qdq_tf2onnx.onnx"
-    steps = nmpsim.compile(path, slicing="simple").bundle.metadata.steps
+    steps = nmpsim.compile(path, tiling="simple").bundle.metadata.steps
     assert [step.opcode for step in steps if step.kind == "host"] == ["softmax"]
 
 
@@ -57,7 +57,7 @@ def test_networks_of_16_bits_are_integer_islands(network: str, shared: Path) -> 
     path = shared / "models" / network / "model_qdq_a16w8_perchannel.onnx"
     inputs = np.load(path.with_name("inputs.npy"))
     expected = np.load(path.with_name("expected.npz"))["qdq_a16w8_perchannel"]
-    compiled = nmpsim.compile(path, slicing="simple")
+    compiled = nmpsim.compile(path, tiling="simple")
     (warning,) = compiled.warnings
     assert "at most one step per layer" in warning
     on_host = {step.opcode for step in compiled.bundle.metadata.steps if step.kind == "host"}

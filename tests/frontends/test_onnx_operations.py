@@ -40,7 +40,7 @@ def test_operations_equal_recorded_results(
         for case in cases:
             names = [one.name for one in onnx.load(case.model).graph.input]
             shapes = {n: x.shape for n, x in zip(names, case.inputs, strict=True)}
-            bundle = nmpsim.compile(case.model, input_shapes=shapes, slicing="simple").bundle
+            bundle = nmpsim.compile(case.model, input_shapes=shapes, tiling="simple").bundle
             report = device.run(bundle, case.inputs)
             for got, expected in zip(report.outputs.values(), case.outputs, strict=True):
                 assert got.dtype == expected.dtype, case.name

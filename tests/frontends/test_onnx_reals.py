@@ -22,7 +22,7 @@ def run_node(
 ) -> Array:
     kinds: dict[str, Kind] = {name: (str(x.dtype), x.shape) for name, x in inputs.items()}
     path = write_model(folder / "m.onnx", [node], kinds, {"y": ("float32", ())}, constants or {})
-    bundle = nmpsim.compile(path, slicing="simple").bundle
+    bundle = nmpsim.compile(path, tiling="simple").bundle
     return nmpsim.Device(threads=1).run(bundle, inputs).outputs["y"]
 
 

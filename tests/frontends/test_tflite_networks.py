@@ -33,7 +33,7 @@ def test_networks_equal_recorded_results(network: str, shared: Path) -> None:
     (model,) = folder.glob("*.tflite")
     inputs = np.load(folder / "inputs.npy")
     expected = np.load(folder / "expected.npz")["expected_litert_ref"]
-    bundle = nmpsim.compile(model, slicing="simple").bundle
+    bundle = nmpsim.compile(model, tiling="simple").bundle
     device = nmpsim.Device(threads=1)
     between = list(load_results(folder))
     rows = ROWS_BETWEEN.get(network, tuple(range(len(between[0][1])))) if between else range(INPUTS)
@@ -67,7 +67,7 @@ def test_files_give_numerics_and_input_types(shared: Path) -> None:
         folder = shared / "models" / network
         (model,) = folder.glob("*.tflite")
         info = json.loads((folder / "info.json").read_text())
-        bundle = nmpsim.compile(model, slicing="simple").bundle
+        bundle = nmpsim.compile(model, tiling="simple").bundle
         assert bundle.metadata.numerics == "q31"
         assert [one.elem for one in bundle.metadata.user_inputs] == (
             ["ui8"] if "uint8" in str(info) else ["i8"]

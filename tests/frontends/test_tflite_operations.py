@@ -59,7 +59,7 @@ def test_operations_equal_recorded_results(
     cases = [case for types in CASES[operation] for case in operations(f"{operation}_{types}")]
     assert cases
     for case in cases:
-        bundle = nmpsim.compile(case.model, slicing="simple").bundle
+        bundle = nmpsim.compile(case.model, tiling="simple").bundle
         report = device.run(bundle, case.inputs)
         for got, expected in zip(report.outputs.values(), case.outputs, strict=True):
             assert got.dtype == expected.dtype, case.name

@@ -66,7 +66,7 @@ class Builder:
         )
         path = folder / "model.tflite"
         path.write_bytes(tflite_file(self._tensors, [operator], [*self._inputs], self._results))
-        bundle = nmpsim.compile(path, slicing="simple").bundle
+        bundle = nmpsim.compile(path, tiling="simple").bundle
         report = nmpsim.Device(threads=1).run(bundle, list(self._inputs.values()))
         return list(report.outputs.values())
 

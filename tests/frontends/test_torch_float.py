@@ -93,7 +93,7 @@ def test_a_float_network_is_quantized() -> None:
     program, by_hand = record_small_network()
     quantized = nmpsim.quantize(program, calibration={"x": SAMPLES}, per_channel=True)
     assert not quantized.staying_float
-    bundle = nmpsim.compile(quantized, slicing="simple").bundle
+    bundle = nmpsim.compile(quantized, tiling="simple").bundle
     output = nmpsim.Device(threads=1).run(bundle, {"x": X}).outputs["output"]
     right = by_hand(X)
     assert compute_sqnr_db(right, output - right) > 28

@@ -54,7 +54,7 @@ def run_recording(
     run: QuantizedRecordingWriter, x: RecordedTensor, y: RecordedTensor, values: Array
 ) -> Any:
     """Compile a recorded run and execute it."""
-    bundle = nmpsim.compile(lower_recording(run.recorded({"x": x}, y)), slicing="simple").bundle
+    bundle = nmpsim.compile(lower_recording(run.recorded({"x": x}, y)), tiling="simple").bundle
     return nmpsim.Device(threads=1, engine="reference").run(bundle, {"x": values})
 
 

@@ -102,7 +102,7 @@ def compare(model: Any, example: Any, engine: str) -> int:
         patch.setattr(live._Recorder, "_set", set_and_keep)
         recorded = live.record_model(model, example, engine)
     imported = lower_recording(recorded)
-    bundle = nmpsim.compile(imported, slicing="simple", fuse=False).bundle
+    bundle = nmpsim.compile(imported, tiling="simple", fuse=False).bundle
     report = nmpsim.Device(threads=1).run(bundle, [example.numpy()], save_layers=True)
     layers = {key.partition(":")[2]: values for key, values in report.layer_outputs.items()}
     compared = 0
@@ -236,7 +236,7 @@ def test_pt2e_differs_by_one_step_at_most(by_channel: bool) -> None:
     model = pt2e.convert_pt2e(prepared)
     again = torch.export.export(model, examples)
     for one in (model, again):
-        bundle = nmpsim.compile(nmpsim.from_torch(one, examples), slicing="simple").bundle
+        bundle = nmpsim.compile(nmpsim.from_torch(one, examples), tiling="simple").bundle
         report = nmpsim.Device(threads=1).run(bundle, [examples[0].numpy()])
         expected = model(*examples).detach().numpy()
         (found,) = report.outputs.values()

@@ -25,7 +25,7 @@ def run_recording(
     recorded: ModelRecording, inputs: dict[str, Array], engine: str = "reference"
 ) -> Any:
     """Compile a recorded run, execute it and return the report."""
-    bundle = nmpsim.compile(lower_recording(recorded), slicing="simple").bundle
+    bundle = nmpsim.compile(lower_recording(recorded), tiling="simple").bundle
     return nmpsim.Device(threads=1, engine=engine).run(bundle, inputs, save_layers=True)
 
 
@@ -74,10 +74,10 @@ def test_x86_combines_two_engines(shared: Path) -> None:
     assert imported.layer_numerics == dict.fromkeys(
         ("c1", "blk.dw", "blk.pw", "c2"), "float-onednn"
     )
-    bundle = nmpsim.compile(imported, slicing="simple").bundle
+    bundle = nmpsim.compile(imported, tiling="simple").bundle
     profiles = {layer.name: layer.numerics for layer in bundle.metadata.layers}
     assert (profiles["c1"], profiles["fc"]) == ("float-onednn", "float-fbgemm")
-    own = nmpsim.compile(imported, slicing="simple", numerics="float-qnnpack").bundle
+    own = nmpsim.compile(imported, tiling="simple", numerics="float-qnnpack").bundle
     assert {layer.numerics for layer in own.metadata.layers} <= {"float-qnnpack", ""}
 
 

@@ -208,7 +208,7 @@ def change_rescale_integer(folder):
 
 
 def change_tile_size(folder):
-    compile_with(folder, "--slicing simple")
+    compile_with(folder, "--tiling simple")
 
 
 def change_bandwidth(folder):

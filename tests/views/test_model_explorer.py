@@ -37,7 +37,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bundle(model):
-    compiled = nmpsim.compile(model, slicing="simple")
+    compiled = nmpsim.compile(model, tiling="simple")
     path = model.with_suffix(".bin")
     nmpsim.save(compiled, path)
     return path
@@ -196,7 +196,7 @@ def test_a_layer_counts_once(tmp_path):
     """What several layers compute is added up; what a run did not reach is not there."""
     path = tmp_path / "small.tflite"
     path.write_bytes(small_network())
-    metadata = nmpsim.compile(path, slicing="simple").bundle.metadata
+    metadata = nmpsim.compile(path, tiling="simple").bundle.metadata
     operators = (OperatorMapping("0 X x", ("a", "b")), OperatorMapping("1 Y y", ("c",)))
     metadata = attrs.evolve(metadata, operators=operators)
     report = sample_report(layers=(layer(0, "a"), layer(1, "b", placement="host", cycles=1)))

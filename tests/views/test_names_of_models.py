@@ -30,7 +30,7 @@ MOBILENET = "mobilenet_v1_0.5_160_quant"
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_display_names_are_short_and_find_their_layers(network: str, shared: Path) -> None:
-    layers = nmpsim.compile(shared / "models" / network, slicing="simple").bundle.metadata.layers
+    layers = nmpsim.compile(shared / "models" / network, tiling="simple").bundle.metadata.layers
     shown = [layer.display_name for layer in layers]
     assert len(set(shown)) == len(shown)
     assert max(map(len, shown)) <= LONGEST
@@ -42,7 +42,7 @@ def test_display_names_are_short_and_find_their_layers(network: str, shared: Pat
 def test_a_model_has_the_layers_of_its_bundle(network: str, shared: Path) -> None:
     """Commands that take either find the same operations by the same words."""
     path = shared / "models" / network
-    bundle = nmpsim.compile(path, slicing="simple").bundle
+    bundle = nmpsim.compile(path, tiling="simple").bundle
     of_model, of_bundle = (
         explain_layers(program.module, program.layer_indices, program.display_names)
         for program in (load_program(path), make_bundle_program(bundle))
@@ -56,7 +56,7 @@ def test_a_model_has_the_layers_of_its_bundle(network: str, shared: Path) -> Non
 
 def test_a_run_in_80_columns_distinguishes_layers(shared: Path) -> None:
     folder = shared / "models" / MOBILENET
-    bundle = nmpsim.compile(folder / "model.tflite", slicing="simple").bundle
+    bundle = nmpsim.compile(folder / "model.tflite", tiling="simple").bundle
     report = nmpsim.Device(threads=1).run(bundle, np.load(folder / "inputs.npy")[:1])
     text = render_text(lambda console: print_run(report, console), width=80)
     table = text.split("\n\n")[1].splitlines()

@@ -107,7 +107,7 @@ def check_bias_saturation(subject: LintSubject) -> Iterator[LintFinding]:
         worst = int(np.argmax(steps))
         yield LintFinding(
             "error" if _is_used(bias, scaled, subject) else "note",
-            f"bias %{bias.view.name} {_verb(scaled, 'saturate')} on {scaled.scale_text}",
+            f"bias %{bias.view.name} {_verb(scaled, 'saturate')} with {scaled.scale_text}",
             bias.op,
             tensor=bias.view,
             found=f"{channels} of {steps.size} channels saturate; channel {worst} needs the"
@@ -134,14 +134,13 @@ def check_bias_precision(subject: LintSubject) -> Iterator[LintFinding]:
         largest = int(np.abs(scaled.rounded - scaled.offsets).max())
         yield LintFinding(
             "warning" if _is_used(bias, scaled, subject) else "note",
-            f"bias %{bias.view.name} {_verb(scaled, 'lose')} most of its bits on"
+            f"bias %{bias.view.name} {_verb(scaled, 'lose')} most of its bits with"
             f" {scaled.scale_text}",
             bias.op,
             tensor=bias.view,
-            found=f"integers up to {largest} with {scaled.bits:.1f} of"
-            f" {scaled.reference_bits:.1f} bits, and errors of up to {error:.2g} steps of the"
-            " result",
-            expected=f"integers with at least {needed:.1f} bits",
+            found=f"integers up to {largest}, which have {scaled.bits:.1f} bits of the bias's"
+            f" {scaled.reference_bits:.1f}, and errors of up to {error:.2g} steps of the result",
+            expected=f"at least {needed:.1f} bits",
             hint="Use a smaller scale of the result if its range allows.",
             facts={
                 "declared": scaled.is_declared,

@@ -24,7 +24,7 @@ SUITE, FACTS, ASSEMBLY, LIR = "suite.toml", "repro.json", "repro.s", "repro.lir"
 class ReproDocument(TypedDict):
     """JSON document ``repro.json`` of `nmpsim reduce`."""
 
-    schema: Literal["nmpsim-repro-1"]
+    schema: Literal["nmpsim-repro-2"]
     failure: Annotated[str, Source("failure.text")]
     part: Annotated[str, Source("description"), "which part of the program, on how many cores"]
     layers: Annotated[
@@ -33,7 +33,7 @@ class ReproDocument(TypedDict):
     ]
     trap: Annotated[str | None, Source("report.trap.message"), "its message"]
     engine: Annotated[str, Source("report.engine")]
-    slicing: Annotated[str | None, "how its layers were tiled, if it was compiled again"]
+    tiling: Annotated[str | None, "how its layers were tiled, if it was compiled again"]
     parts_tried: Annotated[int, Source("attempts")]
 
 

@@ -55,7 +55,7 @@ class Reduction:
     """Description of the part and number of cores."""
     attempts: int = 0
     """Number of parts that were compiled and run."""
-    slicing: str | None = None
+    tiling: str | None = None
     """Tiling mode of its layers, if it was recompiled."""
 
 
@@ -126,7 +126,7 @@ class _Attempt:
     config: DeviceConfig
     failure: Failure | None = None
     """Failure that the part has to show, if it differs from the whole program's."""
-    slicing: str | None = None
+    tiling: str | None = None
     """Tiling mode, if the part is recompiled."""
 
     def run(self, failure: Failure, engine: str) -> Reduction | None:
@@ -144,7 +144,7 @@ class _Attempt:
             return None
         if not failure.occurs_in(report):
             return None
-        return Reduction(failure, program, bundle, report, self.description, slicing=self.slicing)
+        return Reduction(failure, program, bundle, report, self.description, tiling=self.tiling)
 
 
 def _trap_attempts(whole: _FailedRun) -> Iterator[_Attempt]:
@@ -205,13 +205,13 @@ def _windows(whole: _FailedRun) -> Iterator[_Attempt]:
         wanted = range(last + 1 - count, last + 1)
         name = layers[last].name
         layer = f"layer {name}" if count == 1 else f"{count} layers up to {name}"
-        slicings = _TILINGS if count == 1 else (DEFAULT_TILING,)
-        for cores, slicing in product(dict.fromkeys((1, config.cores_count)), slicings):
+        tilings = _TILINGS if count == 1 else (DEFAULT_TILING,)
+        for cores, tiling in product(dict.fromkeys((1, config.cores_count)), tilings):
             device = attrs.evolve(config, cores_count=cores)
             on = "one core" if cores == 1 else f"{cores} cores"
-            tiled = "" if slicing == DEFAULT_TILING else f", tiling {slicing}"
-            make = partial(_make_part, whole, module, wanted, device, slicing)
-            yield _Attempt(f"{layer} on {on}{tiled}", make, device, slicing=slicing)
+            tiled = "" if tiling == DEFAULT_TILING else f", tiling {tiling}"
+            make = partial(_make_part, whole, module, wanted, device, tiling)
+            yield _Attempt(f"{layer} on {on}{tiled}", make, device, tiling=tiling)
 
 
 def _growing_counts(most: int) -> Iterator[int]:
@@ -224,16 +224,16 @@ def _growing_counts(most: int) -> Iterator[int]:
 
 
 def _make_part(
-    whole: _FailedRun, module: Module, wanted: range, config: DeviceConfig, slicing: str
+    whole: _FailedRun, module: Module, wanted: range, config: DeviceConfig, tiling: str
 ) -> BuiltProgram:
     metadata = whole.bundle.metadata
     given = prepare_inputs(metadata, whole.inputs)
     part = extract_layers(module, metadata.layers, wanted, given, whole.report.layer_outputs)
-    return _compile_part(whole, part, config, slicing)
+    return _compile_part(whole, part, config, tiling)
 
 
 def _compile_part(
-    whole: _FailedRun, part: ExtractedProgram, config: DeviceConfig, slicing: str
+    whole: _FailedRun, part: ExtractedProgram, config: DeviceConfig, tiling: str
 ) -> BuiltProgram:
     """Compile a part with the options of the whole program for a device."""
     metadata = whole.bundle.metadata
@@ -242,14 +242,14 @@ def _compile_part(
     fuse = any(layer.fused for layer in metadata.layers)
     formulas = find_custom_formulas(metadata.formulas)
     program = Program(part.module, metadata.numerics, layer_numerics=own, formulas=formulas)
-    made = program.compile(config, fuse_activations=fuse, slicing=slicing)
+    made = program.compile(config, fuse_activations=fuse, tiling=tiling)
     return BuiltProgram(bytes(made.file), part.inputs, part.module)
 
 
 def _crop_to_element(whole: _FailedRun, found: Reduction, config: DeviceConfig) -> Reduction | None:
     """Return the part cropped to one element of its result, if it still fails."""
-    module, slicing = found.program.module, found.slicing
-    if module is None or slicing is None or len(found.bundle.metadata.layers) != 1:
+    module, tiling = found.program.module, found.tiling
+    if module is None or tiling is None or len(found.bundle.metadata.layers) != 1:
         return None
     layer = ExtractedProgram(module, found.program.inputs)
     for at in islice(found.failure.iterate_failing_elements(found.report), _MAX_PLACES):
@@ -260,9 +260,9 @@ def _crop_to_element(whole: _FailedRun, found: Reduction, config: DeviceConfig) 
         if cropped is not None:
             attempt = _Attempt(
                 f"element {list(at)} of {found.description}",
-                partial(_compile_part, whole, cropped, config, slicing),
+                partial(_compile_part, whole, cropped, config, tiling),
                 config,
-                slicing=slicing,
+                tiling=tiling,
             )
             return attempt.run(found.failure.restrict(at), whole.report.engine)
     return None

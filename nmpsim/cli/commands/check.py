@@ -37,7 +37,7 @@ from nmpsim.cli.parameters import (
     define_option,
 )
 from nmpsim.cli.stdin import has_read_pipes
-from nmpsim.diagnostics import did_you_mean, fail
+from nmpsim.diagnostics import did_you_mean, fail, refuse_options
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -240,12 +240,8 @@ def _load_suite(options: CheckOptions) -> Suite:
     if _is_program(options.program):
         return Suite(str(options.program), (_case(options),)).validate()
     inputs = ["--input"] if options.inputs.arguments else []
-    given = [*inputs, *options.case_options.list_given_options().values()]
-    if given:
-        message = f"{given[0]} cannot be used with a suite"
-        raise fail(
-            "ARG001", message, place=options.program, hint="Set the value in the suite file."
-        )
+    given = dict.fromkeys([*inputs, *options.case_options.list_given_options().values()], True)
+    refuse_options(given, "with a suite", "Set the values in the suite file.", options.program)
     return read_suite(options.program)
 
 

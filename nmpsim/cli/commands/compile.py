@@ -57,11 +57,10 @@ class CompileOptions:
     )
     no_fuse: bool = define_option("Keep every instruction a separate layer.", group=_TILING)
     tiling: Literal["burst", "bytes", "simple"] = define_option(
-        "Cost model of the tiling.", names="--tiling --slicing", group=_TILING, default="burst"
+        "Cost model of the tiling.", group=_TILING, default="burst"
     )
     explain_tiling: bool = define_option(
         "Show the tilings tried for each layer.",
-        names="--explain-tiling --explain-slicing",
         group=_TILING,
     )
 
@@ -98,8 +97,8 @@ def command(options: CompileOptions) -> None:
             layer_numerics=by_layer,
             rescale_biases=options.rescale_bias,
             fuse=not options.no_fuse,
-            slicing=options.tiling,
-            explain_slicing=options.explain_tiling,
+            tiling=options.tiling,
+            explain_tiling=options.explain_tiling,
             progress=progress,
         )
         digest = _save(compiled, options)
@@ -135,7 +134,7 @@ def _parse_numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]
                 if is_repeated
                 else "--numerics lacks the name of the layer",
                 found=f"--numerics {value}",
-                expected="PROFILE at most once, and LAYER=PROFILE at most once per layer",
+                expected="one PROFILE, and one LAYER=PROFILE for each layer",
             )
         if equals:
             by_layer[layer] = choice

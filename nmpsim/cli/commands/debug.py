@@ -41,7 +41,7 @@ from nmpsim.cli.parameters import (
     define_option,
     get_given_arguments,
 )
-from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, UserError, fail
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, UserError, fail, refuse_options
 from nmpsim.input_files import read_bytes, read_first_bytes
 from nmpsim.records import frozen
 
@@ -150,10 +150,7 @@ def _serve(options: DebugOptions) -> int:
     ctx = click.get_current_context()
     excluded = {"--script": options.script, "--command": options.commands, "--plain": options.plain,
                 "--record": options.record}  # fmt: skip
-    for name, value in excluded.items():
-        if value:
-            message = f"{name} cannot be used with --serve"
-            raise fail("ARG001", message, hint=f"Leave out {name}.")
+    refuse_options(excluded, "with --serve", "Leave out the options, or --serve.")
     if has_read_pipes(ctx):
         raise fail(
             "ARG001", "--serve requires files, because it reads them for each page",
@@ -276,13 +273,13 @@ def _open_core(options: DebugOptions) -> CoreDump:
     from nmpsim.array_files import ArrayFile
     from nmpsim.debugger.core_dump import read_core_file
 
-    if options.inputs.arguments or options.device or options.patch:
-        raise fail(
-            "ARG001",
-            "--input, --device and --patch cannot be used with a core file",
-            place=options.bundle,
-            hint="Leave out these options: the core file contains inputs, device and changes.",
-        )
+    given = {
+        "--input": options.inputs.arguments,
+        "--device": options.device,
+        "--patch": options.patch,
+    }
+    hint = "Leave out the options: the core file contains inputs, device and changes."
+    refuse_options(given, "with a core file", hint, options.bundle)
     return read_core_file(options.bundle, ArrayFile(options.bundle))
 
 

@@ -19,6 +19,7 @@ from nmpsim.cli.parameters import (
     define_command,
     define_option,
 )
+from nmpsim.diagnostics import join_names
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -63,11 +64,12 @@ def command(options: ExplainOptions) -> None:
 
     For a layer: biasPre, biasPost, biasScale, outPre, outPost, outScale as Glow derives them.
     """
-    subjects = [options.program, options.scale, options.range]
-    given = sum(one is not None for one in subjects)
-    if given != 1:
-        words = "is needed" if given == 0 else "is allowed"
-        raise click.UsageError(f"exactly one of NET, --scale and --range {words}")
+    subjects = {"NET": options.program, "--scale": options.scale, "--range": options.range}
+    given = [name for name, value in subjects.items() if value is not None]
+    if not given:
+        raise click.UsageError("pass NET, --scale or --range")
+    if len(given) > 1:
+        raise click.UsageError(f"{join_names(given)} cannot be used together")
     _refuse_unused(options)
     if options.program is not None:
         _explain_program(options)

@@ -17,7 +17,7 @@ from nmpsim.cli.parameters import (
     define_command,
     define_option,
 )
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import fail, refuse_options
 from nmpsim.records import frozen
 
 
@@ -56,13 +56,10 @@ def command(options: HistoryOptions) -> None:
 
         require_html()
     label = options.label or ""
-    if not documents and (options.commit, label, options.date) != (None, "", None):
-        raise fail(
-            "ARG001",
-            "--commit, --label and --date require a report",
-            hint="Pass a RUN.json or an EVAL.json.",
-        )
-    if documents:
+    if not documents:
+        given = {"--commit": options.commit, "--label": label, "--date": options.date}
+        refuse_options(given, "without a report", "Pass a RUN.json or an EVAL.json.")
+    else:
         commit, when = _find_commit(options.commit, options.date)
         for document in documents:
             entry = add_entry(folder, document, commit, label, when)

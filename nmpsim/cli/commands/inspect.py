@@ -30,7 +30,7 @@ def command(options: InspectOptions) -> None:
 
     if session.is_model(options.file):
         compiled = session.compile(
-            options.file, input_shapes=options.shapes.parse_shapes(), slicing="simple"
+            options.file, input_shapes=options.shapes.parse_shapes(), tiling="simple"
         )
         print_warnings(compiled.warnings)
         contents = compiled.bundle

@@ -38,7 +38,15 @@ from nmpsim.cli.parameters import (
     define_option,
 )
 from nmpsim.cli.run_files import TraceOptions, open_traces, save_core_file
-from nmpsim.diagnostics import EXIT_OK, EXIT_TIMEOUT, EXIT_WORSE, Diagnostic, Place, fail
+from nmpsim.diagnostics import (
+    EXIT_OK,
+    EXIT_TIMEOUT,
+    EXIT_WORSE,
+    Diagnostic,
+    Place,
+    fail,
+    refuse_options,
+)
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -244,11 +252,10 @@ def _check(options: RunCommandOptions) -> None:
         message = "--core-on-trap cannot be used with --repeat"
         found, hint = f"--repeat {options.repeat}", "Leave out --repeat."
         raise fail("ARG001", message, found=found, hint=hint)
-    if (options.histogram or options.timeline) and options.format != "json":
-        message = "--histogram and --timeline require the JSON report"
-        raise fail(
-            "ARG001", message, hint="Add --format json, and draw the report with `nmpsim report`."
-        )
+    if options.format != "json":
+        given = {"--histogram": options.histogram, "--timeline": options.timeline}
+        hint = "Add --format json, and draw the report with `nmpsim report`."
+        refuse_options(given, "without the JSON report", hint)
 
 
 def _check_batch(options: RunCommandOptions, count: int) -> None:
@@ -261,17 +268,11 @@ def _check_batch(options: RunCommandOptions, count: int) -> None:
         "--histogram": options.histogram,
         "--timeline": options.timeline,
         "--repeat": options.repeat > 1,
-        "--trace and --dram-trace": any(options.traces.outputs),
+        "--trace": options.traces.trace,
+        "--dram-trace": options.traces.dram_trace,
     }
-    for name, value in given.items():
-        if value:
-            hint = "Pass one file; an .npy file can contain a whole batch."
-            raise fail(
-                "ARG001",
-                f"{name} cannot be used with several inputs",
-                found=f"{count} inputs",
-                hint=hint,
-            )
+    hint = "Pass one file; an .npy file can contain a whole batch."
+    refuse_options(given, f"with {count} inputs", hint)
 
 
 def _has_timed_out(report: RunReport) -> bool:

@@ -112,11 +112,11 @@ class TilingSearch:
     """Search for the fastest tiling of each layer, shared by layers of equal geometry."""
 
     def __init__(
-        self, slicing: str, config: DeviceConfig, on_slicing: Callable[[TiledLayer], None] | None
+        self, tiling: str, config: DeviceConfig, on_tiling: Callable[[TiledLayer], None] | None
     ) -> None:
-        self._slicing = slicing
+        self._tiling = tiling
         self._memory = DramModel(get_costs(config))
-        self._on_slicing = on_slicing
+        self._on_tiling = on_tiling
         self._decisions: dict[Hashable, _Decision] = {}
 
     def choose(self, layer: LayerName, options: TilingOptions) -> LayerPlan:
@@ -125,16 +125,16 @@ class TilingSearch:
             self._decisions[options.key] = self._decide(layer, options)
         decision = self._decisions[options.key]
         plan = options.build(decision.tiling, True)
-        if self._on_slicing:
+        if self._on_tiling:
             chosen = TilingTrial(decision.tiling.label, simulate_fully(plan, self._memory))
             like = None if decision.layer == layer.name else decision.layer
-            self._on_slicing(TiledLayer(layer, chosen, like, decision.trials))
+            self._on_tiling(TiledLayer(layer, chosen, like, decision.trials))
         return plan
 
     def _decide(self, layer: LayerName, options: TilingOptions) -> _Decision:
-        if self._slicing == "simple":
+        if self._tiling == "simple":
             return _Decision(layer.name, options.simple, ())
-        memory = attrs.evolve(self._memory, blind=self._slicing == "bytes")
+        memory = attrs.evolve(self._memory, blind=self._tiling == "bytes")
         trials: list[tuple[TilingTrial, Any]] = []
         slower = []
         fastest = NEVER
@@ -145,7 +145,7 @@ class TilingSearch:
             else:
                 trials.append((TilingTrial(tiling.label, estimate), tiling))
                 fastest = min(fastest, estimate.cycles)
-        if self._on_slicing:  # the listener is told how much slower the others are
+        if self._on_tiling:  # the listener is told how much slower the others are
             for tiling in slower:
                 estimate = simulate_fully(options.build(tiling, False), memory)
                 trials.append((TilingTrial(tiling.label, estimate), tiling))
@@ -163,7 +163,7 @@ class TilingSearch:
         totals = itertools.accumulate(tiles[:MAX_TRIALS])
         count = max(MIN_TRIALS, sum(total <= MAX_TILES for total in totals))
         parts = [sighted[:count], blind[: count // BLIND_SHARE]]
-        if self._slicing == "bytes":
+        if self._tiling == "bytes":
             parts.reverse()
         return list(dict.fromkeys([*parts[0], *parts[1], options.simple]))
 

@@ -43,7 +43,7 @@ execute_epochs = CompiledEntry(
 check_events = CompiledEntry(
     "contract.check_events", partial(_import, "contract_entry", "check_events")
 )
-"""See :func:`nmpsim.core.compiled.contract.find_invalid_word`."""
+"""See :func:`nmpsim.core.compiled.contract_entry.check_events`."""
 PARTS = (replay_epochs, execute_epochs, check_events)
 """Entries of the engine besides ``run``."""
 KERNELS = {

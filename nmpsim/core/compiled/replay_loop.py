@@ -195,11 +195,11 @@ def add_layer_counters(mine: SaturationCounters, theirs: SaturationCounters, lay
             to.first[stage, side] = min(to.first[stage, side], account.first[stage, side])
             account.saturated[stage, side] = account.worst[stage, side] = 0
             account.first[stage, side] = NEVER
-            read_hardware_counter = theirs.channel_saturated[stage, side, begin:end]
+            added = theirs.channel_saturated[stage, side, begin:end]
             total = mine.channel_saturated[stage, side, begin:end]
-            for channel in range(read_hardware_counter.size):
-                total[channel] += read_hardware_counter[channel]
-                read_hardware_counter[channel] = 0
+            for channel in range(added.size):
+                total[channel] += added[channel]
+                added[channel] = 0
 
 
 def replay_epochs(

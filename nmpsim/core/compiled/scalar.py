@@ -1,7 +1,7 @@
 """Scalar instructions beyond RV32IM: Zicsr, synchronization, traps and halt.
 
-``step`` executes one and returns how it ended; it does not begin an instruction that other cores
-can observe unless ``has_turn`` is set.
+``execute_scalar`` executes one and returns how it ended. It does not begin an instruction that
+other cores can observe unless ``has_turn`` is set.
 """
 
 from __future__ import annotations

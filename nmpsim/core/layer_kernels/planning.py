@@ -112,10 +112,10 @@ def make_passes(layers: Iterable[Sequence[ThreadTask]]) -> Iterator[list[ThreadT
     """Yield passes: tasks of consecutive layers that need no synchronization in between."""
     before: list[ThreadTask] = []
     for layer in layers:
-        join_paths = _join_passes(before, layer) if before else None
-        if join_paths is None and before:
+        joined = _join_passes(before, layer) if before else None
+        if joined is None and before:
             yield before
-        before = list(layer) if join_paths is None else join_paths
+        before = list(layer) if joined is None else joined
     if before:
         yield before
 
@@ -182,8 +182,8 @@ def pack_plan(machine: Machine, plan: ReplayPlan) -> Epochs:
         firsts.append(len(parts))
         lowest.append(min(one.layer for part in epoch.values() for one in part))
         is_whole.append(whole)
-    pack_weights = np.array(parts, np.int64).reshape(-1, PART_WORDS)
-    arrays = np.array(items, np.int64), pack_weights, np.array(firsts, np.int64)
+    parts_table = np.array(parts, np.int64).reshape(-1, PART_WORDS)
+    arrays = np.array(items, np.int64), parts_table, np.array(firsts, np.int64)
     reached = find_lowest_layers(np.array(lowest, np.int64), machine)
     return Epochs(*arrays, reached, np.array(is_whole, np.bool_), plan.host)
 

@@ -184,12 +184,12 @@ def round_unsigned(values: Float32s, offset: int, element: ElementType) -> Int64
     return round_even(values + np.float32(offset + moved)) - moved
 
 
-def select_scale(below: Any, out: Scale, apply_leaky: Scale) -> Scale:
-    """Return the scale of each element: ``apply_leaky`` where ``below`` is true, else ``out``."""
+def select_scale(below: Any, out: Scale, leaky: Scale) -> Scale:
+    """Return the scale of each element: ``leaky`` where ``below`` is true, else ``out``."""
     return Scale(
-        pre=np.where(below, apply_leaky.pre, out.pre),
-        mul=np.where(below, apply_leaky.mul, out.mul),
-        post=np.where(below, apply_leaky.post, out.post),
+        pre=np.where(below, leaky.pre, out.pre),
+        mul=np.where(below, leaky.mul, out.mul),
+        post=np.where(below, leaky.post, out.post),
     )
 
 

@@ -101,7 +101,7 @@ def _gather_taps(op: GraphLowering, image: BuilderTensor, window: Window) -> Bui
         is_empty = ~is_inside.any(axis=1)
         require(
             not is_empty.any(),
-            f"window {is_empty.argmax()} of axis {d}, which contains only padding",
+            f"only padding in window {is_empty.argmax()} along the {('height', 'width')[d]}",
             "windows that contain an input element",
         )
         first = taps[np.arange(len(taps)), is_inside.argmax(axis=1)]

@@ -73,15 +73,15 @@ def test_the_tiling_mode_is_kept():
     inputs = {"data": np.load(DIGITS / "images" / "7.npy")}
     one_core = attrs.evolve(nmpsim.default_device(), cores_count=1, scratchpad_bytes=4096)
     compiled = {
-        slicing: nmpsim.compile(
-            DIGITS / "digits.lir.txt", DIGITS / "digits.npz", device=one_core, slicing=slicing
+        tiling: nmpsim.compile(
+            DIGITS / "digits.lir.txt", DIGITS / "digits.npz", device=one_core, tiling=tiling
         )
-        for slicing in ("burst", "simple")
+        for tiling in ("burst", "simple")
     }
     bundle = parse_bundle(compiled["simple"].image)
     runs = {
-        slicing: nmpsim.Device(one_core).run(parse_bundle(one.image), inputs, save_layers=True)
-        for slicing, one in compiled.items()
+        tiling: nmpsim.Device(one_core).run(parse_bundle(one.image), inputs, save_layers=True)
+        for tiling, one in compiled.items()
     }
     layer = next(
         mine
@@ -91,7 +91,7 @@ def test_the_tiling_mode_is_kept():
     values = runs["simple"].layer_outputs[make_layer_key(bundle.metadata.layers[layer.index])]
     failure = BurstCountFailure(layer.name, values, layer.bursts)
     found = reduce_program(bundle, inputs, nmpsim.Device(one_core), runs["simple"], failure)
-    assert (found.description, found.slicing) == (
+    assert (found.description, found.tiling) == (
         f"layer {layer.name} on one core, tiling simple",
         "simple",
     )

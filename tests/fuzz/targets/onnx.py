@@ -20,7 +20,7 @@ def run(data: bytes) -> None:
     path = write_file(data, "model.onnx")
     with allow_errors("MODEL", "LIR", "COMP"):
         if find_front_end(path) is not None:
-            compile(path, slicing="simple")
+            compile(path, tiling="simple")
 
 
 def mutate(data: bytes, rng: Random) -> bytes:

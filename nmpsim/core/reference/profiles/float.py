@@ -77,10 +77,10 @@ def dequantize_operand(side: str, values: Int64s, scale: Scale) -> FormulaSteps:
     """Dequantize an operand to ``f32(value * scale.factor + scale.addend)``."""
     factor, addend = scale.factor, scale.addend
     product = values.astype(np.float64) * factor.astype(np.float64)
-    dequantize_values: Float32s = (product + addend.astype(np.float64)).astype(np.float32)
+    dequantized: Float32s = (product + addend.astype(np.float64)).astype(np.float32)
     formula = "* {factor:.9g} + {addend:.9g}, as float32"
-    yield make_step(f"{side} scaled", dequantize_values, formula, factor=factor, addend=addend)
-    return dequantize_values
+    yield make_step(f"{side} scaled", dequantized, formula, factor=factor, addend=addend)
+    return dequantized
 
 
 def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) -> FormulaSteps:

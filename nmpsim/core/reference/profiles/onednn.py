@@ -20,8 +20,8 @@ def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions
     """
     source, factor, back = q.bias_scale.factor, q.out.factor, q.result_scale
     yield make_step("factor", factor, "float32")
-    dequantize_operand = add_float_bias(to_float32(sums) * source * factor, q)
-    values = round_unsigned(dequantize_operand * back, q.offset, q.element)
+    biased = add_float_bias(to_float32(sums) * source * factor, q)
+    values = round_unsigned(biased * back, q.offset, q.element)
     formula = "rne((accumulator * {source:.9g} * {factor:.9g} + bias) * {back:.9g} + {offset})"
     yield make_step(
         "result", values, formula, source=source, factor=factor, back=back, offset=q.offset

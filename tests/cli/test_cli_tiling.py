@@ -34,9 +34,9 @@ def test_explanations_need_the_option(compile_digits):
 
 
 def test_explanations_are_written_as_json(compile_digits):
-    result = compile_digits("--explain-slicing", "--format", "json", "--slicing", "bytes")
+    result = compile_digits("--explain-tiling", "--format", "json", "--tiling", "bytes")
     assert result.exit_code == 0
-    layers = json.loads(result.stdout)["slicing"]
+    layers = json.loads(result.stdout)["tiling"]
     assert [layer["opcode"] for layer in layers[:2]] == ["convolution", "maxpool"]
     for layer in layers:
         best = layer["candidates"][0]
@@ -44,7 +44,7 @@ def test_explanations_are_written_as_json(compile_digits):
         assert best["bursts"] == layer["chosen"]["bursts"]
         assert layer["chosen"]["memory"] >= best["memory"]
         assert layer["reason"]
-    assert json.loads(compile_digits("--format", "json").stdout)["slicing"] == []
+    assert json.loads(compile_digits("--format", "json").stdout)["tiling"] == []
 
 
 def test_an_unknown_mode_is_refused(compile_digits):

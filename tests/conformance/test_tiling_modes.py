@@ -16,13 +16,13 @@ NETWORKS = tuple(f"lir/{name}/i8_asym_b32/cpu.lir.txt" for name in ("lenet", "mi
 
 
 @pytest.mark.parametrize(
-    ("name", "cores", "slicing"), pairwise(product(NETWORKS, (1, 8, 32), TILINGS))
+    ("name", "cores", "tiling"), pairwise(product(NETWORKS, (1, 8, 32), TILINGS))
 )
 def test_activations_do_not_depend_on_tiling(
-    name: str, cores: int, slicing: str, shared: Path
+    name: str, cores: int, tiling: str, shared: Path
 ) -> None:
     recording = Recording(Recorded(name))
-    report = run_program(recording.program.text, cores, fuse=False, slicing=slicing)
+    report = run_program(recording.program.text, cores, fuse=False, tiling=tiling)
     wrong = [
         key
         for key, recorded in recording.comparable().items()

@@ -13,9 +13,9 @@ from lir_oracle import run_module
 from program_writer import Program, Size, sizes
 from random_arithmetic import convolution
 from random_programs import chains, single_operations
-from slicing_runs import FEW, compile_with_slicing, digits
 from small_programs import program
 from tiers import examples
+from tiling_runs import FEW, compile_with_tiling, digits
 
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.search import TILINGS
@@ -24,9 +24,9 @@ from nmpsim.core.device import Device
 from nmpsim.diagnostics import UserError
 
 
-def cycles(program: Program, slicing: str, **changes: int) -> int:
+def cycles(program: Program, tiling: str, **changes: int) -> int:
     config = attrs.evolve(default_device(), **changes)
-    bundle, _ = compile_with_slicing(program, config, slicing)
+    bundle, _ = compile_with_tiling(program, config, tiling)
     return Device(config).run(bundle, program.inputs).cycles
 
 
@@ -34,11 +34,11 @@ def cycles(program: Program, slicing: str, **changes: int) -> int:
 @given(
     st.one_of(chains(), single_operations((convolution,))), sizes(), st.sampled_from(TILINGS[1:])
 )
-def test_other_modes_give_right_outputs(program: Program, size: Size, slicing: str) -> None:
+def test_other_modes_give_right_outputs(program: Program, size: Size, tiling: str) -> None:
     if compile_program(program, size.config, True) is None:
         return
     _, final = run_module(program.module, program.inputs, program.numerics, program.by_layer)
-    bundle, _ = compile_with_slicing(program, size.config, slicing)
+    bundle, _ = compile_with_tiling(program, size.config, tiling)
     report = Device(size.config).run(bundle, program.inputs)
     for name, values in report.outputs.items():
         np.testing.assert_array_equal(values, final[name], err_msg=name)
@@ -46,7 +46,7 @@ def test_other_modes_give_right_outputs(program: Program, size: Size, slicing: s
 
 def test_modes_are_ordered_by_cycles() -> None:
     """On the digits network each is better than the next."""
-    burst, blind, simple = (cycles(digits(), slicing) for slicing in TILINGS)
+    burst, blind, simple = (cycles(digits(), tiling) for tiling in TILINGS)
     assert burst < blind < simple
 
 
@@ -58,8 +58,8 @@ def test_the_search_is_no_worse_than_the_rule(changes: dict[str, int]) -> None:
 @pytest.mark.parametrize("changes", [{}, *FEW], ids=str)
 def test_burst_is_no_worse_than_bytes(changes: dict[str, int]) -> None:
     config = attrs.evolve(default_device(), **changes)
-    _, sighted = compile_with_slicing(digits(), config, "burst")
-    _, blind = compile_with_slicing(digits(), config, "bytes")
+    _, sighted = compile_with_tiling(digits(), config, "burst")
+    _, blind = compile_with_tiling(digits(), config, "bytes")
     for one, other in zip(sighted, blind, strict=True):
         assert one.chosen.estimate.cycles <= other.chosen.estimate.cycles, one.layer
         assert {t.label for t in one.trials} == {t.label for t in other.trials}
@@ -91,8 +91,8 @@ def one_convolution(size: int, inputs: int, outputs: int) -> Program:
 def test_large_layers_are_searched() -> None:
     """The rule takes four times as long: it gives each core rows that do not fit."""
     convolution = one_convolution(224, 64, 64)
-    _, (layer,) = compile_with_slicing(convolution, default_device(), "burst")
-    _, (by_rule,) = compile_with_slicing(convolution, default_device(), "simple")
+    _, (layer,) = compile_with_tiling(convolution, default_device(), "burst")
+    _, (by_rule,) = compile_with_tiling(convolution, default_device(), "simple")
     assert len(layer.trials) > 20
     assert 2 * layer.chosen.estimate.cycles < by_rule.chosen.estimate.cycles
 
@@ -111,7 +111,7 @@ def test_large_layers_are_searched() -> None:
 )
 def test_the_best_known_tiling_is_found(shape: tuple[int, int, int], best: int) -> None:
     """Within 3 % of the best that anybody found on the default device, whatever was tried."""
-    _, (layer,) = compile_with_slicing(one_convolution(*shape), default_device(), "burst")
+    _, (layer,) = compile_with_tiling(one_convolution(*shape), default_device(), "burst")
     assert layer.chosen.estimate.cycles <= 1.03 * best
 
 
@@ -122,12 +122,12 @@ def test_more_cores_are_not_slower() -> None:
     for one in taken[1:]:
         assert one <= 1.01 * best
         best = min(best, one)
-    _, layers = compile_with_slicing(digits(), default_device(), "burst")
+    _, layers = compile_with_tiling(digits(), default_device(), "burst")
     assert max(layer.chosen.estimate.cores for layer in layers) < 32
 
 
 def test_the_fastest_candidate_is_selected() -> None:
-    _, layers = compile_with_slicing(digits(), default_device(), "burst")
+    _, layers = compile_with_tiling(digits(), default_device(), "burst")
     assert [layer.layer.opcode for layer in layers][:2] == ["convolution", "maxpool"]
     for layer in layers:
         times = [trial.estimate.cycles for trial in layer.trials]
@@ -135,19 +135,19 @@ def test_the_fastest_candidate_is_selected() -> None:
         assert layer.chosen.label == layer.trials[0].label
         assert layer.reason
         assert not layer.like
-    _, layers = compile_with_slicing(digits(), default_device(), "simple")
+    _, layers = compile_with_tiling(digits(), default_device(), "simple")
     assert {layer.reason for layer in layers} == {"the only tiling of the rule"}
 
 
 def test_the_search_is_deterministic() -> None:
     module = digits().module
-    for slicing in TILINGS:
-        files = [compile_module(module, default_device(), slicing=slicing) for _ in range(2)]
+    for tiling in TILINGS:
+        files = [compile_module(module, default_device(), tiling=tiling) for _ in range(2)]
         assert len(set(map(bytes, files))) == 1
 
 
 def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(UserError, match="unknown tiling") as caught:
-        compile_module(digits().module, default_device(), slicing="fast")
+    with pytest.raises(UserError, match="unknown value of tiling") as caught:
+        compile_module(digits().module, default_device(), tiling="fast")
     (finding,) = caught.value.diagnostics
     assert (finding.code, finding.expected) == ("COMP001", "burst, bytes or simple")

@@ -35,8 +35,8 @@ def digits() -> Program:
     return Program(module, {"data": np.load(DIGITS / "images" / "7.npy")})
 
 
-def compile_with_slicing(
-    program: Program, config: DeviceConfig, slicing: str, fuse: bool = True
+def compile_with_tiling(
+    program: Program, config: DeviceConfig, tiling: str, fuse: bool = True
 ) -> tuple[Bundle, list[TiledLayer]]:
     """Return the compiled bundle and the tiling of each of its device layers."""
     layers: list[TiledLayer] = []
@@ -45,7 +45,7 @@ def compile_with_slicing(
         config,
         numerics=program.numerics,
         fuse_activations=fuse,
-        slicing=slicing,
-        on_slicing=layers.append,
+        tiling=tiling,
+        on_tiling=layers.append,
     )
     return parse_bundle(image), layers

@@ -1,6 +1,6 @@
 """Cycles of networks by how the compiler cuts their layers, on 1 to 32 cores.
 
-    python benchmarks/slicing.py [--shared ../shared] [--cores 1,2,4,8,16,32] [--only NAME ...]
+    python benchmarks/tilings.py [--shared ../shared] [--cores 1,2,4,8,16,32] [--only NAME ...]
 
 Two networks are made here; LeNet, minires, minimob and ResNet-50 come from the folder of reference
 files, where there is one. Prints a Markdown table: cycles of each mode, what `burst` saves, and
@@ -83,10 +83,10 @@ def inputs_of(bundle: nmpsim.Bundle) -> dict[str, np.ndarray[Any, Any]]:
     return {t.name: np.zeros(t.shape, np.float32) for t in bundle.metadata.inputs}
 
 
-def measure(module: Module, config: nmpsim.DeviceConfig, slicing: str) -> tuple[int, float]:
+def measure(module: Module, config: nmpsim.DeviceConfig, tiling: str) -> tuple[int, float]:
     """Cycles on the device, and seconds of the processor for compiling."""
     begin = time.process_time()
-    image = compile_module(module, config, slicing=slicing)
+    image = compile_module(module, config, tiling=tiling)
     seconds = time.process_time() - begin
     bundle = parse_bundle(image)
     return nmpsim.Device(config).run(bundle, inputs_of(bundle)).cycles, seconds
@@ -98,8 +98,8 @@ def rows(name: str, module: Module, cores: list[int]) -> Iterator[str]:
         config = attrs.evolve(nmpsim.default_device(), cores_count=count)
         cycles = {}
         seconds = {}
-        for slicing in TILINGS:
-            cycles[slicing], seconds[slicing] = measure(module, config, slicing)
+        for tiling in TILINGS:
+            cycles[tiling], seconds[tiling] = measure(module, config, tiling)
         burst = cycles["burst"]
         more = [f"{cycles[s]:,} | {1 - burst / cycles[s]:.1%}" for s in ("bytes", "simple")]
         yield f"| {name} | {count} | {burst:,} | {' | '.join(more)} | {seconds['burst']:.1f} |"

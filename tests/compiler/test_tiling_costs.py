@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from program_writer import Program, Size, sizes
 from random_arithmetic import convolution as random_convolution
 from random_programs import chains, single_operations
-from slicing_runs import FEW, compile_with_slicing, digits
 from tiers import examples
+from tiling_runs import FEW, compile_with_tiling, digits
 
 from nmpsim.compiler.tiling.compiled import entries
 from nmpsim.compiler.tiling.compiled.events import simulate_plan
@@ -135,10 +135,10 @@ def test_every_layer_takes_its_estimate(program: Program, size: Size) -> None:
     check(program, size.config)
 
 
-@pytest.mark.parametrize("slicing", ["burst", "bytes", "simple"])
+@pytest.mark.parametrize("tiling", ["burst", "bytes", "simple"])
 @pytest.mark.parametrize("changes", FEW, ids=str)
-def test_estimates_hold_on_other_devices(slicing: str, changes: dict[str, int]) -> None:
-    check(digits(), attrs.evolve(default_device(), **changes), slicing)
+def test_estimates_hold_on_other_devices(tiling: str, changes: dict[str, int]) -> None:
+    check(digits(), attrs.evolve(default_device(), **changes), tiling)
 
 
 @pytest.mark.parametrize("preset", ["lpddr4-3200", "lpddr5-6400", "ddr4-3200"])
@@ -147,7 +147,7 @@ def test_estimates_hold_on_a_dram_with_banks(preset: str, tmp_path: Path) -> Non
     path = tmp_path / "device.toml"
     path.write_text(f'[dram]\npreset = "{preset}"\n', encoding="utf-8")
     config = load_device(path)
-    bundle, layers = compile_with_slicing(digits(), config, "burst")
+    bundle, layers = compile_with_tiling(digits(), config, "burst")
     report = Device(config).run(bundle, digits().inputs)
     taken = [report.layers[layer.layer.index] for layer in layers]
     expected = [layer.chosen.estimate for layer in layers]
@@ -156,8 +156,8 @@ def test_estimates_hold_on_a_dram_with_banks(preset: str, tmp_path: Path) -> Non
     assert [layer.bursts for layer in taken] == [one.bursts for one in expected]
 
 
-def check(program: Program, config: DeviceConfig, slicing: str = "burst") -> None:
-    bundle, layers = compile_with_slicing(program, config, slicing)
+def check(program: Program, config: DeviceConfig, tiling: str = "burst") -> None:
+    bundle, layers = compile_with_tiling(program, config, tiling)
     report = Device(config).run(bundle, program.inputs)
     for layer in layers:
         taken = report.layers[layer.layer.index]
