@@ -2,8 +2,9 @@
 
 ``find_invalid_word`` returns -1 for a valid descriptor, else the index of the first bad word. Most
 checks are derived from the table: the values of a word (:mod:`~nmpsim.memory.limits`) and the
-addresses of operands (:mod:`~nmpsim.memory.footprint`). A result must not overlap what the instruction reads,
-except exactly where the table allows it, so that the order of reads and writes does not matter.
+addresses of operands (:mod:`~nmpsim.memory.footprint`). A result must not overlap what the
+instruction reads, except exactly where the table allows it, so that the order of reads and writes
+does not matter.
 Relations between words are checked by :mod:`~nmpsim.memory.amounts` and
 :mod:`~nmpsim.memory.scales`.
 

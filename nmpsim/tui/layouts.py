@@ -196,7 +196,7 @@ def _parse(path: Path, name: str, entry: Any) -> PaneLayout:
     """Return the layout of a section. Raises UserError (FILE001) if it is invalid."""
     section = f'section ["{name}"]'
     if name not in STANDARD:
-        raise _unusable(path, section, f"sections {list_alternatives(STANDARD)}")
+        raise _unusable(path, section, f"section {list_alternatives(STANDARD)}")
     try:
         layout = PaneLayout(**entry)
         shares = [*layout.heights, *(width for row in layout.widths for width in row)]
