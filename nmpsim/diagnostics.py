@@ -91,6 +91,7 @@ CODES: dict[str, str] = {
     "REPORT001": "the report is damaged or has another version",
     "WORK001": "worker processes cannot be used",
     "DIFF001": "the runs cannot be compared",
+    "REF001": "the reference runtime cannot run the model",
     "DUMP001": "a dump of Glow is damaged",
     "DUMP002": "the list of files of Glow's dumps is missing",
     "SUITE001": "the suite file is invalid",

@@ -44,6 +44,7 @@ LINES = [  # @ marks a file that is replaced by each bad one in turn
     "report @r.json -o page.html",
     "run @net.bin --input @x.npy --device @d.toml --patch @p.json",
     "run net.bin --input x.npy --shadow --float-weights @f.npz",
+    "verify @net.bin --reference @l.npz --device @d.toml --input @x.npy",
     "sweep @net.lir --weights @w.npz --input @x.npy --grid @grid.toml --device @d.toml -o s.csv",
 ]
 PLACES = [

@@ -1,0 +1,142 @@
+"""``nmpsim verify``: compare every layer with the model file in its reference runtime."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from nmpsim.cli.environment import choose_engine
+from nmpsim.cli.loading import load_device, load_program
+from nmpsim.cli.options import (
+    ENGINE_OPTION,
+    FORMAT_OPTION,
+    MAX_MEMORY_OPTION,
+    Engine,
+    Format,
+    InputOptions,
+    LimitOptions,
+    Size,
+    make_device_option,
+    make_output_option,
+)
+from nmpsim.cli.output import check_outputs, show_progress, write_result
+from nmpsim.cli.parameters import (
+    InputFile,
+    Natural,
+    OutputFile,
+    define_argument,
+    define_command,
+    define_option,
+)
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
+from nmpsim.records import frozen
+
+if TYPE_CHECKING:
+    from nmpsim.bundle import Bundle
+    from nmpsim.references import LiveReference
+
+
+@frozen(kw_only=True)
+class VerifyOptions:
+    """Options of ``nmpsim verify``."""
+
+    program: InputFile = define_argument("MODEL|NET.bin")
+    inputs: InputOptions
+    reference: InputFile | None = define_option(
+        "Model file to run as the reference.  [default: MODEL]", "MODEL"
+    )
+    device: InputFile | None = make_device_option("the bundle's")
+    within: Natural = define_option(
+        "Allowed difference in units of the last place.", "N", default=0
+    )
+    show_all: bool = define_option("List equal layers too.", names="--all")
+    format: Format = FORMAT_OPTION
+    output: OutputFile | None = make_output_option("FILE", "Write to this file.  [default: stdout]")
+    engine: Engine = ENGINE_OPTION
+    limits: LimitOptions
+    max_memory: Size | None = MAX_MEMORY_OPTION
+
+
+@define_command
+def command(options: VerifyOptions) -> int:
+    """Run a model in its own runtime too, and compare every layer's output.
+
+    The runtime is LiteRT with reference kernels for a TFLite model. A layer that differs is
+    executed again on the reference's inputs, which separates layers that are wrong by themselves
+    from layers with wrong inputs. A folder or a quoted glob pattern verifies each of its files.
+
+    \b
+      nmpsim verify MODEL.tflite --input X.npy
+      nmpsim verify NET.bin --reference MODEL.tflite --input images/ --format json
+
+    Exit codes: 0 equal, 1 different or a run trapped, 2 unusable arguments or files.
+    """
+    config = load_device(options.device)
+    from nmpsim import session
+    from nmpsim.analysis.difference import Tolerance
+    from nmpsim.cli.inputs import find_samples, list_input_paths
+    from nmpsim.cli.samples import ProgramInputs, print_image_formats
+    from nmpsim.core.run import Progress
+    from nmpsim.verification import Verification, make_verification_document, verify_sample
+    from nmpsim.views.verify_text import print_verification
+
+    check_outputs([options.output], [options.program, options.reference])
+    arguments = options.inputs.arguments
+    bundle = load_program(options.program, device=config, inputs=arguments)
+    inputs = ProgramInputs.from_bundle(bundle.metadata, options.inputs.images)
+    samples = find_samples(arguments, inputs)
+    check_outputs([options.output], list_input_paths(arguments, list(inputs.tensors)))
+    samples[0].load()  # an unusable input is reported before the runtime is started
+    print_image_formats(samples)
+    reference = _open_reference(options, bundle)
+    device = session.Device(
+        config or session.get_device(bundle),
+        engine=choose_engine(options.engine),
+        max_memory=options.max_memory,
+    )
+    found = []
+    with show_progress() as progress:
+        for number, sample in enumerate(samples):
+            arrays = sample.load()
+            if len(samples) > 1:
+                progress(Progress("sample", number, len(samples), sample.name))
+            found.append(
+                verify_sample(
+                    bundle,
+                    device,
+                    arrays,
+                    reference.run(arrays),
+                    name=sample.name,
+                    tolerance=Tolerance(options.within),
+                    limits=options.limits.make_limits(),
+                    progress=progress if len(samples) == 1 else None,
+                )
+            )
+    verification = Verification(
+        str(options.program), str(reference.path), reference.runtime.name, tuple(found)
+    )
+    view = partial(print_verification, show_all=options.show_all)
+    write_result(
+        options.format, make_verification_document, view, verification, output=options.output
+    )
+    return EXIT_WORSE if verification.differing else EXIT_OK
+
+
+def _open_reference(options: VerifyOptions, bundle: Bundle) -> LiveReference:
+    """Load the model of --reference, or the verified model itself, in its runtime."""
+    from nmpsim.references import open_reference
+
+    path = options.program if options.reference is None else options.reference
+    reference = open_reference(path, bundle.metadata)
+    if reference is not None:
+        return reference
+    if options.reference is None:
+        raise fail(
+            "ARG001",
+            "a bundle or a network in LIR has no runtime of its own",
+            place=path,
+            expected="a TFLite model",
+            hint="Pass the model from which it was made with --reference MODEL.",
+        )
+    raise fail("MODEL001", "the reference is not a model file", place=path,
+               expected="a TFLite model")  # fmt: skip

@@ -1,0 +1,145 @@
+"""A model file that its reference runtime runs on the inputs of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import numpy as np
+
+from nmpsim.analysis.difference import dequantize_values
+from nmpsim.analysis.matching import StoredTensor, list_layer_tensors, make_stored_tensor
+from nmpsim.arrays import Array, Arrays
+from nmpsim.bundle.metadata import Metadata, Tensor, is_same_shape
+from nmpsim.core.inputs import prepare_inputs
+from nmpsim.diagnostics import fail, list_alternatives
+from nmpsim.frontends import find_front_end
+from nmpsim.lir.nodes import ELEM_DTYPES
+from nmpsim.references.runtime import ReferenceInput, ReferenceRuntime
+
+
+def _load_tflite(path: Path) -> ReferenceRuntime:
+    from nmpsim.references.litert import LiteRTRuntime
+
+    return LiteRTRuntime(path)
+
+
+RUNTIMES: dict[str, Callable[[Path], ReferenceRuntime]] = {"TFLite": _load_tflite}
+"""Name of a front end -> function that loads a file of its format in the reference runtime."""
+
+
+@attrs.frozen(eq=False)
+class ReferenceRun:
+    """Results of one run of the reference."""
+
+    tensors: tuple[StoredTensor, ...]
+    """Results of the model's operations in the order of execution."""
+    outputs: dict[str, Array]
+    """Output of the program -> its values in the model's type."""
+
+
+class LiveReference:
+    """Model file loaded in its reference runtime, which runs it on the inputs of a program."""
+
+    def __init__(self, runtime: ReferenceRuntime, path: Path, metadata: Metadata) -> None:
+        self.runtime, self.path, self._metadata = runtime, path, metadata
+        self._sources = self._pair_inputs()
+        self._float_names = frozenset(
+            name
+            for one in list_layer_tensors(metadata)
+            if one.dtype is not None and one.dtype.kind == "f"
+            for name in (one.name, *one.source_names)
+        )
+
+    def run(self, inputs: Arrays) -> ReferenceRun:
+        """Run the model on the inputs of the program, by name, in any type that it accepts.
+
+        Raises
+        ------
+        UserError
+            INPUT codes for unusable inputs, REF001 if the runtime fails.
+        """
+        stored = prepare_inputs(self._metadata, inputs)
+        given = {
+            source.name: self._convert_input(tensor, stored[tensor.name], source)
+            for tensor, source in self._sources
+        }
+        tensors = self.runtime.run(given, self._float_names)
+        return ReferenceRun(
+            tuple(make_stored_tensor(name, values) for name, values in tensors.items()),
+            self._pair_outputs(tensors),
+        )
+
+    def _pair_outputs(self, tensors: Arrays) -> dict[str, Array]:
+        """Return the outputs of the program that the model has, by name or by their order."""
+        own, theirs = self._metadata.outputs, self.runtime.output_names
+        names = {one.name: one.name for one in own}
+        if len(own) == len(theirs) and not any(name in theirs for name in names):
+            names = dict(zip(names, theirs, strict=True))
+        return {
+            one.name: tensors[names[one.name]].reshape(one.shape)
+            for one in own
+            if names[one.name] in tensors
+            and is_same_shape(tensors[names[one.name]].shape, one.shape)
+        }
+
+    def _pair_inputs(self) -> list[tuple[Tensor, ReferenceInput]]:
+        """Pair the inputs of program and model by name, or by order if no name is equal."""
+        own, theirs = self._metadata.inputs, self.runtime.inputs
+        by_name = {one.name: one for one in theirs}
+        if {one.name for one in own} == by_name.keys():
+            return [(one, by_name[one.name]) for one in own]
+        if len(own) != len(theirs) or any(one.name in by_name for one in own):
+            raise fail(
+                "REF001",
+                "the reference has other inputs than the program",
+                place=self.path,
+                found=list_alternatives(by_name) if by_name else "no inputs",
+                expected=list_alternatives(one.name for one in own) if own else "no inputs",
+                hint="Pass the model from which the program was compiled.",
+            )
+        return list(zip(own, theirs, strict=True))
+
+    def _convert_input(self, tensor: Tensor, stored: Array, source: ReferenceInput) -> Array:
+        """Convert stored values of a program's input to the type of the model's input."""
+        user = self._metadata.user_tensor(tensor)
+        values = stored
+        if ELEM_DTYPES[user.elem] != stored.dtype:  # the user's values are unsigned
+            offset = (user.offset or 0) - (tensor.offset or 0)
+            values = (stored.astype(np.int32) + offset).astype(ELEM_DTYPES[user.elem])
+        if values.dtype == source.dtype:
+            return values
+        if source.dtype == np.float32 and tensor.scale is not None:
+            real = dequantize_values(stored, tensor.elem, tensor.scale, tensor.offset)
+            return real.astype(np.float32)
+        raise fail(
+            "REF001",
+            f"input {source.name!r} of the reference has another type than the program's input",
+            place=self.path,
+            found=str(source.dtype),
+            expected=str(values.dtype),
+            hint="Pass the model from which the program was compiled.",
+        )
+
+
+def open_reference(path: Path, metadata: Metadata) -> LiveReference | None:
+    """Load a model file in its reference runtime, or return None if it is no model file.
+
+    Parameters
+    ----------
+    path : Path
+        The file; its first bytes determine the format.
+    metadata : Metadata
+        Description of the program whose layers are compared.
+
+    Raises
+    ------
+    UserError
+        MODEL001 for an unsupported model format, PKG001 if the runtime is not installed, REF001 if
+        the runtime cannot load the file or the model has other inputs.
+    """
+    front_end = find_front_end(path)
+    if front_end is None:
+        return None
+    return LiveReference(RUNTIMES[front_end.name](path), path, metadata)

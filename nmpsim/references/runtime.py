@@ -1,0 +1,68 @@
+"""Interface of the reference runtimes, and the errors that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+import numpy as np
+
+from nmpsim.arrays import Array, Arrays, Shape
+from nmpsim.diagnostics import UserError, fail
+
+EXTRA = "reference"
+"""Extra of nmpsim's package metadata with the reference runtimes."""
+
+
+@attrs.frozen
+class ReferenceInput:
+    """Input of a model as the reference runtime declares it."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: Shape
+    """Shape in the file; an open dimension is 0 or less."""
+
+
+class ReferenceRuntime(Protocol):
+    """Protocol of a runtime that has loaded a model file."""
+
+    name: str
+    """Runtime with its version and settings, for messages."""
+    inputs: tuple[ReferenceInput, ...]
+    output_names: tuple[str, ...]
+    """Names of the model's outputs, in the order of the file."""
+
+    def run(self, inputs: Arrays, float_names: Collection[str]) -> Mapping[str, Array]:
+        """Run the model and return the results of its operations in the order of execution.
+
+        Parameters
+        ----------
+        inputs : mapping of str to array
+            Inputs of the model by name.
+        float_names : collection of str
+            Names of float results to return. A runtime may leave out other float results, which it
+            would have to compute in another way.
+        """
+        ...
+
+
+@contextmanager
+def translate_runtime_errors(runtime: str, path: Path) -> Iterator[None]:
+    """Convert exceptions of a runtime in the context to UserError (REF001)."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # ONNX Runtime's exceptions have no common base class
+        raise fail(
+            "REF001",
+            f"{runtime} cannot run the model",
+            place=path,
+            found=" ".join(f"{type(error).__name__}: {error}".split())[:300],
+            expected=f"a model that {runtime} can run on these inputs",
+            hint="Run the model in the runtime alone, or pass another model with --reference.",
+        ) from error

@@ -1,0 +1,19 @@
+"""Verification of a program: every layer against the model file in its own runtime."""
+
+from nmpsim.verification.compare import (
+    OutputChange,
+    SampleVerification,
+    Verification,
+    VerifiedLayer,
+    verify_sample,
+)
+from nmpsim.verification.document import make_verification_document
+
+__all__ = [
+    "OutputChange",
+    "SampleVerification",
+    "Verification",
+    "VerifiedLayer",
+    "make_verification_document",
+    "verify_sample",
+]

@@ -1,0 +1,261 @@
+"""Comparison of every layer of a run with a live reference, in the network and in isolation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import attrs
+import numpy as np
+
+from nmpsim.analysis.difference import EXACT, OutputDifference, Tolerance, compare_outputs
+from nmpsim.arrays import Array, Arrays
+from nmpsim.bundle import Bundle
+from nmpsim.bundle.metadata import Layer, Tensor
+from nmpsim.core.device import Device
+from nmpsim.core.limits import NO_LIMITS, Limits
+from nmpsim.core.run import Progress, ProgressCallback, make_layer_key
+from nmpsim.debugger.debugger import Debugger
+from nmpsim.debugger.divergence import find_error_causes
+from nmpsim.debugger.reference import LayerComparison, ReferenceOutputs, isolate_layer
+from nmpsim.references import ReferenceRun
+from nmpsim.report.fields import OR_NULL
+
+
+@attrs.frozen
+class VerifiedLayer:
+    """Comparison of a layer with the reference for one input."""
+
+    index: int
+    name: str
+    problem: Annotated[str, OR_NULL, "why the layer is not compared, or not in isolation"]
+    difference: Annotated[OutputDifference | None, "in the network; null if not compared"]
+    isolated: Annotated[
+        OutputDifference | None, "with the reference's inputs; null if equal in the network"
+    ] = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the output in the network differs by more than the tolerance."""
+        return self.difference is not None and self.difference.beyond > 0
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the output differs even with the reference's inputs."""
+        return self.isolated is not None and self.isolated.beyond > 0
+
+
+@attrs.frozen
+class OutputChange:
+    """Difference between an output of the program and the same output of the reference."""
+
+    name: str
+    best: Annotated[int | None, "index of the largest value; null for other than one vector"]
+    reference_best: int | None
+    difference: OutputDifference
+
+    @property
+    def has_other_best(self) -> bool:
+        """Whether the index of the largest value differs."""
+        return self.best != self.reference_best
+
+
+@attrs.frozen
+class SampleVerification:
+    """Comparison of a run on one input with the reference."""
+
+    input: str
+    """File of the input."""
+    layers: tuple[VerifiedLayer, ...]
+    outputs: tuple[OutputChange, ...]
+    causes: tuple[str, ...] = ()
+    """Likely causes of the first layer that is wrong in isolation, most likely first."""
+    trap: Annotated[str, OR_NULL, "why the run did not complete"] = ""
+
+    @property
+    def compared(self) -> tuple[VerifiedLayer, ...]:
+        """Layers that are compared with the reference."""
+        return tuple(one for one in self.layers if one.difference is not None)
+
+    @property
+    def differing(self) -> tuple[VerifiedLayer, ...]:
+        """Layers that differ in the network."""
+        return tuple(one for one in self.layers if one.differs)
+
+    @property
+    def first_wrong(self) -> VerifiedLayer | None:
+        """First layer that differs with the reference's inputs, or None if there is none."""
+        return next((one for one in self.layers if one.is_wrong), None)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the run completed and all compared layers and outputs are equal."""
+        moved = any(one.difference.beyond for one in self.outputs)
+        return not (self.trap or moved or self.differing)
+
+
+@attrs.frozen
+class Verification:
+    """Verification of a program on one or more inputs."""
+
+    program: str
+    """File of the program."""
+    reference: str
+    """File of the reference."""
+    runtime: str
+    """Reference runtime with its version and settings."""
+    samples: tuple[SampleVerification, ...]
+
+    @property
+    def differing(self) -> tuple[SampleVerification, ...]:
+        """Samples with a difference or a trap."""
+        return tuple(one for one in self.samples if not one.is_equal)
+
+
+def verify_sample(
+    bundle: Bundle,
+    device: Device,
+    inputs: Arrays,
+    reference: ReferenceRun,
+    *,
+    name: str = "",
+    tolerance: Tolerance = EXACT,
+    limits: Limits = NO_LIMITS,
+    progress: ProgressCallback | None = None,
+) -> SampleVerification:
+    """Run a program on an input and compare every layer with the reference.
+
+    A layer that differs is executed again in isolation, on the inputs that it has in the reference.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The program.
+    device : Device
+        Device that runs it.
+    inputs : mapping of str to array
+        Inputs of the program by name.
+    reference : ReferenceRun
+        Results of the reference on the same inputs.
+    name : str
+        Name of the input for the result.
+    tolerance : Tolerance
+        Differences up to which elements count as equal.
+    limits : Limits
+        Limits of the run.
+    progress : callable, optional
+        Called after each layer.
+    """
+    expected = ReferenceOutputs(bundle.metadata, reference.tensors)
+    report = device.run(bundle, inputs, save_layers=True, progress=progress, limits=limits)
+    layers = [
+        _compare_layer(
+            layer,
+            report.layer_outputs.get(make_layer_key(layer)),
+            expected.get_output(layer),
+            tolerance,
+        )
+        for layer in bundle.metadata.layers
+    ]
+    if report.trap is not None:
+        return SampleVerification(name, tuple(layers), (), trap=report.trap.message)
+    outputs = tuple(
+        _compare_output(one, report.outputs[one.name], reference.outputs[one.name], tolerance)
+        for one in bundle.metadata.user_outputs
+        if one.name in reference.outputs
+        and _has_comparable_types(one, report.outputs[one.name], reference.outputs[one.name])
+    )
+    causes: tuple[str, ...] = ()
+    if any(one.differs for one in layers):
+        isolation = _Isolation(bundle, device, inputs, expected, tolerance)
+        layers = isolation.isolate_layers(layers, progress)
+        causes = isolation.find_causes()
+    return SampleVerification(name, tuple(layers), outputs, causes)
+
+
+class _Isolation:
+    """Debugger with the reference, which executes layers on the reference's inputs."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        device: Device,
+        inputs: Arrays,
+        reference: ReferenceOutputs,
+        tolerance: Tolerance,
+    ) -> None:
+        self._debugger = Debugger(bundle, inputs, config=device.config)
+        self._reference = reference
+        self._tolerance = tolerance
+        self._first_wrong: LayerComparison | None = None
+
+    def isolate_layers(
+        self, layers: list[VerifiedLayer], progress: ProgressCallback | None
+    ) -> list[VerifiedLayer]:
+        """Return the layers with their difference in isolation, where they differ."""
+        self._debugger.run_to_end()
+        found = []
+        for one in layers:
+            if one.differs:
+                if progress is not None:
+                    progress(Progress("layer", one.index, len(layers), one.name))
+                one = self._isolate_layer(one)
+            found.append(one)
+        return found
+
+    def find_causes(self) -> tuple[str, ...]:
+        """Return likely causes of the first layer that is wrong in isolation."""
+        if self._first_wrong is None:
+            return ()
+        patterns = find_error_causes(
+            self._debugger, self._reference, self._first_wrong, self._tolerance.ulp
+        )
+        return tuple(one.text for one in patterns)
+
+    def _isolate_layer(self, one: VerifiedLayer) -> VerifiedLayer:
+        layer = self._debugger.layers[one.index]
+        found = isolate_layer(self._debugger, self._reference, one.index)
+        expected = self._reference.get_output(layer)
+        if found.isolated_output is None or expected is None:
+            return attrs.evolve(one, problem=found.problem)
+        isolated = _measure(layer.output, found.isolated_output, expected, self._tolerance)
+        if isolated.beyond and self._first_wrong is None:
+            self._first_wrong = found
+        return attrs.evolve(one, isolated=isolated)
+
+
+def _compare_layer(
+    layer: Layer, actual: Array | None, expected: Array | None, tolerance: Tolerance
+) -> VerifiedLayer:
+    problem = ""
+    if expected is None:
+        problem = "not in the reference"
+    elif actual is None:
+        problem = "not saved in the run"
+    elif not _has_comparable_types(layer.output, actual, expected):
+        problem = f"the reference is {expected.dtype}, the layer {actual.dtype}"
+    if problem or actual is None or expected is None:
+        return VerifiedLayer(layer.index, layer.name, problem, None)
+    difference = _measure(layer.output, actual, expected, tolerance)
+    return VerifiedLayer(layer.index, layer.name, "", difference)
+
+
+def _has_comparable_types(tensor: Tensor, actual: Array, expected: Array) -> bool:
+    is_real = expected.dtype.kind == "f" and tensor.scale is not None
+    return is_real or actual.dtype == expected.dtype
+
+
+def _measure(
+    tensor: Tensor, actual: Array, expected: Array, tolerance: Tolerance
+) -> OutputDifference:
+    return compare_outputs(actual, expected, tensor.elem, tensor.scale, tensor.offset, tolerance)
+
+
+def _compare_output(
+    tensor: Tensor, actual: Array, expected: Array, tolerance: Tolerance
+) -> OutputChange:
+    is_vector = actual.size > 1 and actual.size == actual.shape[-1]
+    best, reference_best = (
+        (int(np.argmax(actual)), int(np.argmax(expected))) if is_vector else (None, None)
+    )
+    difference = _measure(tensor, actual, expected, tolerance)
+    return OutputChange(tensor.name, best, reference_best, difference)

@@ -1,0 +1,131 @@
+"""Verifications as text: the verdict of each input, and a table of the layers that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+
+from nmpsim.analysis.difference import OutputDifference
+from nmpsim.lir.names import make_display_names
+from nmpsim.verification import OutputChange, SampleVerification, Verification, VerifiedLayer
+from nmpsim.views.console import print_heading, print_line, print_table
+from nmpsim.views.measures import make_columns
+from nmpsim.views.text import format_count, format_real
+
+MAX_NAMES = 8
+"""Names of layers that are listed in one line."""
+MAX_ROWS = 40
+"""Rows of a table that are shown without ``--all``."""
+
+
+def print_verification(
+    verification: Verification, console: Console, *, show_all: bool = False
+) -> None:
+    """Print the verdict of each input that differs, and the layers of the first such input."""
+    samples, differing = verification.samples, verification.differing
+    print_line(console, f"{verification.runtime}: {verification.reference}")
+    names = [one.name for one in samples[0].layers]
+    shown = dict(zip(names, make_display_names(names), strict=True))
+    print_line(console, _describe_coverage(samples[0], shown))
+    if len(samples) > 1:
+        equal = f"{len(samples) - len(differing):,} of {len(samples):,} inputs equal to the bit"
+        print_line(console, f"{equal}, {len(differing):,} different", "bold")
+        for sample in differing if show_all else differing[:MAX_ROWS]:
+            print_line(console, f"{sample.input}: {_summarize(sample, shown)}")
+        if not show_all and len(differing) > MAX_ROWS:
+            print_line(console, f"and {len(differing) - MAX_ROWS:,} more; --all shows them")
+        if not differing:
+            return
+        print_heading(console, differing[0].input)
+    _print_sample((differing or samples)[0], shown, console, show_all)
+
+
+def _summarize(sample: SampleVerification, shown: Mapping[str, str]) -> str:
+    """Return the verdict of an input in one line."""
+    if sample.trap:
+        return f"the run did not complete: {sample.trap}"
+    moved = [_describe_output(one, len(sample.outputs) > 1) for one in sample.outputs]
+    return "; ".join([_judge_sample(sample, shown), *moved])
+
+
+def _judge_sample(sample: SampleVerification, shown: Mapping[str, str]) -> str:
+    """Return the first wrong layer as text, or that no layer is wrong."""
+    wrong = sample.first_wrong
+    if wrong is not None:
+        return f"first layer wrong by itself: {shown[wrong.name]}"
+    if sample.is_equal:
+        return "all equal to the bit"
+    if not sample.differing:
+        return "all compared layers are equal, but an output differs"
+    first = shown[sample.differing[0].name]
+    return f"no layer is wrong by itself; the first layer that differs is {first}"
+
+
+def _describe_coverage(sample: SampleVerification, shown: Mapping[str, str]) -> str:
+    missing = [one for one in sample.layers if one.difference is None]
+    text = f"{len(sample.compared):,} of {format_count(len(sample.layers), 'layer')} compared"
+    for problem in dict.fromkeys(one.problem for one in missing):
+        names = [shown[one.name] for one in missing if one.problem == problem]
+        more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+        text += f"; {problem}: {', '.join(names[:MAX_NAMES])}{more}"
+    return text
+
+
+def _print_sample(
+    sample: SampleVerification, shown: Mapping[str, str], console: Console, show_all: bool
+) -> None:
+    if sample.trap:
+        print_line(console, f"the run did not complete: {sample.trap}", "bold yellow")
+    else:
+        print_line(console, _judge_sample(sample, shown), "bold")
+    wrong = sample.first_wrong
+    if wrong is not None and wrong.isolated is not None:
+        print_line(console, f"  {_describe_difference(wrong.isolated)}")
+    for output in sample.outputs if not sample.is_equal else ():
+        print_line(console, _describe_output(output, len(sample.outputs) > 1))
+    for cause in sample.causes:
+        print_line(console, f"likely cause: {cause}", "yellow")
+    rows = sample.compared if show_all else sample.differing
+    if rows:
+        console.print()
+        print_table(
+            console,
+            rows if show_all else rows[:MAX_ROWS],
+            *make_columns("verify_layers", layer=lambda one: shown[one.name], verdict=_judge),
+        )
+        if not show_all and len(rows) > MAX_ROWS:
+            print_line(console, f"  and {len(rows) - MAX_ROWS:,} more; --all shows them")
+
+
+def _judge(layer: VerifiedLayer) -> str:
+    if layer.is_wrong:
+        return "wrong by itself"
+    if not layer.differs:
+        return "equal"
+    return "wrong inputs" if layer.isolated is not None else layer.problem
+
+
+def _describe_difference(found: OutputDifference) -> str:
+    text = f"{found.beyond:,} of {format_count(found.elements, 'element')} differ"
+    worst = found.worst
+    if worst is None:
+        return text
+    at = ", ".join(map(str, worst.at))
+    if isinstance(worst.actual, float):
+        text += f", largest error {format_real(found.max_error or 0)}"
+    else:
+        text += f", at most {format_count(worst.ulp, 'unit')}"
+    return f"{text}: {format_real(worst.actual)} at [{at}], not {format_real(worst.expected)}"
+
+
+def _describe_output(output: OutputChange, is_named: bool) -> str:
+    name = f"answer {output.name}" if is_named else "answer"
+    if output.difference.equal:
+        return f"{name}: unchanged"
+    found = f"{name}: {_describe_difference(output.difference)}"
+    if output.best is None:
+        return found
+    if output.has_other_best:
+        return f"{found}; top-1 is {output.best}, not {output.reference_best}"
+    return f"{found}; top-1 unchanged ({output.best})"

@@ -1,0 +1,154 @@
+"""Compare a program with a reference that a stand-in runtime runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import numpy.typing as npt
+import pytest
+from click.testing import CliRunner, Result
+
+import nmpsim
+from nmpsim.bundle import Bundle
+from nmpsim.cli.app import app
+from nmpsim.references import live
+from nmpsim.references.runtime import ReferenceInput
+from nmpsim.report.data import RunReport
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "programs" / "digits"
+IMAGE = DIGITS / "images" / "7.npy"
+TFLITE = b"\x1c\0\0\0TFL3"
+Tensors = dict[str, npt.NDArray[np.int8]]
+
+
+class FakeRuntime:
+    """Runtime that returns the results of a run of nmpsim, changed by a function."""
+
+    name = "fake runtime 1.0"
+
+    def __init__(self, bundle: Bundle, tensors: Tensors) -> None:
+        (data,) = bundle.metadata.user_inputs
+        (answer,) = bundle.metadata.outputs
+        self.inputs = (ReferenceInput("another name", np.dtype(np.float32), data.shape),)
+        self.output_names = (answer.name,)
+        self.tensors = tensors
+        self.given: Mapping[str, npt.NDArray[np.float32]] = {}
+
+    def run(
+        self, inputs: Mapping[str, npt.NDArray[np.float32]], float_names: Collection[str]
+    ) -> Tensors:
+        self.given = inputs
+        return self.tensors
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("verify") / "net.bin"
+    nmpsim.save(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz"), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bundle(program: Path) -> Bundle:
+    return nmpsim.load(program)
+
+
+@pytest.fixture(scope="module")
+def report(bundle: Bundle) -> RunReport:
+    return nmpsim.Device(threads=1).run(bundle, [np.load(IMAGE)], save_layers=True)
+
+
+@pytest.fixture
+def tensors(report: RunReport) -> Tensors:
+    saved = {key.partition(":")[2]: one.copy() for key, one in report.layer_outputs.items()}
+    return saved | {name: one.copy() for name, one in report.outputs.items()}
+
+
+@pytest.fixture
+def verify(
+    bundle: Bundle,
+    program: Path,
+    tensors: Tensors,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Result]:
+    """Return a function that runs the command with the tensors as those of the reference."""
+    runtime = FakeRuntime(bundle, tensors)
+    monkeypatch.setitem(live.RUNTIMES, "TFLite", lambda path: runtime)
+    model = tmp_path / "net.tflite"
+    model.write_bytes(TFLITE)
+
+    def run(*words: object, input: Path = IMAGE) -> Result:
+        given = ("verify", program, "--reference", model, "--input", input, *words)
+        return CliRunner().invoke(app, list(map(str, given)))
+
+    return run
+
+
+def test_equal_runs_pass(verify: Callable[..., Result]) -> None:
+    found = verify()
+    assert found.exit_code == 0, found.stderr
+    assert "fake runtime 1.0" in found.stdout
+    assert "8 of 8 layers compared" in found.stdout
+    assert "all equal to the bit" in found.stdout
+
+
+def test_a_wrong_layer_is_found_in_isolation(
+    verify: Callable[..., Result], tensors: Tensors
+) -> None:
+    tensors["conv2__2"][0, 1, 2, 3] += 2
+    found = verify("--all")
+    assert found.exit_code == 1, found.stderr
+    assert "first layer wrong by itself: conv2__2\n" in found.stdout
+    assert "  1 of 512 elements differ, at most 2 units:" in found.stdout
+    assert "at [0, 1, 2, 3]" in found.stdout
+    assert "answer: unchanged" in found.stdout
+
+
+def test_the_document_follows_its_schema(verify: Callable[..., Result], tensors: Tensors) -> None:
+    del tensors["pool1__2"]
+    tensors["fc__1"][0, 3] -= 1
+    tensors["prob__1"][0, 4] = 1
+    found = verify("--format", "json")
+    assert found.exit_code == 1, found.stderr
+    document = json.loads(found.stdout)
+    schema = json.loads((ROOT / "nmpsim" / "schemas" / "verify.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(document)
+    (sample,) = document["samples"]
+    assert (document["equal"], sample["compared"], sample["first_wrong"]) == (False, 7, "fc__1")
+    assert sample["layers"][2]["problem"] == "not in the reference"
+    assert [layer["name"] for layer in sample["layers"] if layer["difference"]][-2:] == [
+        "fc__1_dequantize",
+        "prob",
+    ]
+    assert (sample["outputs"][0]["best"], sample["outputs"][0]["reference_best"]) == (7, 4)
+
+
+def test_differences_within_the_tolerance_are_equal(
+    verify: Callable[..., Result], tensors: Tensors
+) -> None:
+    tensors["conv2__2"][0, 1, 2, 3] += 1
+    assert verify("--within", 1).exit_code == 0
+
+
+def test_each_file_of_a_folder_is_verified(verify: Callable[..., Result], tmp_path: Path) -> None:
+    """The reference has the results for the first file."""
+    (tmp_path / "images").mkdir()
+    for number in (7, 8):
+        image = np.load(DIGITS / "images" / f"{number}.npy")
+        np.save(tmp_path / "images" / f"{number}.npy", image)
+    found = verify(input=tmp_path / "images")
+    assert found.exit_code == 1, found.stderr
+    assert "1 of 2 inputs equal to the bit, 1 different" in found.stdout
+    assert "8.npy: first layer wrong by itself: conv1__6_quantize" in found.stdout
+
+
+def test_a_bundle_alone_has_no_reference(program: Path) -> None:
+    found = CliRunner().invoke(app, ["verify", str(program), "--input", str(IMAGE)])
+    assert found.exit_code == 2
+    assert "Pass the model from which it was made with --reference MODEL." in found.stderr
