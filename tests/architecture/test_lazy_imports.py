@@ -14,6 +14,7 @@ import pytest
 from nmpsim import cli
 
 PROGRAM = Path(__file__).parents[2] / "programs" / "assembly" / "dma_copy.s"
+MODEL = Path(__file__).parents[1] / "fuzz" / "corpus" / "tflite" / "small-int8.tflite"
 HEAVY = ("numpy", "numba", "rich", "cattrs", "elftools")
 NOT_FOR_A_RUN = {
     "asyncio",
@@ -53,6 +54,17 @@ NOT_FOR_A_RUN = {
     "zipfile",
 }
 """Modules that a run of a bundle on an array does not need and must not wait for."""
+
+
+NOT_FOR_A_SCRIPT = {"jinja2", "jsonschema", "matplotlib", "networkx", "numba", "onnx", "textual"}
+"""Packages that neither the import of a TFLite model nor a short script of the debugger needs."""
+
+
+def run_command(words: list[str]) -> str:
+    return (
+        f"from nmpsim.cli import main\nsys.argv = {words}\n"
+        "try:\n    main()\nexcept SystemExit as ended:\n    assert not ended.code"
+    )
 
 
 def list_imports(statement: str) -> set[str]:
@@ -104,12 +116,18 @@ def test_a_run_of_a_bundle_imports_only_necessary_modules(tmp_path: Path) -> Non
     bundle.write_bytes(assemble(source, PROGRAM.name, default_device().settings()).build_bundle())
     np.save(image, np.zeros((6, 8, 2), np.int8))
     words = ["nmpsim", "run", str(bundle), "--input", str(image), "--engine", "reference"]
-    imported = list_imports(
-        f"from nmpsim.cli import main\nsys.argv = {words}\n"
-        "try:\n    main()\nexcept SystemExit as ended:\n    assert not ended.code"
-    )
+    imported = list_imports(run_command(words))
     assert "nmpsim.core.reference.engine" in imported
     assert imported & NOT_FOR_A_RUN == set()
+
+
+def test_a_debugger_script_for_a_tflite_model_imports_no_template_engine(tmp_path: Path) -> None:
+    image = tmp_path / "image.npy"
+    np.save(image, np.zeros((1, 4, 4, 2), np.int8))
+    words = ["nmpsim", "debug", str(MODEL), "--input", str(image), "--engine", "reference"]
+    imported = list_imports(run_command([*words, "-c", "run", "-c", "where", "-c", "back"]))
+    assert {"nmpsim.compiler", "nmpsim.debugger.commands.moving"} <= imported
+    assert imported.isdisjoint(NOT_FOR_A_SCRIPT)
 
 
 def test_idle_threads_of_numpy_release_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:

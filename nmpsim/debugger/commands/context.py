@@ -48,7 +48,8 @@ class CommandContext:
 
     def make_result(
         self,
-        template: str,
+        text: str | Iterable[str],
+        /,
         record: Any = None,
         *,
         hints: Iterable[str] = (),
@@ -59,8 +60,8 @@ class CommandContext:
 
         Parameters
         ----------
-        template : str
-            Name of the template in ``results.toml``.
+        text : str or iterable of str
+            Name of the template in ``results.toml``, or the lines; empty lines are left out.
         record : object, optional
             attrs record or mapping with the first JSON data.
         hints : iterable of str
@@ -71,13 +72,15 @@ class CommandContext:
             More JSON data: plain values, records, and collections of them. Values whose names begin
             with an underscore are for the template alone.
         """
-        lines = self._formatter.format(template, {**values, "record": record})
+        if isinstance(text, str):
+            text = [self._formatter.format(text, {**values, "record": record})]
+        lines = [line for one in text for line in one.split("\n") if line.strip()]
         commands = ", ".join(f"`{hint}`" for hint in hints)
         if commands:
-            lines = (*lines, f"  next: {commands}")
+            lines.append(f"  next: {commands}")
         fields = {} if record is None else to_json_data(record)
         public = {name: value for name, value in values.items() if not name.startswith("_")}
-        return CommandResult(lines, fields | to_json_data(public), is_worse)
+        return CommandResult(tuple(lines), fields | to_json_data(public), is_worse)
 
     @cached_property
     def _formatter(self) -> ResultFormatter:

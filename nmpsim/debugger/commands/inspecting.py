@@ -11,7 +11,11 @@ from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.audit import describe_bias_scale
 from nmpsim.debugger.commands.command import Address
 from nmpsim.debugger.commands.context import CommandContext
-from nmpsim.debugger.commands.results import CommandResult
+from nmpsim.debugger.commands.results import (
+    CommandResult,
+    format_location,
+    format_next_instruction,
+)
 from nmpsim.debugger.inspect import (
     count_saturation,
     disassemble,
@@ -35,9 +39,11 @@ MAX_CHANNELS = 6
 
 def show_location(context: CommandContext) -> CommandResult:
     """Show the current layer, cycle, position and next instruction."""
-    trap = context.debugger.trap
+    trap, at = context.debugger.trap, context.debugger.get_location()
     message = None if trap is None else trap.message
-    return context.make_result("location", context.debugger.get_location(), trap=message)
+    lines = [] if message is None else [f"trap: {message}"]
+    lines += [format_location(at), f"{at.layers_done} of {at.layers} layers done"]
+    return context.make_result([*lines, format_next_instruction(at)], at, trap=message)
 
 
 def list_layers(context: CommandContext) -> CommandResult:

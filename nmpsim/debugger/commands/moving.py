@@ -6,7 +6,7 @@ from typing import Literal
 
 from nmpsim.debugger.commands.command import UsageError, convert_word
 from nmpsim.debugger.commands.context import CommandContext
-from nmpsim.debugger.commands.results import CommandResult
+from nmpsim.debugger.commands.results import CommandResult, format_stop
 from nmpsim.debugger.debugger import StepUnit
 from nmpsim.debugger.position import StopResult
 
@@ -16,11 +16,10 @@ def make_stop_result(
 ) -> CommandResult:
     """Return a command's result with the reason and the location of a stop."""
     return context.make_result(
-        "stop",
+        format_stop(stopped, was_over),
         stopped,
         hints=dict.fromkeys(hit.next for hit in stopped.hits if hit.next),
         is_worse=stopped.reason == "trap",
-        _was_over=was_over,
     )
 
 

@@ -1,10 +1,13 @@
-"""Results of commands: JSON data, and text from the Jinja templates of ``results.toml``."""
+"""Results of commands: JSON data and text, mostly from the Jinja templates of ``results.toml``.
+
+Stops and locations are formatted without templates, so that short scripts do not import Jinja.
+"""
 
 from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import attrs
 
 from nmpsim.debugger.audit import format_factor
 from nmpsim.debugger.inspect import format_type
+from nmpsim.debugger.position import RunLocation, StopResult
 
 
 @attrs.frozen
@@ -50,6 +54,37 @@ def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def format_stop(stopped: StopResult, was_over: bool) -> Iterator[str]:
+    """Format a stop as lines of text: the breakpoints hit, the reason and the location."""
+    for hit in stopped.hits:
+        yield f"breakpoint {hit.breakpoint}: {hit.text}"
+    if stopped.message:
+        yield ("trap: " if stopped.reason == "trap" else "") + stopped.message
+    at = stopped.location
+    if stopped.reason == "end":
+        yield f"the end: cycle {at.cycle}, {at.layers} layers done"
+    else:
+        reason = {"interrupted": "interrupted: ", "begin": "the start: "}.get(stopped.reason, "")
+        yield reason + format_location(at)
+        yield format_next_instruction(at)
+    if was_over:
+        yield "  the run has ended: use `restart`, `reverse` or `back`"
+
+
+def format_location(at: RunLocation) -> str:
+    """Format the layer, cycle and position of a run as a line of text."""
+    layer = (
+        "all layers are done" if at.layer is None else f"layer {at.layer} {at.layer_display_name}"
+    )
+    source = f" ({at.placement}, line {at.line})" if at.line else ""
+    return f"{layer}{source}, cycle {at.cycle}, position {at.position}"
+
+
+def format_next_instruction(at: RunLocation) -> str:
+    """Format the next instruction of a run as a line of text, or return "" if there is none."""
+    return "" if at.core is None else f"  core {at.core}  {at.pc:#010x}  {at.instruction}"
+
+
 class ResultFormatter:
     """Formatter of command results as text by the templates of ``results.toml``.
 
@@ -76,10 +111,10 @@ class ResultFormatter:
         self._environment.globals["table"] = self._format_table
         self._compile = cache(self._environment.compile_expression)
 
-    def format(self, template: str, values: Mapping[str, Any]) -> tuple[str, ...]:
-        """Format the values of a result with a template and return the lines of text."""
-        text = self._environment.get_template(template).render(values)
-        return tuple(line for line in text.split("\n") if line.strip())
+    def format(self, template: str, values: Mapping[str, Any]) -> str:
+        """Format the values of a result with a template."""
+        text: str = self._environment.get_template(template).render(values)
+        return text
 
     def _format_table(
         self, records: Sequence[Any], columns: Mapping[str, str] | Sequence[str], empty: str = ""
