@@ -1,7 +1,7 @@
 """An instruction that a place does not know keeps that place from being imported.
 
 A table with another row, or with its rows in another order, is planted in a process of its own
-before anything derives from it.
+before anything derives from it. The processes are forked from one that has imported Numba.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -130,13 +131,51 @@ PLANTED = {
 """Kind of row -> the row, and in each module the place that lacks it."""
 
 
-def run_in_process(code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + code], capture_output=True, text=True, timeout=300,
+SERVER = """
+import io, json, os, signal, sys, traceback
+import numba.core.registry, numpy.ma, tomllib
+
+assert not any(name.partition(".")[0] == "nmpsim" for name in sys.modules)
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(300)
+        sys.stdout = output = io.StringIO()
+        status = None
+        try:
+            exec(compile(json.loads(line), "<case>", "exec"), {"__name__": "__main__"})
+        except SystemExit as ended:
+            status = ended.code
+        except BaseException:
+            status = traceback.format_exc()
+        sys.__stdout__.write(json.dumps([output.getvalue(), status]) + "\\n")
+        sys.__stdout__.flush()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if status:
+        sys.exit(f"the process of a case has ended with status {status}")
+"""
+RunCode = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def run_in_process() -> Iterator[RunCode]:
+    """Yield a function that runs code in a new process and returns its output."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         cwd=TESTS.parents[1], env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+
+    def run(code: str) -> str:
+        assert server.stdin is not None and server.stdout is not None
+        server.stdin.write(json.dumps(BEGIN + code) + "\n")
+        server.stdin.flush()
+        output, status = json.loads(server.stdout.readline())
+        assert not status, f"{output}{status}"
+        return output
+
+    with server:
+        yield run
 
 
 def get_planted_places(case: tuple[str, str]) -> tuple[str, ...]:
@@ -152,7 +191,9 @@ def get_planted_places(case: tuple[str, str]) -> tuple[str, ...]:
         get_planted_places,
     ),
 )
-def test_an_unimplemented_row_fails_the_import(kind: str, where: str) -> None:
+def test_an_unimplemented_row_fails_the_import(
+    run_in_process: RunCode, kind: str, where: str
+) -> None:
     row, places = PLANTED[kind]
     said = json.loads(run_in_process(PLANT.format(row=row, where=where, modules=MODULES)))
     mnemonic = row.split('"')[1]
@@ -172,12 +213,12 @@ def test_an_unimplemented_row_fails_the_import(kind: str, where: str) -> None:
         'make_row("sx", "sw", match=3 << 12 | 0x23)',
     ],
 )
-def test_loads_and_stores_need_no_entry(row: str) -> None:
+def test_loads_and_stores_need_no_entry(run_in_process: RunCode, row: str) -> None:
     """The columns of a row say all that the engines need to know of a load or store."""
     assert json.loads(run_in_process(PLANT.format(row=row, where="0", modules=MODULES))) == {}
 
 
-def test_a_missing_row_fails_the_import() -> None:
+def test_a_missing_row_fails_the_import(run_in_process: RunCode) -> None:
     code = """
 t.INSTRUCTIONS = tuple(i for i in t.INSTRUCTIONS if i.mnemonic != "mulhsu")
 try:
@@ -189,7 +230,7 @@ except ValueError as error:
     assert run_in_process(code) == f"{place} has an entry too many: mulhsu\n"
 
 
-def test_a_descriptor_without_footprint_fails_the_import() -> None:
+def test_a_descriptor_without_footprint_fails_the_import(run_in_process: RunCode) -> None:
     code = """
 address = next(word for word in descriptors.DESCRIPTORS["fill"] if word.address)
 for missing in ("layout", "direction"):
@@ -201,7 +242,7 @@ for missing in ("layout", "direction"):
     assert run_in_process(code) == 2 * "output: an address has a direction and a layout\n"
 
 
-def test_facts_of_a_new_descriptor_hold_everywhere() -> None:
+def test_facts_of_a_new_descriptor_hold_everywhere(run_in_process: RunCode) -> None:
     """Limits, bytes and cycles of another descriptor come from its row alone."""
     code = """
 from collections import defaultdict
@@ -250,7 +291,7 @@ print(busy(kind, words, costs) == busy(KINDS["fill"], words, costs) > 0)
     ],
 )
 def test_an_unimplemented_profile_fails_the_import(
-    descriptor: str, profile: str, module: str, place: str
+    run_in_process: RunCode, descriptor: str, profile: str, module: str, place: str
 ) -> None:
     code = f"""
 profiles.PROFILES_OF["{descriptor}"] += ("{profile}",)
@@ -264,7 +305,7 @@ except ValueError as error:
 
 
 @pytest.mark.slow
-def test_the_order_of_rows_has_no_meaning() -> None:
+def test_the_order_of_rows_has_no_meaning(run_in_process: RunCode) -> None:
     """What both engines are tested with holds for any order; so does what may be replayed."""
     code = """
 import pytest
