@@ -11,6 +11,7 @@ from instruction_streams import check_streams
 from lir_oracle import Execution, run_module
 from program_writer import Program
 from report_laws import LaterExecutions, check_laws, check_overshoots, count_multiplications
+from tiers import tiling
 
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
@@ -31,17 +32,18 @@ class Run:
     report: RunReport
 
 
-def compile_program(program: Program, config: DeviceConfig, fuse: bool) -> Bundle | None:
-    """Return the bundle, or None if the device's scratchpad is too small for a tile."""
+def compile_program(
+    program: Program, config: DeviceConfig, fuse: bool, **options: Any
+) -> bytes | None:
+    """Return the bundle's bytes, or None if the device's scratchpad is too small for a tile."""
     try:
-        return parse_bundle(
-            compile_module(
-                program.module,
-                config,
-                numerics=program.numerics,
-                layer_numerics=program.by_layer,
-                fuse_activations=fuse,
-            )
+        return compile_module(
+            program.module,
+            config,
+            numerics=program.numerics,
+            layer_numerics=program.by_layer,
+            fuse_activations=fuse,
+            **options,
         )
     except UserError as error:
         check_refusal(error, config)
@@ -63,16 +65,17 @@ def check_program(program: Program, config: DeviceConfig, engine: str = "compile
     done, final = run_module(
         program.module, program.inputs, program.numerics, profiles_by_name(program, config)
     )
-    for fuse in (False, True):
-        bundle = compile_program(program, config, fuse)
-        if bundle is None:
+    unfused, fused = (compile_program(program, config, fuse) for fuse in (False, True))
+    for image, fuse in ((unfused, False), (fused, True)):
+        if image is None or (fuse and image == unfused):  # has been checked
             continue
+        bundle = parse_bundle(image)
         check_streams(bundle, config)
         device = Device(config, engine)
         report = device.run(bundle, program.inputs, save_layers=True)
         check_laws(report, config)
         runs = [device.run(bundle, program.inputs)]
-        if fuse:
+        if fuse or fused == unfused:
             runs.append(device.run(bundle, program.inputs))  # layers at once, where they are proved
         for run in runs:
             assert run.layers == report.layers
@@ -95,9 +98,9 @@ def profiles_by_name(program: Program, config: DeviceConfig) -> dict[str, str]:
     profiles = dict(program.by_layer)
     if not profiles:
         return profiles
-    bundle = compile_program(program, make_large_core(config), fuse=True)
-    assert bundle is not None
-    for layer in bundle.metadata.layers:
+    image = compile_program(program, make_large_core(config), fuse=True, **tiling())
+    assert image is not None
+    for layer in parse_bundle(image).metadata.layers:
         given = {program.by_layer[name] for name in layer.fused if name in program.by_layer}
         assert len(given) <= 1, layer.name
         for profile in given:
@@ -111,9 +114,9 @@ def check_same_saturation(program: Program, config: DeviceConfig, report: RunRep
     Accumulators are excepted: they saturate in the order of their partial sums.
     """
     plain = make_large_core(config)
-    bundle = compile_program(program, plain, fuse=False)
-    assert bundle is not None
-    other = Device(plain).run(bundle, program.inputs)
+    image = compile_program(program, plain, fuse=False, **tiling())
+    assert image is not None
+    other = Device(plain).run(parse_bundle(image), program.inputs)
     for ours, theirs in zip(report.layers, other.layers, strict=True):
         if "accumulator" not in {s.stage for s in (*ours.saturation, *theirs.saturation)}:
             assert ours.saturation == theirs.saturation, ours.name
