@@ -1,5 +1,7 @@
 """Fixtures for all tests, and settings that make test runs deterministic."""
 
+import atexit
+import gc
 import os
 import shutil
 import signal
@@ -18,8 +20,12 @@ from hypothesis.internal.conjecture import providers
 sys.path.insert(0, str(Path(__file__).parent))
 
 import tiers
-from corpus import FOLDER
 from shared_files import shared_folder
+
+# pytest would compile each module of nmpsim again, for better messages of assertions, because it
+# contains a plugin for pytest.
+for finder in sys.meta_path:
+    getattr(finder, "_must_rewrite", set()).discard("nmpsim")
 
 settings.register_profile("ci", derandomize=True, database=None, deadline=None, print_blob=True)
 # Explicit, because Hypothesis is deterministic by default if the variable CI is set.
@@ -27,6 +33,12 @@ settings.register_profile(
     "campaign", derandomize=False, database=None, deadline=None, print_blob=True
 )
 settings.load_profile("ci")
+
+# Collected tests are a million objects that live to the end, and syntax trees are more. The
+# garbage collector would visit all of them after each 700 new objects, and again at the exit.
+gc.disable()
+gc.set_threshold(50_000)
+atexit.register(gc.freeze)
 
 # Hypothesis also tries constants of the project's imported modules. Which modules are imported
 # depends on the tests before, and with pytest-xdist on the worker.
@@ -61,7 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     is_worker = hasattr(config, "workerinput")
     if not is_worker:
         _corpora.append(tempfile.mkdtemp(prefix="nmpsim-tests-"))
-        os.environ[FOLDER] = _corpora[-1]
+        os.environ[tiers.FOLDER] = _corpora[-1]
     are_all = config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
     if are_all and not is_worker and config.getoption("numprocesses", None):
         quiet = subprocess.DEVNULL  # the tests of the kernels report their errors
@@ -82,12 +94,14 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Tell the other workers that the bytecode of the test modules exists."""
+    """Collect garbage from now on, and tell other workers that the bytecode of tests exists."""
+    gc.freeze()
+    gc.enable()
     _collected().touch()
 
 
 def _collected() -> Path:
-    return Path(os.environ[FOLDER], "collected")
+    return Path(os.environ[tiers.FOLDER], "collected")
 
 
 @pytest.hookimpl(optionalhook=True)

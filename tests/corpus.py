@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from tiers import FOLDER
 
 import nmpsim
 from nmpsim.atomic import write_file
@@ -25,8 +26,6 @@ from nmpsim.lir.parser import parse_file
 from nmpsim.lir.verify import verify
 from nmpsim.report.data import RunReport
 
-FOLDER = "NMPSIM_TEST_CORPUS"
-"""Environment variable with the session's folder of compiled programs."""
 SUFFIX = ".lir.txt"
 
 

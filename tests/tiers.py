@@ -1,4 +1,7 @@
-"""Reduce matrices of cases and random examples for the README's test command."""
+"""Reduce matrices of cases and random examples for the README's test command.
+
+This module imports nothing of nmpsim, because ``conftest.py`` imports it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from hypothesis import HealthCheck, settings
 
 SHARE = 4
 """One of so many random examples is tried where slow tests are left out."""
+FOLDER = "NMPSIM_TEST_CORPUS"
+"""Environment variable with the session's folder of compiled programs."""
 run = {"slow": False}
 """Whether slow tests run, too; ``conftest.py`` sets it before tests are collected."""
 

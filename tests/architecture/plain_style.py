@@ -9,8 +9,13 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from syntax_trees import list_nodes, parse_file
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "nmpsim"
@@ -60,7 +65,7 @@ def find_repeated_class_names() -> Iterator[str]:
     """Yield public classes of the same name in different modules; nested ones have a scope."""
     places: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in _parse(path).body:
+        for node in parse_file(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(_place(path, node))
     for name, found in places.items():
@@ -120,17 +125,12 @@ CHECKS = {
 
 
 @functools.cache
-def _parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@functools.cache
 def _nodes() -> list[tuple[Path, ast.AST]]:
     kinds = ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Call, ast.Expr
     return [
         (path, node)
         for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(_parse(path))
+        for node in list_nodes(path)
         if isinstance(node, kinds)
     ]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from syntax_trees import list_nodes, parse_file
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "nmpsim"
@@ -18,14 +18,9 @@ MODULES = {
 ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"})
 
 
-@functools.cache
-def parse_tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
-
-
-def find_imports(tree: ast.AST) -> Iterator[str]:
+def find_imports(path: Path) -> Iterator[str]:
     """Yield the modules of nmpsim that a module imports, also in functions and for types."""
-    for node in ast.walk(tree):
+    for node in list_nodes(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -67,7 +62,7 @@ def find_cycles(arrows: dict[str, set[str]]) -> list[list[str]]:
 def test_modules_import_each_other_in_one_direction() -> None:
     """``nmpsim`` itself stands apart: it imports all that it offers, when it is asked for it."""
     arrows = {
-        name: {other for other in find_imports(parse_tree(path)) if other != "nmpsim"} - {name}
+        name: {other for other in find_imports(path) if other != "nmpsim"} - {name}
         for name, path in MODULES.items()
         if name != "nmpsim"
     }
@@ -87,10 +82,10 @@ def test_interfaces_do_not_import_implementations(name: str) -> None:
     behind = {
         other
         for other, path in MODULES.items()
-        if other.startswith(family) and module in set(find_imports(parse_tree(path)))
+        if other.startswith(family) and module in set(find_imports(path))
     }
     assert behind
-    assert behind.isdisjoint(find_imports(parse_tree(MODULES[module])))
+    assert behind.isdisjoint(find_imports(MODULES[module]))
 
 
 def test_every_folder_of_modules_is_a_package() -> None:
@@ -171,14 +166,14 @@ def list_decorators(tree: ast.Module) -> set[str]:
 
 
 def test_importing_a_module_changes_no_other() -> None:
-    found = {name: list(find_effects(parse_tree(path))) for name, path in MODULES.items()}
+    found = {name: list(find_effects(parse_file(path))) for name, path in MODULES.items()}
     assert {name: what for name, what in found.items() if what} == {}
 
 
 def test_no_decorator_fills_a_table() -> None:
-    used = set().union(*(list_decorators(parse_tree(path)) for path in MODULES.values()))
+    used = set().union(*(list_decorators(parse_file(path)) for path in MODULES.values()))
     filling = {
-        name: used.intersection(find_registrars(parse_tree(path))) for name, path in MODULES.items()
+        name: used.intersection(find_registrars(parse_file(path))) for name, path in MODULES.items()
     }
     assert {name: what for name, what in filling.items() if what} == {}
 
@@ -189,7 +184,7 @@ def test_no_import_has_side_effects() -> None:
     for name, path in MODULES.items():
         asked = {
             inner.lineno
-            for node in ast.walk(parse_tree(path))
+            for node in list_nodes(path)
             if isinstance(node, ast.With) and "require_extra(" in ast.unparse(node.items[0])
             for inner in node.body
         }
@@ -219,7 +214,7 @@ def test_the_environment_is_read_in_cli_only() -> None:
     found = {
         name: sorted(
             node.lineno
-            for node in ast.walk(parse_tree(path))
+            for node in list_nodes(path)
             if (isinstance(node, ast.Attribute) and node.attr in ENVIRONMENT)
             or (isinstance(node, ast.alias) and node.name in ENVIRONMENT)
         )

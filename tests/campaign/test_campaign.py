@@ -9,34 +9,33 @@ import re
 import signal
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from syntax_trees import list_nodes, parse_file
 
 ROOT = Path(__file__).parents[2]
 GENERATORS = ("default_rng", "Random", "RandomState", "SeedSequence")
-CONFTEST = ("conftest.py", "corpus.py", "shared_files.py", "tiers.py")
+CONFTEST = ("conftest.py", "shared_files.py", "tiers.py")
 """The conftest file and the modules that it imports."""
 SEEDED = ("np.random.Generator", "random.SystemRandom")
 
 
-@cache
-def trees() -> dict[Path, ast.Module]:
-    """Parse all tests; called by tests only, so that workers do not parse at collection."""
-    return {
-        path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8"))
-        for path in sorted((ROOT / "tests").rglob("*.py"))
-    }
+def list_tests() -> list[Path]:
+    return sorted((ROOT / "tests").rglob("*.py"))
 
 
 def test_random_numbers_have_a_seed() -> None:
-    for path, tree in trees().items():
-        imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
-        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+    for path in list_tests():
+        nodes = list_nodes(path)
+        imported = {a.name for n in nodes if isinstance(n, ast.Import) for a in n.names}
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
+            last, owner = get_last_name(call.func), get_last_name(getattr(call.func, "value", None))
+            if last not in GENERATORS and owner != "random":
+                continue
             name, where = ast.unparse(call.func), f"{path}:{call.lineno}"
-            if name.rpartition(".")[2] in GENERATORS:
+            if last in GENERATORS:
                 assert call.args or call.keywords, f"{where}: {name} has no seed"
             elif re.fullmatch(r"np\.random\.\w+", name) or (
                 re.fullmatch(r"random\.\w+", name) and "random" in imported
@@ -44,10 +43,15 @@ def test_random_numbers_have_a_seed() -> None:
                 assert name in SEEDED, f"{where}: {name} is the generator of the whole process"
 
 
+def get_last_name(node: ast.AST | None) -> str:
+    """Return the last part of a dotted name, or an empty string for other nodes."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
 def test_a_generator_of_a_module_is_named_rng() -> None:
     """As ``conftest.py`` lets only those begin anew with each test."""
-    for path, tree in trees().items():
-        for statement in tree.body:
+    for path in list_tests():
+        for statement in parse_file(path).body:
             if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
                 made = ast.unparse(statement.value.func).rpartition(".")[2]
                 name = ast.unparse(statement.targets[0])
