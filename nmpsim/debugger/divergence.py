@@ -15,6 +15,10 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.difference import rank_sqnr
+from nmpsim.analysis.hypotheses import HypothesisResults, search_hypotheses
+from nmpsim.config import make_device_config
+from nmpsim.core.device import Device
+from nmpsim.core.run import make_layer_key
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.error_patterns import (
     MIN_VALUES,
@@ -30,7 +34,12 @@ from nmpsim.debugger.output_writers import (
     find_output_writers,
     find_overwritten_inputs,
 )
-from nmpsim.debugger.reference import LayerComparison, ReferenceOutputs, isolate_layer
+from nmpsim.debugger.reference import (
+    LayerComparison,
+    ReferenceOutputs,
+    get_stored_output,
+    isolate_layer,
+)
 from nmpsim.debugger.tracing import trace_layer
 from nmpsim.isa.descriptors import PADS
 from nmpsim.lir.nodes import ELEM_DTYPES
@@ -146,6 +155,29 @@ def find_error_causes(
         alone, expected, offset, known.list_owners(), traits, known.misplaced_mask
     )
     return (*found, *odd, *common)
+
+
+def explain_faulty_layer(
+    debugger: Debugger, reference: ReferenceOutputs, comparison: LayerComparison
+) -> HypothesisResults:
+    """Try changes of a layer that is wrong with the reference's inputs.
+
+    Inputs that are not in the reference are those of the run.
+    """
+    expected = get_stored_output(debugger.layers[comparison.index], reference)
+    if not comparison.is_faulty or expected is None or reference.is_float():
+        return HypothesisResults(problem="the layer is not wrong in each bit")
+    outputs = {make_layer_key(debugger.layers[i]): v for i, v in debugger.layer_outputs.items()}
+    for layer in debugger.layers:
+        known = get_stored_output(layer, reference)
+        if known is not None:
+            outputs[make_layer_key(layer)] = known
+    bundle = debugger.bundle
+    device = Device(make_device_config(bundle.metadata.device), "auto")
+    actual = comparison.isolated_output
+    return search_hypotheses(
+        bundle, comparison.index, debugger.inputs, outputs, expected, actual, device
+    )
 
 
 def _outliers(

@@ -12,6 +12,7 @@ import pytest
 
 import nmpsim
 from nmpsim.analysis.difference import dequantize_values
+from nmpsim.analysis.hypotheses import HypothesisResults
 from nmpsim.analysis.matching import list_saved_tensors
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.metadata import Layer
@@ -19,6 +20,7 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.core.run import make_layer_key
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.changes import find_word_addresses, get_word_address
+from nmpsim.debugger.commands import comparing
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.edits import Edit, Piece
 from nmpsim.debugger.instructions import ExecutedInstruction
@@ -89,6 +91,13 @@ class FaultInjector:
             (Edit(0, tuple(dict.fromkeys(pieces)), "fault"),) if pieces else ()
         )
         return self.shell.execute("diverge").data
+
+
+@pytest.fixture(autouse=True)
+def no_hypotheses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for patterns alone; tests of hypotheses have files of their own."""
+    results = HypothesisResults()
+    monkeypatch.setattr(comparing, "explain_faulty_layer", lambda *arguments: results)
 
 
 @pytest.fixture(scope="module")

@@ -49,9 +49,7 @@ def crop_layer(part: ExtractedProgram, at: Sequence[int]) -> ExtractedProgram | 
     UserError
         LIR codes if the result is not valid.
     """
-    memory = TensorMemory(part.module, lambda type: type.dtype)
-    for name, values in {**part.module.constants, **part.inputs}.items():
-        memory.write(name, values)
+    memory = _load_memory(part)
     layer = [one for one in part.module.instructions if one.opcode not in NO_WORK]
     slices: dict[str, Slices] = {layer[-1].operands[0].name: tuple(slice(i, i + 1) for i in at)}
     cropped: list[Instruction] = []
@@ -67,6 +65,29 @@ def crop_layer(part: ExtractedProgram, at: Sequence[int]) -> ExtractedProgram | 
         attributes = {**instruction.attributes, **needs[1]}
         cropped.insert(0, attrs.evolve(instruction, attributes=attributes))
     return _make_part(part, memory, cropped, slices)
+
+
+def separate_tensors(part: ExtractedProgram) -> ExtractedProgram:
+    """Return a module of one layer in which each operand is a tensor of its own, not a view.
+
+    Raises
+    ------
+    UserError
+        LIR codes if the result is not valid.
+    """
+    memory = _load_memory(part)
+    layer = [one for one in part.module.instructions if one.opcode not in NO_WORK]
+    names = [operand.name for one in layer for operand in one.operands]
+    slices = {name: (_ALL,) * memory.read(name).ndim for name in names}
+    return _make_part(part, memory, layer, slices)
+
+
+def _load_memory(part: ExtractedProgram) -> TensorMemory:
+    """Return the memory of a module with its constants and inputs."""
+    memory = TensorMemory(part.module, lambda type: type.dtype)
+    for name, values in {**part.module.constants, **part.inputs}.items():
+        memory.write(name, values)
+    return memory
 
 
 def _make_part(

@@ -6,12 +6,15 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
+import attrs
+
 from nmpsim.analysis.difference import OutputDifference
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.commands.moving import make_stop_result
 from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.debugger.divergence import (
+    explain_faulty_layer,
     find_error_causes,
     find_range_faults,
     get_isolated_sqnr,
@@ -139,6 +142,7 @@ def _explain_divergence(
     first = None if found is None else found.first
     hints = [] if first is None else [f"why {name} {' '.join(map(str, first.at))}"]
     patterns = find_error_causes(context.debugger, reference, one, limit)
+    results = explain_faulty_layer(context.debugger, reference, one)
     hints += [hint for pattern in patterns for hint in pattern.next]
     if not patterns:
         hints += ("layer L", "integers L", "source L") if one.is_faulty else ("compare isolated",)
@@ -157,6 +161,8 @@ def _explain_divergence(
         breaking=[one.name] if one.is_faulty else [],
         verdict=verdict,
         causes=[pattern.text for pattern in patterns],
+        explanations=[attrs.asdict(found) | {"text": found.text} for found in results.explanations],
+        tried=results.tried,
         next=hints,
         _layer=one,
         _element=first,

@@ -1,0 +1,13 @@
+"""Causes of a wrong layer, found by trying changes of the layer.
+
+``constants`` lists wrong forms of weights and biases, ``changes`` all changes by family, ``solved``
+computes numbers from the expected result, ``search`` executes the changed layers.
+"""
+
+from nmpsim.analysis.hypotheses.search import (
+    HypothesisResults,
+    LayerExplanation,
+    search_hypotheses,
+)
+
+__all__ = ["LayerExplanation", "HypothesisResults", "search_hypotheses"]

@@ -1,0 +1,136 @@
+"""Changes of the constants and of the quantization of a layer, by family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nmpsim.analysis.hypotheses.constants import (
+    list_bias_variants,
+    list_kernel_variants,
+    mix_channels,
+)
+from nmpsim.analysis.hypotheses.layer import Change, IsolatedLayer
+from nmpsim.arrays import Array, Arrays
+
+_SIGN_BITS = {1: 0x80, 2: 0x8000}
+"""Difference of signed and unsigned storage by bytes of an element."""
+_TABLES = {"FilterOffsets": "weights", "Offsets": "weights", "BiasOffsets": "bias"}
+"""Operands with the zero point of each channel, and the operands that they describe."""
+
+
+def change_weights(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
+    """Yield layers with other forms of the weights."""
+    name = layer.find_constant("Filter", "Weights")
+    if name is None:
+        return
+    stored = layer.get_values(name)
+    is_transposed = layer.operation.opcode == "fullyconnected"
+    rows = stored.T if is_transposed else stored
+    is_matrix = rows.ndim == 2
+
+    def replace(values: Array) -> IsolatedLayer:
+        changed = values.reshape(rows.shape)
+        return layer.replace_values({name: changed.T if is_transposed else changed})
+
+    kernel = rows[:, None, None, :] if is_matrix else rows
+    for text, values in list_kernel_variants(kernel):
+        yield text, replace(values)
+    size = rows.shape[-1]
+    for channels in (d for d in range(2, size // 2 + 1) if is_matrix and size % d == 0):
+        text = f"the weights' inputs in the order NCHW, not NHWC, of {channels} channels"
+        yield text, replace(mix_channels(rows, 1, size // channels))
+
+
+def change_bias(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
+    """Yield layers with other values or another scale of the bias."""
+    name = layer.find_constant("Bias")
+    if name is None:
+        return
+    bias = layer.get_values(name)
+    if bias.dtype.kind != "i" or not bias.any():
+        return
+    for text, values in list_bias_variants(bias.reshape(-1)):
+        yield text, layer.replace_values({name: values.reshape(bias.shape)})
+    table = layer.find_constant("BiasScales")
+    for label, scale in _list_bias_scales(layer):
+        text = f"the bias on the scale of the {label}"
+        if table is not None:
+            scales = layer.get_values(table)
+            changed = np.broadcast_to(scale, scales.shape).astype(scales.dtype)
+            yield text, layer.replace_values({table: changed})
+        elif scale.ndim == 0 and layer.has_scale(name):
+            yield text, layer.replace_quantization(name, scale=scale.item())
+
+
+def _list_bias_scales(layer: IsolatedLayer) -> Iterator[tuple[str, Array]]:
+    """Yield scales that a bias may have by mistake, one or one for each channel."""
+    scales: dict[str, Array] = {}
+    table = layer.find_constant("FilterScales", "Scales")
+    for label, name in (
+        ("input", layer.find_operand("Src")),
+        ("weights", layer.find_operand("Filter", "Weights")),
+        ("result", layer.output),
+    ):
+        quant = None if name is None else layer.get_type(name).quant
+        if quant is not None and quant.scale:
+            scales[label] = np.asarray(quant.scale, np.float32)
+    if table is not None:
+        scales["weights"] = layer.get_values(table)
+    if "input" in scales and "weights" in scales:
+        yield "sums", np.asarray(scales["input"] * scales["weights"])
+    yield from scales.items()
+
+
+def change_zero_points(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
+    """Yield layers with other zero points of inputs, weights, bias and result."""
+    for label, name in layer.list_operands():
+        type = layer.get_type(name)
+        if type.quant is None or not layer.has_scale(name) or type.dtype.itemsize > 2:
+            continue
+        offset = type.quant.offset
+        for number in list_zero_points(offset, type.dtype.itemsize):
+            text = f"the zero point {number} of the {label}, not {offset}"
+            yield text, layer.replace_quantization(name, offset=number)
+    for role, label in _TABLES.items():
+        table = layer.find_constant(role)
+        if table is None:
+            continue
+        offsets = layer.get_values(table)
+        for delta in (1, -1, 128, -128):
+            text = f"the zero points of the {label} changed by {delta:+}"
+            yield text, layer.replace_values({table: offsets + offsets.dtype.type(delta)})
+        if offsets.any():
+            text = f"zero points 0 of the {label}"
+            yield text, layer.replace_values({table: np.zeros_like(offsets)})
+
+
+def list_zero_points(offset: int, nbytes: int) -> Iterator[int]:
+    """Yield zero points that a type may have by mistake, except its own."""
+    half = 1 << 8 * nbytes - 1
+    near = (offset + 1, offset - 1, 0, -offset, offset + half, offset - half, -half, half - 1)
+    for number in dict.fromkeys(near):
+        if number != offset and -half <= number < half:
+            yield number
+
+
+def change_signedness(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
+    """Yield layers that read or write unsigned for signed integers, with the same zero point."""
+    for label, name in layer.list_operands():
+        dtype = layer.get_type(name).dtype
+        if dtype.kind != "i" or dtype.itemsize not in _SIGN_BITS:
+            continue
+        text = f"the {label} as u{dtype.name}, not {dtype.name}"
+        if name == layer.output:
+            yield text, layer.replace_conversion(flip_sign_bits)
+        elif name in layer.inputs or name in layer.program.module.constants:
+            flipped = flip_sign_bits(layer.get_values(name))
+            yield text, layer.replace_values({name: flipped})
+
+
+def flip_sign_bits(values: Array) -> Array:
+    """Return integers of one or two bytes with the sign bit inverted."""
+    unsigned = values.view(f"u{values.dtype.itemsize}")
+    bit = unsigned.dtype.type(_SIGN_BITS[values.dtype.itemsize])
+    return np.asarray((unsigned ^ bit).view(values.dtype))

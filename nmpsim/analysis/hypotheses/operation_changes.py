@@ -1,0 +1,165 @@
+"""Changes of a layer's operation, activation, arithmetic, inputs and result, by family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import permutations
+
+import numpy as np
+
+from nmpsim.analysis.hypotheses.layer import Change, IsolatedLayer
+from nmpsim.arrays import Array, Arrays
+from nmpsim.isa.profiles import NUMERICS_NAMES
+from nmpsim.lir.opcode import OpcodeKind
+
+_ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
+    "ReLU": (0, None),
+    "ReLU6": (0, 6),
+    "clip to -1 to 1": (-1, 1),
+    "clip to 0 to 1": (0, 1),
+}
+"""Activation -> real limits of the result."""
+_PAIRS = ("elementadd", "elementsub", "elementmul", "elementmax", "elementmin")
+
+
+def change_activation(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
+    """Yield layers without their activations, or with another one."""
+    has_fused = layer.get_attribute("FusedActivation", "NONE") != "NONE"
+    if has_fused or len(layer.program.module.instructions) > 1:
+        alone = layer.remove_activations()
+        yield "no activation", alone
+        yield from _add_activations(alone, "{} as the only activation")
+        return
+    yield from _add_activations(layer, "{} after the layer")
+    source = layer.find_operand("Src")
+    if layer.kind is OpcodeKind.CLIP and source is not None and source in layer.inputs:
+        values = layer.inputs[source]
+        yield "no activation", layer.replace_conversion(lambda out: values.reshape(out.shape))
+
+
+def _add_activations(layer: IsolatedLayer, text: str) -> Iterator[Change]:
+    type = layer.get_type(layer.output)
+    if type.quant is None or not type.quant.scale:
+        return
+    limits = np.iinfo(type.dtype)
+    ends = (limits.min, limits.max)
+
+    def quantize(bound: float | None, end: int) -> int:
+        assert type.quant is not None
+        integer = end if bound is None else round(bound / type.quant.scale) + type.quant.offset
+        return min(max(integer, limits.min), limits.max)
+
+    for name, bounds in _ACTIVATIONS.items():
+        low, high = map(quantize, bounds, ends)
+        yield text.format(name), layer.replace_conversion(partial(_clip, low=low, high=high))
+    at_zero = partial(_clip, low=0, high=limits.max)
+    yield text.format("a clip at the integer 0"), layer.replace_conversion(at_zero)
+
+
+def _clip(values: Array, low: int, high: int) -> Array:
+    return np.clip(values, low, high).astype(values.dtype)
+
+
+def change_operation(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
+    """Yield layers with another operation of the same operands, or another attribute."""
+    opcode, attributes = layer.operation.opcode, dict(layer.operation.attributes)
+    pool = {key: attributes.get(key) for key in ("Kernels", "Strides", "Pads", "Layout")}
+    if layer.kind is OpcodeKind.PAIR:
+        for other in _PAIRS:
+            if other != opcode:
+                yield f"{other}, not {opcode}", layer.replace_operation(other, {})
+    elif layer.kind is OpcodeKind.AVERAGE_POOL and pool["Layout"] == 0:
+        yield "the maximum, not the mean", layer.replace_operation("maxpool", pool)
+        counts = attributes.get("CountIncludePads")
+        if counts is not None:
+            text = "the padding not counted" if counts else "the padding counted"
+            yield f"{text} in the mean", layer.replace_attributes(CountIncludePads=int(not counts))
+    elif layer.kind is OpcodeKind.MAX_POOL:
+        for counts in (0, 1):
+            mean = {**pool, "CountIncludePads": counts}
+            yield "the mean, not the maximum", layer.replace_operation("avgpool", mean)
+    elif opcode == "transpose":
+        shape = layer.get_type(layer.output).shape
+        source = layer.get_type(layer.operation.operands[1].name).shape
+        for shuffle in permutations(range(len(shape))):
+            if tuple(source[axis] for axis in shuffle) == shape:
+                text = f"the axes in the order {', '.join(map(str, shuffle))}"
+                yield text, layer.replace_attributes(Shuffle=shuffle)
+
+
+def change_numerics(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
+    """Yield layers with the arithmetic of other numerics profiles."""
+    for name in NUMERICS_NAMES:
+        if name != layer.program.numerics or layer.program.formulas is not None:
+            program = layer.program.with_numerics(name)
+            yield f"the arithmetic {name}", IsolatedLayer(program, layer.inputs)
+
+
+def change_inputs(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
+    """Yield layers whose input is another tensor, zero, or exchanged for the other input."""
+    activations = [(label, name) for label, name in layer.list_operands() if name in layer.inputs]
+    for label, name in activations:
+        values, quant = layer.get_values(name), layer.get_type(name).quant
+        for other, array in others.items():
+            if array.size == values.size and array.dtype == values.dtype:
+                changed = layer.replace_values({name: array.reshape(values.shape)})
+                yield f"{other} as the {label}", changed
+        zeros = np.full_like(values, quant.offset if quant else 0)
+        yield f"zeros as the {label}", layer.replace_values({name: zeros})
+    if len(activations) == 2:
+        yield from _swap_inputs(layer, *(name for _, name in activations))
+
+
+def _swap_inputs(layer: IsolatedLayer, first: str, second: str) -> Iterator[Change]:
+    one, two = layer.get_values(first), layer.get_values(second)
+    if one.shape == two.shape and one.dtype == two.dtype:
+        yield "the two inputs swapped", layer.replace_values({first: two, second: one})
+    quants = layer.get_type(first).quant, layer.get_type(second).quant
+    if quants[0] is not None and quants[1] is not None and quants[0] != quants[1]:
+        changed = layer.replace_quantization(first, quants[1].scale, quants[1].offset)
+        changed = changed.replace_quantization(second, quants[0].scale, quants[0].offset)
+        yield "the scales of the two inputs swapped", changed
+
+
+def change_order(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
+    """Yield layers whose inputs or result have their elements in another order."""
+    for label, name in layer.list_operands():
+        for text, array in _list_reordered(layer.inputs[name]) if name in layer.inputs else ():
+            yield f"the {label} {text}", layer.replace_values({name: array})
+    probe = np.empty(layer.get_type(layer.output).shape, np.int8)
+    for number, (text, _) in enumerate(_list_reordered(probe)):
+        yield f"the result {text}", layer.replace_conversion(partial(_reorder, number=number))
+
+
+def _reorder(values: Array, number: int) -> Array:
+    return list(_list_reordered(values))[number][1]
+
+
+def _list_reordered(values: Array) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor with its elements in other orders; four dimensions are NHWC."""
+    if values.ndim != 4:
+        if values.size > 1:
+            yield "in reverse order", values.reshape(-1)[::-1].reshape(values.shape)
+        return
+    batch, height, width, channels = values.shape
+    if channels > 1 and height * width > 1:
+        stored = values.reshape(batch, channels, height, width).transpose(0, 2, 3, 1)
+        yield "in the order NCHW", stored
+        nchw = values.transpose(0, 3, 1, 2).reshape(values.shape)
+        yield "in the order NHWC, not NCHW", nchw
+    if height == width > 1:
+        yield "with rows and columns swapped", values.transpose(0, 2, 1, 3)
+    for axis, (name, flip) in enumerate(
+        (
+            ("rows", "flipped vertically"),
+            ("columns", "flipped horizontally"),
+            ("channels", "with its channels in reverse order"),
+        ),
+        1,
+    ):
+        size = values.shape[axis]
+        if size > 1:
+            yield flip, np.flip(values, axis)
+            for amount in dict.fromkeys((1, -1)) if size > 2 else ():
+                yield f"with its {name} moved by {amount}", np.roll(values, amount, axis)

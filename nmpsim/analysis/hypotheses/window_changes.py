@@ -1,0 +1,122 @@
+"""Changes of the window of a convolution or pool: pads, padding values, strides and dilation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nmpsim.analysis.hypotheses.constant_changes import list_zero_points
+from nmpsim.analysis.hypotheses.layer import Change, IsolatedLayer
+from nmpsim.arrays import Arrays
+from nmpsim.lir.opcode import OpcodeKind
+
+_WINDOWED = (OpcodeKind.CONVOLUTION, OpcodeKind.MAX_POOL, OpcodeKind.AVERAGE_POOL)
+_STEPS = ((1, 1), (2, 2), (3, 3), (1, 2), (2, 1))
+"""Strides and dilations that are tried."""
+Pair = tuple[int, int]
+
+
+def change_window(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
+    """Yield layers with other pads, padding values, strides and dilations, of equal result size."""
+    source = layer.find_operand("Src")
+    if layer.kind not in _WINDOWED or source is None or len(layer.get_attribute("Kernels")) != 2:
+        return
+    window = _Window(layer, source)
+    (top, left), (bottom, right) = window.before, window.after
+    if (top, left) != (bottom, right):
+        yield "the padding on the other side", window.change((bottom, right))
+        if top != bottom and left != right:
+            yield "the rows' padding on the other side", window.change((bottom, left))
+            yield "the columns' padding on the other side", window.change((top, right))
+    if top or left or bottom or right:
+        yield from _change_padding_values(layer, window)
+    for rows in range((window.kernel[0] - 1) * window.dilation[0] + 1):
+        for columns in range((window.kernel[1] - 1) * window.dilation[1] + 1):
+            if (rows, columns) != window.before:
+                text = f"padding {rows} above and {columns} on the left, not {top} and {left}"
+                yield text, window.change((rows, columns))
+    for steps in _STEPS:
+        if steps != window.strides:
+            text = f"strides {steps}, not {window.strides}"
+            yield text, window.change(window.before, strides=steps)
+        if steps != window.dilation and layer.kind is OpcodeKind.CONVOLUTION:
+            text = f"dilation {steps}, not {window.dilation}"
+            scaled = [
+                start * step // apart
+                for start, step, apart in zip(window.before, steps, window.dilation, strict=True)
+            ]
+            for before in dict.fromkeys((window.before, (scaled[0], scaled[1]))):
+                yield text, window.change(before, dilation=steps)
+
+
+def _change_padding_values(layer: IsolatedLayer, window: _Window) -> Iterator[Change]:
+    offset = window.zero_point
+    if layer.kind is OpcodeKind.MAX_POOL:
+        yield "zero points as padding", window.change(window.before, constant_values=offset)
+    elif layer.kind is OpcodeKind.CONVOLUTION:
+        for value in list_zero_points(offset, window.values.dtype.itemsize):
+            text = f"{value}, not the zero point {offset}, as padding"
+            yield text, window.change(window.before, constant_values=value)
+    yield "the nearest pixels as padding", window.change(window.before, mode="edge")
+    if all(pad < size for pad, size in zip(window.before, window.values.shape[1:3], strict=True)):
+        yield "mirrored pixels as padding", window.change(window.before, mode="reflect")
+
+
+class _Window:
+    """Window of a layer, which is changed by padding or cropping of the layer's input."""
+
+    def __init__(self, layer: IsolatedLayer, source: str) -> None:
+        self._layer, self._source = layer, source
+        self.values = layer.get_values(source)
+        self.kernel: Pair = layer.get_attribute("Kernels")
+        self.strides: Pair = tuple(layer.get_attribute("Strides"))
+        self.dilation: Pair = tuple(layer.get_attribute("Dilation", (1, 1)))
+        pads = layer.get_attribute("Pads")
+        self.before: Pair = (pads[0], pads[1])
+        self.after: Pair = (pads[2], pads[3])
+        quant = layer.get_type(source).quant
+        self.zero_point = quant.offset if quant else 0
+
+    def change(
+        self,
+        before: Pair,
+        *,
+        strides: Pair | None = None,
+        dilation: Pair | None = None,
+        **padding: Any,
+    ) -> IsolatedLayer:
+        """Return the layer with another window, and the same size of the result.
+
+        Missing pixels at the end are padding; pixels beyond the last window are removed.
+
+        Parameters
+        ----------
+        before
+            Padding above and on the left.
+        strides, dilation
+            Those of the layer if None.
+        **padding
+            Arguments of ``numpy.pad`` for padding with other values than the zero point.
+        """
+        layer = self._layer
+        strides, dilation = strides or self.strides, dilation or self.dilation
+        outputs, sizes = layer.get_type(layer.output).shape[1:3], self.values.shape[1:3]
+        ends = [
+            (count - 1) * step + (size - 1) * apart + 1 - start - length
+            for count, step, size, apart, start, length in zip(
+                outputs, strides, self.kernel, dilation, before, sizes, strict=True
+            )
+        ]
+        kept = self.values[:, : sizes[0] + min(ends[0], 0), : sizes[1] + min(ends[1], 0)]
+        after = [max(end, 0) for end in ends]
+        attributes: dict[str, Any] = {"Strides": strides, "Pads": (*before, *after)}
+        if layer.get_attribute("Dilation") is not None:
+            attributes["Dilation"] = dilation
+        if padding:
+            around = ((0, 0), *zip(before, after, strict=True), (0, 0))
+            kept = np.pad(kept, around, **padding)
+            attributes["Pads"] = (0, 0, 0, 0)
+        changed = layer.replace_values({self._source: np.ascontiguousarray(kept)})
+        return changed.replace_attributes(**attributes)

@@ -1,0 +1,6 @@
+"""Make the helper modules of this folder and of tests/compiler importable by name."""
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "compiler")]

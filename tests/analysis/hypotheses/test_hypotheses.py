@@ -1,0 +1,77 @@
+"""Causes that are found by trying changes of a layer, for faults planted in random networks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from layer_faults import CONFIG, FAULTS, make_network, try_fault
+
+from nmpsim.analysis.hypotheses import search_hypotheses
+from nmpsim.core.device import Device
+from nmpsim.core.run import make_layer_key
+
+QUICK = {
+    ("kernel transposed", "conv"),
+    ("O and I swapped", "channelwise"),
+    ("bias zero", "conv relu"),
+    ("bias doubled", "fc"),
+    ("one bias", "conv"),
+    ("input zero point +1", "depthwise"),
+    ("padding on the other side", "conv"),
+    ("ReLU missing or extra", "conv"),
+    ("channel scale", "depthwise"),
+    ("stale input", "maxpool"),
+    ("subtraction", "add"),
+}
+"""Faults and structures of the standard tier."""
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    return Device(CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("name", "structure", "in_program"),
+    [
+        pytest.param(
+            name,
+            structure,
+            in_program,
+            marks=[] if (name, structure) in QUICK and in_program else [pytest.mark.slow],
+        )
+        for name, fault in FAULTS.items()
+        for structure in fault.structures
+        for in_program in (True, False)
+    ],
+)
+def test_a_planted_fault_is_named(
+    name: str, structure: str, in_program: bool, device: Device
+) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        trial = try_fault(
+            make_network(structure, rng), FAULTS[name], rng, device, in_program=in_program
+        )
+        if trial is not None:
+            break
+    else:
+        pytest.skip("the fault changes no result of this structure")
+    assert trial.is_named
+    assert not trial.false_causes
+
+
+@pytest.mark.parametrize("count", [1, 3, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_few_wrong_elements_have_no_explanation(count: int, device: Device) -> None:
+    rng = np.random.default_rng(count)
+    network = make_network("conv", rng)
+    bundle = network.compile()
+    outputs = dict(device.run(bundle, network.inputs, save_layers=True).layer_outputs)
+    key = make_layer_key(bundle.metadata.layers[-1])
+    wrong = outputs[key].copy()
+    places = rng.choice(wrong.size, count, replace=False)
+    wrong.reshape(-1)[places] ^= rng.integers(1, 100, count).astype(np.int8)
+    index = len(bundle.metadata.layers) - 1
+    found = search_hypotheses(bundle, index, network.inputs, outputs, wrong, device=device)
+    assert found.explanations == ()
+    assert found.tried["weights"] > 20
