@@ -18,7 +18,7 @@ import numpy as np
 import nmpsim
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.table import DRAM_BASE, Unit
-from nmpsim.memory.dram import get_next_address, take_grant
+from nmpsim.memory.dram import advance_past_grant, get_next_address
 from nmpsim.timing import get_costs
 
 PORT_BYTES = 16
@@ -43,7 +43,7 @@ class LoadedBursts:
                 address = get_next_address(cursor) - DRAM_BASE
                 self.loaded += 1
                 self.distinct.add((layer, address // self._burst))
-                take_grant(cursor, self._one_burst)
+                advance_past_grant(cursor, self._one_burst)
 
 
 def cycles_with(bundle: nmpsim.Bundle, inputs: dict[str, Any], config: DeviceConfig) -> int:

@@ -160,7 +160,7 @@ def compile(
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
     from nmpsim.frontends import DEFAULT_IMPORT_OPTIONS, ImportedModel, ImportOptions, import_model
-    from nmpsim.frontends.model_origin import import_lir, read_model_origin
+    from nmpsim.frontends.model_origin import make_imported_model, read_model_metadata
     from nmpsim.lir.constants import find_tensors_file
 
     options = ImportOptions(input_shapes, sample_shapes, integer_islands)
@@ -183,7 +183,9 @@ def compile(
         path = Path(str(model))
         exact = find_tensors_file(path) if tensors is None else Path(tensors)
         module, warnings = _read_lir(path, weights, exact)
-        imported = attrs.evolve(import_lir(module, read_model_origin(path)), warnings=warnings)
+        imported = attrs.evolve(
+            make_imported_model(module, read_model_metadata(path)), warnings=warnings
+        )
     module = imported.module
     formulas = None
     if numerics is not None:
@@ -226,7 +228,7 @@ def load_float_program(
     ``sample_shapes`` is as for :func:`compile`.
     """
     from nmpsim.frontends import ImportedModel, ImportOptions, import_model
-    from nmpsim.frontends.model_origin import import_lir
+    from nmpsim.frontends.model_origin import make_imported_model
 
     if isinstance(model, ImportedModel):
         return model
@@ -236,7 +238,7 @@ def load_float_program(
     )
     if imported is not None:
         return imported
-    return import_lir(_read_lir(path, weights, None)[0])
+    return make_imported_model(_read_lir(path, weights, None)[0])
 
 
 def _read_lir(
@@ -419,10 +421,10 @@ def from_torch(
                 hint="Pass `calibration=`, or leave out the setting.",
             )
         return imported
-    from nmpsim.quantization import get_float_inputs, stack_examples
+    from nmpsim.quantization import find_float_inputs, stack_examples
 
     if not isinstance(calibration, Mapping):
-        calibration = stack_examples(get_float_inputs(imported), calibration)
+        calibration = stack_examples(find_float_inputs(imported), calibration)
     return quantize(imported, calibration=calibration, **settings).imported
 
 

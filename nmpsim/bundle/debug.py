@@ -49,7 +49,7 @@ class DebugScale:
 
 
 @attrs.frozen
-class ConstantPlace:
+class ConstantLocation:
     """Location of a constant's values in the image or in the debug section."""
 
     name: str
@@ -60,8 +60,8 @@ class ConstantPlace:
 
 
 @attrs.frozen
-class PackedConstantPlace:
-    """Location of a constant that is stored as pieces packed for the MAC array.
+class PackedConstantLocation:
+    """Location of a constant that is stored in pieces, each packed for the MAC array.
 
     Weights of [O, kernel_h, kernel_w, I] are divided along O and along I. Pieces are stored in
     ascending order of O, then of I, and do not overlap.
@@ -80,42 +80,44 @@ class PackedConstantPlace:
 
 @attrs.frozen
 class ModuleIndex:
-    """Index of exact scales and of the locations of constants of a module."""
+    """Index of a module's debug data: exact scales and the locations of constants."""
 
     scales: tuple[DebugScale, ...]
-    constants: tuple[ConstantPlace, ...]
-    packed: tuple[PackedConstantPlace, ...]
-    floats: tuple[ConstantPlace, ...] = ()
+    constants: tuple[ConstantLocation, ...]
+    packed: tuple[PackedConstantLocation, ...]
+    floats: tuple[ConstantLocation, ...] = ()
     """Locations of the float32 values that constants had before quantization."""
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-lir-2"], WrittenBefore("scales")]:
-        """Identifier of the index's schema."""
+        """Name and version of the index's schema."""
         return SCHEMA
 
 
 def make_debug_sections(
-    module: Module, held: Mapping[str, int], packed: Mapping[str, PackedConstantPlace] | None = None
+    module: Module,
+    held: Mapping[str, int],
+    packed: Mapping[str, PackedConstantLocation] | None = None,
 ) -> dict[str, list[Buffer]]:
-    """Return a mapping from the names of a module's debug sections to their contents.
+    """Return the contents of a module's debug sections by section name.
 
     ``held`` has the addresses of constants in the image, ``packed`` the packed constants.
     """
     packed = packed or {}
-    places: list[ConstantPlace] = []
+    places: list[ConstantLocation] = []
     chunks: list[Buffer] = []
     end = 0
 
-    def place_constant(name: str, values: npt.NDArray[Any]) -> ConstantPlace:
+    def place_constant(name: str, values: npt.NDArray[Any]) -> ConstantLocation:
         nonlocal end
         start = align_up(end, TENSOR_ALIGNMENT)
         chunks.extend((bytes(start - end), encode_array(values)))
         end = start + values.nbytes
-        return ConstantPlace(name, "section", start)
+        return ConstantLocation(name, "section", start)
 
     for weight in _constants(module):
         if weight.name in held:
-            places.append(ConstantPlace(weight.name, "image", held[weight.name]))
+            places.append(ConstantLocation(weight.name, "image", held[weight.name]))
         elif weight.name not in packed:
             places.append(place_constant(weight.name, module.constants[weight.name]))
     names = [weight.name for weight in _constants(module) if weight.name in module.floats]
@@ -164,7 +166,7 @@ def read_module(
     of_floats = {one.name: one for one in index.floats}
     constants, floats = {}, {}
 
-    def values(where: ConstantPlace | None, name: str, type: TensorType) -> npt.NDArray[Any]:
+    def values(where: ConstantLocation | None, name: str, type: TensorType) -> npt.NDArray[Any]:
         data = _inside(*memories[where.space], where.at, type.nbytes) if where else None
         if data is None:
             raise _unusable(place, f"the bundle does not contain the values of %{name}")
@@ -200,7 +202,7 @@ _Piece: TypeAlias = tuple[tuple[slice, slice], npt.NDArray[np.uint8]]
 
 
 def _pieces(
-    packed: PackedConstantPlace, type: TensorType, image: npt.NDArray[np.uint8], base: int
+    packed: PackedConstantLocation, type: TensorType, image: npt.NDArray[np.uint8], base: int
 ) -> list[_Piece]:
     """Return the pieces of a packed constant; empty if they do not cover the type exactly."""
     out, kernel_h, kernel_w, depth = _as_weights(packed, type)
@@ -228,7 +230,7 @@ def _divides(bounds: tuple[int, ...], size: int) -> bool:
 
 
 def _unpacked(
-    packed: PackedConstantPlace, type: TensorType, pieces: list[_Piece]
+    packed: PackedConstantLocation, type: TensorType, pieces: list[_Piece]
 ) -> npt.NDArray[Any]:
     values, shape = np.empty(type.shape, type.dtype), _as_weights(packed, type)
     weights = values.T[:, None, None] if packed.order == "IO" else values.reshape(shape)
@@ -238,7 +240,7 @@ def _unpacked(
     return values
 
 
-def _as_weights(packed: PackedConstantPlace, type: TensorType) -> tuple[int, int, int, int]:
+def _as_weights(packed: PackedConstantLocation, type: TensorType) -> tuple[int, int, int, int]:
     """Return the shape as [O, kernel_h, kernel_w, I]; zeros if the constant cannot be weights."""
     if len(type.shape) == 4 and packed.order == "OI":
         out, kernel_h, kernel_w, depth = type.shape

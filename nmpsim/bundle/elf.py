@@ -39,7 +39,7 @@ SYMBOL = struct.Struct("<IIIBBH")
 
 @frozen
 class Segment:
-    """Program header of an ELF file."""
+    """Segment of an ELF file, as described by its program header."""
 
     offset: int
     address: int
@@ -49,7 +49,7 @@ class Segment:
     alignment: int
 
     def pack(self) -> bytes:
-        """Return the program header as 32 bytes."""
+        """Pack the program header into 32 bytes."""
         return PROGRAM_HEADER.pack(
             PT_LOAD,
             self.offset,
@@ -74,8 +74,8 @@ class LazyBytes:
 
 
 @attrs.define(eq=False)
-class LoadedSection:
-    """Section of an ELF file: its header fields and its contents, to which data can be appended."""
+class OutputSection:
+    """Section to be written to an ELF file: its header fields and its contents."""
 
     name: str
     type: int
@@ -102,7 +102,7 @@ class LoadedSection:
         self.file_bytes += len(data)
 
     def align(self, alignment: int) -> None:
-        """Append zeros up to a file offset that is a multiple of ``alignment``."""
+        """Align the end of the section: append zeros up to a multiple of ``alignment``."""
         self.append(bytes(align_up(self.end, alignment) - self.end))
 
     @property
@@ -111,7 +111,7 @@ class LoadedSection:
         return self.offset + self.file_bytes
 
     def pack(self, name_offset: int) -> bytes:
-        """Return the section header as 40 bytes."""
+        """Pack the section header into 40 bytes, with the offset of the section's name."""
         return SECTION_HEADER.pack(
             name_offset,
             self.type,
@@ -158,22 +158,22 @@ def count_header_bytes(segments: int) -> int:
     return HEADER.size + segments * PROGRAM_HEADER.size
 
 
-def read_buffer(piece: Buffer | LazyBytes) -> Buffer:
-    """Return the bytes of a buffer; a ``LazyBytes`` is computed first."""
+def resolve_buffer(piece: Buffer | LazyBytes) -> Buffer:
+    """Resolve a piece of a file to its bytes; the bytes of a ``LazyBytes`` are computed."""
     return piece.make() if isinstance(piece, LazyBytes) else piece
 
 
 def generate_file_parts(
-    entry: int, segments: Sequence[Segment], sections: Sequence[LoadedSection]
+    entry: int, segments: Sequence[Segment], sections: Sequence[OutputSection]
 ) -> Iterator[Buffer | LazyBytes]:
-    """Yield the parts of an ELF file in order: headers, sections, section headers.
+    """Generate an ELF file: yield its headers, sections and section headers in order.
 
     The table of section names is added as the last section.
     """
     names = StringTable()
     name_offsets = [names.add(section.name) for section in sections]
     own_name = names.add(".shstrtab")
-    table = LoadedSection(".shstrtab", SHT_STRTAB, sections[-1].end, [bytes(names)])
+    table = OutputSection(".shstrtab", SHT_STRTAB, sections[-1].end, [bytes(names)])
     headers_offset = align_up(table.end, 4)
     yield HEADER.pack(
         IDENT,

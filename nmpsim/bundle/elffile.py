@@ -13,7 +13,7 @@ from nmpsim.records import frozen
 
 @frozen
 class ElfSection:
-    """Section header of an ELF file."""
+    """Section of an ELF file, as described by its section header."""
 
     type: int
     flags: int
@@ -52,7 +52,7 @@ class ElfFile:
         return self.data[section.offset : section.offset + section.nbytes]
 
     def read_symbols(self) -> dict[str, tuple[int, int]]:
-        """Return a mapping from the names of objects and functions to (address, size)."""
+        """Return (address, size) of objects and functions by name, or {} without a symbol table."""
         table = next((s for s in self._all_sections if s.type == elf.SHT_SYMTAB), None)
         if table is None:
             return {}

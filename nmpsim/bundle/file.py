@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable, Sequence
 
 from nmpsim.bundle.check import MemoryRanges, check_metadata
-from nmpsim.bundle.elf import Buffer, LazyBytes, read_buffer
+from nmpsim.bundle.elf import Buffer, LazyBytes, resolve_buffer
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.schema import format_metadata, parse_metadata
 from nmpsim.diagnostics import Place
@@ -51,7 +51,7 @@ class BundleFile:
     def write(self, emit: Callable[[Buffer], object]) -> str:
         """Pass the bytes of the file to ``emit`` in pieces; return the digest in hexadecimal."""
         hasher = hashlib.sha256()
-        for piece in map(read_buffer, self.head):
+        for piece in map(resolve_buffer, self.head):
             hasher.update(piece)
             emit(piece)
         hasher.update(bytes(DIGEST_BYTES) + self.tail)
@@ -60,7 +60,7 @@ class BundleFile:
         return hasher.hexdigest()
 
     def write_into(self, memory: memoryview) -> None:
-        """Copy the file into a buffer of ``nbytes`` bytes."""
+        """Write the bytes of the file into ``memory``, a buffer of ``nbytes`` bytes."""
         at = 0
 
         def append_piece(piece: Buffer) -> None:
@@ -88,5 +88,5 @@ class BundleFile:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the file as bytes."""
-        whole = b"".join(map(read_buffer, self.head))
+        whole = b"".join(map(resolve_buffer, self.head))
         return BundleFile, (self.metadata, self.memory, (whole,), self.tail)

@@ -20,7 +20,7 @@ from nmpsim.isa.table import DRAM_BASE
 def map_segments(
     file: ElfFile, data: npt.NDArray[np.uint8]
 ) -> tuple[MemoryRanges, npt.NDArray[np.uint8]]:
-    """Return the address ranges of a file's segments and the contents of the read-only image.
+    """Map the segments of a file; return their address ranges and the read-only image.
 
     ``data`` is the whole file.
 

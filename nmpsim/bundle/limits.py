@@ -24,7 +24,7 @@ class Limit(AllowedRange):
     high: int
 
     def find_problem(self, value: int) -> str | None:
-        """Return a message if a value is out of range, or None."""
+        """Return a message if a value is out of range, or None if it is in range."""
         if self.low == 0 > value:
             return f"{value} is negative: {self.what} may be {self.range_text}"
         if not self.low <= value <= self.high:

@@ -47,14 +47,14 @@ class Tensor:
 
 
 def make_unsigned_tensor(tensor: Tensor) -> Tensor:
-    """Return a tensor with the unsigned element type of the same width and a shifted offset."""
+    """Return a copy of a tensor with the unsigned element type and the offset shifted to match."""
     elem, more = UNSIGNED_ELEMS[tensor.elem]
     return attrs.evolve(tensor, elem=elem, offset=(tensor.offset or 0) + more)
 
 
 @frozen
 class OperatorMapping:
-    """Operation of an imported model with the LIR instructions that compute it."""
+    """Mapping of an imported model's operation to the LIR instructions that compute it."""
 
     node: str
     """Number, kind and result of the operation in the file."""
@@ -66,7 +66,7 @@ class OperatorMapping:
 
 @frozen
 class Normalization:
-    """Mean and standard deviation with which image pixels are normalized."""
+    """Normalization of an image input, with the mean and standard deviation of its channels."""
 
     input: str
     mean: Annotated[tuple[float, ...], limits.CHANNELS]
@@ -131,7 +131,7 @@ class Layer:
 
 @frozen
 class HostOperand:
-    """Operand of a host operation: role and tensor."""
+    """Operand of a host operation: its tensor, and whether it is read or written."""
 
     role: Literal["in", "out", "inout"]
     tensor: Tensor
@@ -169,7 +169,7 @@ def _with_display_names(layers: Sequence[Layer]) -> tuple[Layer, ...]:
 
 @frozen
 class Metadata:
-    """Description of a bundle: inputs, outputs, layers and steps."""
+    """Metadata of a bundle: its inputs, outputs, layers and steps."""
 
     program: str
     """Name of the LIR function."""
@@ -203,7 +203,7 @@ class Metadata:
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-bundle-3"], WrittenBefore("program")]:
-        """Identifier of the metadata's schema."""
+        """Name and version of the metadata's schema."""
         return SCHEMA
 
     @property
@@ -217,7 +217,7 @@ class Metadata:
         return tuple(map(self.user_tensor, self.outputs))
 
     def user_tensor(self, tensor: Tensor) -> Tensor:
-        """Return an input or output with the element type and offset of the user's data."""
+        """Return an input or output tensor with the element type and offset of the user's data."""
         return make_unsigned_tensor(tensor) if tensor.name in self.unsigned else tensor
 
     @property
@@ -227,7 +227,7 @@ class Metadata:
 
     @property
     def display_names(self) -> Mapping[str, str]:
-        """Display names by the name of the LIR instruction, where the two names differ."""
+        """Display name of each LIR instruction by its name, if the two names differ."""
         return {
             name: layer.display_name
             for layer in self.layers
@@ -237,7 +237,7 @@ class Metadata:
 
     @property
     def layer_numerics(self) -> Mapping[str, str]:
-        """Numerics profiles by the name of the LIR instruction, where other than ``numerics``."""
+        """Numerics profile of each LIR instruction by its name, if other than ``numerics``."""
         return {
             name: layer.numerics
             for layer in self.layers
@@ -247,5 +247,5 @@ class Metadata:
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Operations of the imported model by the name of the LIR instruction."""
+        """Operation of the imported model for each LIR instruction, by the instruction's name."""
         return {name: operator.node for operator in self.operators for name in operator.layers}

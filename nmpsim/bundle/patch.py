@@ -23,7 +23,7 @@ MAX_CHANGES = Limit("changes", 0, 1 << 18)
 
 
 class ChangeDocument(TypedDict):
-    """JSON form of a change."""
+    """JSON object of a :class:`ByteChange`, with its bytes in hexadecimal."""
 
     address: int
     old: Annotated[str, "replaced bytes, in hexadecimal"]
@@ -32,7 +32,7 @@ class ChangeDocument(TypedDict):
 
 
 class PatchDocument(TypedDict):
-    """JSON form of a patch, as written by the debugger's `export`."""
+    """JSON object of a patch file, as written by the debugger's `export`."""
 
     schema: Literal["nmpsim-patch-2"]
     changes: list[ChangeDocument]
@@ -63,7 +63,7 @@ class _Patch:
 
 
 def save_patch(path: Path, changes: tuple[ByteChange, ...]) -> None:
-    """Write changes to a patch file."""
+    """Save changes of a bundle's memory as a patch file in JSON."""
     listed: list[ChangeDocument] = [
         {
             "address": change.address,
@@ -79,7 +79,7 @@ def save_patch(path: Path, changes: tuple[ByteChange, ...]) -> None:
 
 
 def load_patch(path: Path) -> tuple[ByteChange, ...]:
-    """Read the changes of a patch file.
+    """Load the changes of a patch file; raise UserError if it is not a patch.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def load_patch(path: Path) -> tuple[ByteChange, ...]:
 
 
 def apply_patch(data: bytes, changes: tuple[ByteChange, ...], path: str) -> bytes:
-    """Return a bundle's bytes with changes applied and the digest updated.
+    """Apply changes to the bytes of a bundle; return the new bytes with an updated digest.
 
     Raises
     ------

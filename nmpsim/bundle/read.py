@@ -82,7 +82,7 @@ class Bundle:
         return module if not origins else _with_origins(module, origins)
 
     def require_device(self) -> Mapping[str, Any]:
-        """Return the device settings of the bundle; raise UserError (BUN004) if missing."""
+        """Return the device settings of the bundle; raise UserError (BUN004) if any are missing."""
         settings = self.metadata.device
         missing = [name for name in ("cores_count", "scratchpad_bytes") if name not in settings]
         if missing:
@@ -121,11 +121,11 @@ class BundleHolder(Protocol):
 
     @property
     def bundle(self) -> Bundle:
-        """Bundle of the object."""
+        """Compiled program that the object holds."""
 
 
 def get_bundle(program: Bundle | BundleHolder) -> Bundle:
-    """Return the bundle that ``program`` is or holds; raise UserError (ARG001) if none."""
+    """Return ``program`` if it is a bundle, else its bundle; raise UserError if it has none."""
     bundle = program if isinstance(program, Bundle) else getattr(program, "bundle", None)
     if not isinstance(bundle, Bundle):
         raise fail(
@@ -139,7 +139,7 @@ def get_bundle(program: Bundle | BundleHolder) -> Bundle:
 
 
 def read_bundle(path: str | os.PathLike[str]) -> Bundle:
-    """Read a bundle from a file.
+    """Read a bundle from a file; raise UserError if the file is not a valid bundle.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
 
 
 def parse_bundle(data: bytes | memoryview | BundleFile, path: str = "<bytes>") -> Bundle:
-    """Parse the bytes of a bundle file; raise UserError if they are no valid bundle."""
+    """Parse the bytes of a bundle file; raise UserError if they are not a valid bundle."""
     if isinstance(data, BundleFile):
         buffer = _aligned(data.nbytes)
         data.write_into(buffer.data)

@@ -30,12 +30,12 @@ def _is_in_file(field: attrs.Attribute[Any], value: Any) -> bool:
 
 
 def format_metadata(metadata: Metadata) -> bytes:
-    """Convert metadata to one line of JSON."""
+    """Format metadata and their schema as one line of JSON, encoded as bytes."""
     return format_record(metadata, SCHEMA)
 
 
 def parse_metadata(text: bytes, place: Place) -> Metadata:
-    """Convert JSON to metadata.
+    """Parse metadata from JSON; raise UserError if they are damaged or have another schema.
 
     Raises
     ------
@@ -46,13 +46,13 @@ def parse_metadata(text: bytes, place: Place) -> Metadata:
 
 
 def format_record(record: attrs.AttrsInstance, schema: str) -> bytes:
-    """Convert a record and its schema to one line of JSON."""
+    """Format a record as one line of JSON, encoded as bytes, with its schema as the first key."""
     fields = attrs.asdict(record, filter=_is_in_file, value_serializer=_plain_value)
     return json.dumps({"schema": schema, **fields}).encode()
 
 
 def parse_record(text: bytes, kind: type[Record], schema: str, place: Place, what: str) -> Record:
-    """Convert JSON to a record of a class, after checking the schema.
+    """Parse JSON as a record of the class ``kind``; raise UserError if the schema differs.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def parse_record(text: bytes, kind: type[Record], schema: str, place: Place, wha
 def parse_record_file(
     data: bytes, kind: type[Record], schema: str, place: Place, code: str, message: str, hint: str
 ) -> Record:
-    """Convert the JSON data of a file to a record; raise UserError (``code``) if invalid."""
+    """Parse the JSON of a file as a record of the class ``kind``; raise UserError if invalid."""
     try:
         return parse_record(data, kind, schema, place, "file")
     except UserError as error:

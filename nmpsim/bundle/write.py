@@ -44,11 +44,11 @@ _FLAGS = {
 }
 
 
-def _make_part(name: str, offset: int) -> elf.LoadedSection:
+def _make_part(name: str, offset: int) -> elf.OutputSection:
     """Return an empty section that is loaded at ``offset`` bytes from the begin of the DRAM."""
     offset = elf.align_up(offset, PART_ALIGNMENT)
     address, flags = DRAM_BASE + offset, _FLAGS[name]
-    return elf.LoadedSection(
+    return elf.OutputSection(
         name, elf.SHT_PROGBITS, offset, [], flags, address, alignment=PART_ALIGNMENT
     )
 
@@ -72,7 +72,7 @@ class BundleBuilder:
         data: npt.NDArray[Any] | elf.Buffer | elf.LazyBytes,
         alignment: int = TENSOR_ALIGNMENT,
     ) -> int:
-        """Add a constant; return its address.
+        """Add a constant, and a symbol if ``name`` is not empty; return the constant's address.
 
         Arrays are stored row-major and little endian. An empty name makes no symbol.
         """
@@ -86,15 +86,15 @@ class BundleBuilder:
         return DRAM_BASE + elf.align_up(self._part(CONSTANTS).end, TENSOR_ALIGNMENT)
 
     def add_descriptor(self, data: bytes, name: str = "") -> int:
-        """Add an encoded descriptor, with a symbol if named; return its address."""
+        """Add an encoded descriptor, and a symbol if named; return the descriptor's address."""
         return self._append(DESCRIPTORS, data, name)
 
     def add_code(self, words: Sequence[int] | npt.NDArray[np.uint32], symbol: str = "") -> int:
-        """Add instruction words, with a symbol if named; return their address."""
+        """Add instruction words, and a symbol if named; return the address of the first word."""
         return self._append(TEXT, np.asarray(words, dtype="<u4").tobytes(), symbol)
 
     def reserve(self, name: str, nbytes: int, alignment: int = TENSOR_ALIGNMENT) -> int:
-        """Reserve ``nbytes`` bytes of read-write memory; return their address."""
+        """Reserve read-write memory, and define a symbol if named; return the address."""
         start = elf.align_up(self._rw_bytes, alignment)
         self._rw_bytes = start + nbytes
         _check_size("read-write memory", self._rw_bytes, RW_LIMIT)
@@ -113,17 +113,17 @@ class BundleBuilder:
         self._symbols[name] = (address, nbytes)
 
     def set_debug(self, name: str, chunks: Sequence[elf.Buffer]) -> None:
-        """Set the contents of a debug section."""
+        """Set the contents of the debug section ``name``."""
         self._debug[name] = chunks
 
     def finish(self, metadata: Metadata) -> BundleFile:
-        """Finish the bundle with its metadata and return the bundle file."""
+        """Build the file of the bundle from the added parts and the metadata."""
         self._part(TEXT)
         loaded = self._loaded_sections()
         digest = bytes(DIGEST_BYTES)
         described = format_metadata(metadata)
         _check_size("description of layers and steps", len(described), JSON_BYTES.high)
-        others = [elf.LoadedSection(META, elf.SHT_PROGBITS, loaded[TEXT].end, [described])]
+        others = [elf.OutputSection(META, elf.SHT_PROGBITS, loaded[TEXT].end, [described])]
         for name, chunks in self._debug.items():
             others.append(_section_behind(others[-1], name, chunks, TENSOR_ALIGNMENT))
         others.append(_section_behind(others[-1], DIGEST, (digest,), 4))
@@ -133,10 +133,10 @@ class BundleBuilder:
         sections = (*loaded.values(), *others)
         pieces = list(elf.generate_file_parts(_entry(metadata), self._segments(), sections))
         at = next(place for place, piece in enumerate(pieces) if piece is digest)
-        tail = b"".join(map(elf.read_buffer, pieces[at + 1 :]))
+        tail = b"".join(map(elf.resolve_buffer, pieces[at + 1 :]))
         return BundleFile(metadata, self._memory(), pieces[:at], tail)
 
-    def _part(self, name: str) -> elf.LoadedSection:
+    def _part(self, name: str) -> elf.OutputSection:
         """Return the part that is being filled; earlier parts are closed."""
         index = _PARTS.index(name)
         if len(self._parts) > index + 1:
@@ -176,9 +176,9 @@ class BundleBuilder:
             elf.Segment(0, RW_BASE, 0, self._rw_bytes, elf.PF_R | elf.PF_W, PAGE_BYTES),
         )
 
-    def _loaded_sections(self) -> dict[str, elf.LoadedSection]:
+    def _loaded_sections(self) -> dict[str, elf.OutputSection]:
         sections = dict(self._parts)
-        sections[ACTIVATIONS] = elf.LoadedSection(
+        sections[ACTIVATIONS] = elf.OutputSection(
             ACTIVATIONS,
             elf.SHT_NOBITS,
             sections[TEXT].end,
@@ -191,8 +191,8 @@ class BundleBuilder:
         return sections
 
     def _symbol_sections(
-        self, offset: int, sections: Sequence[elf.LoadedSection], strtab: int
-    ) -> tuple[elf.LoadedSection, elf.LoadedSection]:
+        self, offset: int, sections: Sequence[elf.OutputSection], strtab: int
+    ) -> tuple[elf.OutputSection, elf.OutputSection]:
         """Return the symbol table, sorted by address, and its names (section ``strtab``)."""
         names = elf.StringTable()
         table = bytearray(elf.SYMBOL.size)
@@ -204,7 +204,7 @@ class BundleBuilder:
             is_code = index == _PARTS.index(TEXT) + 1
             info = elf.STB_GLOBAL << 4 | (elf.STT_FUNC if is_code else elf.STT_OBJECT)
             table += elf.SYMBOL.pack(names.add(name), address, nbytes, info, 0, index)
-        symtab = elf.LoadedSection(
+        symtab = elf.OutputSection(
             ".symtab",
             elf.SHT_SYMTAB,
             offset,
@@ -214,14 +214,14 @@ class BundleBuilder:
             alignment=4,
             entry_bytes=elf.SYMBOL.size,
         )
-        return symtab, elf.LoadedSection(".strtab", elf.SHT_STRTAB, symtab.end, [bytes(names)])
+        return symtab, elf.OutputSection(".strtab", elf.SHT_STRTAB, symtab.end, [bytes(names)])
 
 
 def _section_behind(
-    last: elf.LoadedSection, name: str, chunks: Sequence[elf.Buffer], alignment: int
-) -> elf.LoadedSection:
+    last: elf.OutputSection, name: str, chunks: Sequence[elf.Buffer], alignment: int
+) -> elf.OutputSection:
     offset = elf.align_up(last.end, alignment)
-    return elf.LoadedSection(name, elf.SHT_PROGBITS, offset, [*chunks], alignment=alignment)
+    return elf.OutputSection(name, elf.SHT_PROGBITS, offset, [*chunks], alignment=alignment)
 
 
 def write_bundle(path: str | os.PathLike[str], data: bytes) -> None:

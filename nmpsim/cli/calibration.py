@@ -13,7 +13,7 @@ from nmpsim.bundle.metadata import Tensor
 from nmpsim.cli.inputs import PREFIX, find_samples, is_array_file, split_argument
 from nmpsim.cli.samples import ProgramInputs, print_image_formats
 from nmpsim.host_memory import PlannedAllocation, check_memory
-from nmpsim.quantization import get_float_inputs
+from nmpsim.quantization import find_float_inputs
 
 if TYPE_CHECKING:
     from nmpsim.cli.options import ImageOptions
@@ -40,7 +40,7 @@ def load_calibration_samples(
     """
     tensors = {
         name: Tensor(name, type_.elem, type_.shape, 0)
-        for name, type_ in get_float_inputs(program).items()
+        for name, type_ in find_float_inputs(program).items()
     }
     stored: dict[str, StoredArray] = {}
     others: list[str] = []

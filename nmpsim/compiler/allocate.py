@@ -15,7 +15,7 @@ ALIGNMENT = 64
 
 @attrs.frozen
 class Allocation:
-    """Offset of each buffer in read-write memory and the total size, in bytes."""
+    """Allocation of read-write memory: the offset of each buffer and the total size, in bytes."""
 
     offsets: Mapping[str, int]
     nbytes: int
@@ -31,7 +31,7 @@ class _LiveRange:
 
 
 def allocate_buffers(operations: tuple[Operation, ...], always: Iterable[Buffer]) -> Allocation:
-    """Allocate buffers in read-write memory by first fit, largest buffer first."""
+    """Allocate buffers by first fit, the largest first; buffers not live at once share memory."""
     lives = {b.name: _LiveRange(b, 0, len(operations)) for b in always}
     for index, op in enumerate(operations):
         for buffer in _buffers(op):

@@ -43,7 +43,7 @@ def get_clip_bounds(op: Operation, grid: BufferView) -> tuple[int | None, int | 
 
 
 def find_clipped_sides(op: Operation, grid: BufferView) -> int:
-    """Return a bit mask of the sides on which an operation clips within the integer type.
+    """Return a bit mask of the sides on which an operation's bound is within the integer type.
 
     The bits are those of ``clip_wanted``. Where the bound is the limit of the type, values beyond
     it count as clipped by the network, not as saturated.
@@ -56,7 +56,7 @@ def find_clipped_sides(op: Operation, grid: BufferView) -> int:
 
 
 def find_saturating_sides(op: Operation, grid: BufferView) -> int:
-    """Return a bit mask of the sides on which an operation clips to the integer type's limit."""
+    """Return a bit mask of the sides on which an operation's bound equals the type's limit."""
     low, high = get_clip_bounds(op, grid)
     lowest, highest = grid.limits
     return (WANTED_LOW if low == lowest else 0) | (WANTED_HIGH if high == highest else 0)

@@ -47,7 +47,7 @@ from nmpsim.compiler.resolve import (
 )
 from nmpsim.compiler.tiling.context import PlanningContext
 from nmpsim.compiler.tiling.plan import LayerPlan
-from nmpsim.compiler.tiling.planner import plan_operation
+from nmpsim.compiler.tiling.planner import make_tiling_options
 from nmpsim.compiler.tiling.search import (
     DEFAULT_TILING,
     TILINGS,
@@ -258,13 +258,13 @@ class _Compilation:
         if op.host_reason:
             self._check_host(op)
         else:
-            options = plan_operation(op, self._context(op))
+            options = make_tiling_options(op, self._context(op))
             options.build(options.simple, False)
 
     def _plan(self, index: int, op: Operation) -> LayerPlan:
         last = op.fused[-1].instruction if op.fused else op.instruction
         named = LayerName(index, last.name, op.instruction.opcode)
-        return self._search.choose(named, plan_operation(op, self._context(op)))
+        return self._search.choose(named, make_tiling_options(op, self._context(op)))
 
     def _context(self, op: Operation) -> PlanningContext:
         profile, place = get_profile(op), self._place(op)

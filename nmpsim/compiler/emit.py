@@ -10,7 +10,7 @@ from nmpsim.compiler.tiling.compiled.items import ARGUMENT, COMPUTE, KIND, LOAD,
 from nmpsim.compiler.tiling.grid import Integers, compute_offsets
 from nmpsim.compiler.tiling.plan import LayerPlan, TileInstructions, get_word_offsets
 from nmpsim.compiler.tiling.simulate import order_instructions
-from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_table
+from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_records
 from nmpsim.isa.expressions import compute_high_part, compute_low_part
 from nmpsim.isa.table import REGISTERS, CsrAddress, Unit
 
@@ -28,11 +28,11 @@ class Emitter:
         """[segment][core] Instruction words, layer by layer."""
 
     def begin_segment(self) -> None:
-        """Start new core programs for device layers without a host operation between them."""
+        """Begin a segment: core programs for the device layers until the next host operation."""
         self._programs.append([[] for _ in range(self._cores)])
 
     def add_layer(self, plan: LayerPlan, layer: int, barrier: int) -> None:
-        """Add the descriptors and instructions of a layer for all cores."""
+        """Add a layer's descriptors, and its instructions and barrier on all cores."""
         items, begins = order_instructions(plan)
         words, ends = _code(plan, items, self._add_descriptors(plan, items, layer))
         last = np.array(self._barrier(barrier), np.uint32)
@@ -52,7 +52,7 @@ class Emitter:
         flat = np.empty(ends[-1], np.uint32)
         for kind, one in commands.items():
             one.words[:, get_word_offsets(one.mnemonic)["layer"]] = layer
-            table = encode_table(str(BY_MNEMONIC[one.mnemonic].descriptor), one.words)
+            table = encode_records(str(BY_MNEMONIC[one.mnemonic].descriptor), one.words)
             chosen = items[:, KIND] == kind
             places = ends[:-1][chosen][:, None] + np.arange(table.shape[1])
             flat[places] = table[items[chosen, ARGUMENT]]

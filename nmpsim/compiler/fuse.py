@@ -23,7 +23,7 @@ from nmpsim.compiler.placement import find_host_reason
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, OpcodeKind
 
 
-def find_clip(op: Operation) -> tuple[int, int] | None:
+def find_clip_range(op: Operation) -> tuple[int, int] | None:
     """Return the quantized range of an activation that only clips, or None for other operations."""
     if op.kind is not OpcodeKind.CLIP or op.host_reason:
         return None
@@ -31,7 +31,7 @@ def find_clip(op: Operation) -> tuple[int, int] | None:
 
 
 def assign_clipped_sides(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """Return new operations that record on which sides the network clips their results.
+    """Assign each operation the sides on which the network clips; return the new operations.
 
     The network clips a side if it has a bound that the type can represent. If the bound is the
     limit of the type, values beyond it are clipped, not saturated. The bound comes from the
@@ -85,7 +85,7 @@ def _clipping_reader(
 
 
 def fuse_clips(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """Fuse activations that only clip into the preceding operations."""
+    """Fuse activations that only clip into the preceding operations; return the new operations."""
     result: list[Operation] = []
     taken: set[int] = set()
     for index, op in enumerate(operations):
@@ -115,7 +115,7 @@ def _follower(
         candidate = operations[index]
         if result.buffer.name not in candidate.list_buffers():
             continue
-        if find_clip(candidate) is None or not _reads_all(candidate, op):
+        if find_clip_range(candidate) is None or not _reads_all(candidate, op):
             return None
         if _joined_numerics(op, candidate) is None:
             return None
@@ -165,6 +165,6 @@ def _with_clip(op: Operation, activation: Operation) -> Operation:
 def copy_fused_numerics(
     operations: tuple[Operation, ...], fused: tuple[Operation, ...]
 ) -> tuple[Operation, ...]:
-    """Return unfused operations with the numerics profiles that fusion assigned."""
+    """Return ``operations`` with the numerics profiles of the ``fused`` layers they belong to."""
     numerics = {part.instruction.name: op.numerics for op in fused for part in (op, *op.fused)}
     return tuple(attrs.evolve(op, numerics=numerics[op.instruction.name]) for op in operations)

@@ -38,7 +38,7 @@ ELEMENT_BY_ELEMENT = frozenset(
 def assign_placement(
     operations: tuple[Operation, ...], config: DeviceConfig
 ) -> tuple[Operation, ...]:
-    """Return the operations with ``host_reason`` set for operations that run on the host."""
+    """Assign each operation to the device or the host; return the new operations."""
     return tuple(
         attrs.evolve(op, host_reason=find_host_reason(op) or _large_window(op, config))
         for op in operations

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from nmpsim.arrays import Array
-from nmpsim.bundle.debug import PackedConstantPlace
+from nmpsim.bundle.debug import PackedConstantLocation
 from nmpsim.bundle.elf import Buffer, LazyBytes
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.allocate import allocate_buffers
@@ -37,7 +37,7 @@ class ProgramMemory:
         self._symbols: dict[str, int] = {}
         self.constants: dict[str, int] = {}
         """Address of each constant in the image by name."""
-        self.packed: dict[str, PackedConstantPlace] = {}
+        self.packed: dict[str, PackedConstantLocation] = {}
         """Location of each packed constant by name."""
         always = [v.buffer for v in weights.values() if not v.buffer.constant]
         allocation = allocate_buffers(operations, always)
@@ -75,14 +75,14 @@ class ProgramMemory:
         """Return the DRAM address at which the next constant will be stored."""
         return self._builder.get_constant_address()
 
-    def record_packed_constant(self, view: BufferView, where: PackedConstantPlace) -> None:
+    def record_packed_constant(self, view: BufferView, where: PackedConstantLocation) -> None:
         """Record where a packed constant is stored if the view covers all of it."""
         values = self.values[where.name]
         if view.shape == values.shape and view.type.dtype == values.dtype:
             self.packed.setdefault(where.name, where)
 
     def set_symbols(self) -> None:
-        """Define a symbol for each buffer in read-write memory."""
+        """Add a bundle symbol for each buffer in read-write memory."""
         for name, offset in self._offsets.items():
             self._builder.set_symbol(self._make_symbol(name), self._base + offset)
 

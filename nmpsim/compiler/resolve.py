@@ -10,7 +10,7 @@ from nmpsim.lir.opcodes import NO_WORK
 
 
 def resolve_operands(module: Module) -> tuple[dict[str, BufferView], tuple[Operation, ...]]:
-    """Return views of all weights by name, and the operations of a module in order."""
+    """Resolve operands to buffer views; return the weights' views by name and the operations."""
     is_constant = {weight.name: weight.constant for weight in module.weights}
     locations = locate_tensors(module)
     buffers = {

@@ -36,7 +36,7 @@ FIRST_BIT = np.array(
 
 
 def get_entry_index(word: Any) -> Any:
-    """Return the index of the cache entry for a word, given its address divided by 4."""
+    """Return the index of the cache entry for a word, given the word's address divided by 4."""
     return (word ^ word >> 15) & (ENTRIES - 1)
 
 
@@ -49,7 +49,7 @@ def is_cached(seen: Int64s, number: Any, address: Any) -> Any:
 
 
 def add_access(seen: Int64s, number: Any, address: Any) -> None:
-    """Add an access outside control memory to the cache; a write to control memory clears it."""
+    """Add an access to the cache; for control memory, only invalidate the cache on a write."""
     if CONTROL_BASE <= address < CONTROL_BASE + CONTROL_BYTES:
         if IS_WRITE[number]:
             invalidate(seen)
@@ -64,7 +64,7 @@ def add_access(seen: Int64s, number: Any, address: Any) -> None:
 
 
 def invalidate(seen: Int64s) -> None:
-    """Invalidate all entries of the cache."""
+    """Invalidate all entries of a core's access cache."""
     if seen[IS_USED] == 0:
         return  # an unwritten table takes no host memory
     seen[IS_USED] = 0

@@ -69,7 +69,7 @@ class KernelCacheStatus:
 
 
 def get_kernel_cache_status(parent: str, host: str) -> KernelCacheStatus | None:
-    """Return the status of the kernel cache; None if the system cannot cache kernels.
+    """Return the status of the kernel cache, or None if the system cannot cache kernels.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def _processor() -> str:
 
 
 def start_background_compile(parent: str, host: str) -> bool:
-    """Start a process that compiles missing kernels; return False if none is needed or possible.
+    """Start a process that compiles missing kernels; return whether a process was started.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def compile_all_kernels(parent: str, host: str) -> None:
 
 
 def lower_priority() -> None:
-    """Give this process the lowest priority.
+    """Lower the priority of this process to the lowest value.
 
     With ``sched_autogroup`` Linux schedules sessions rather than processes, and this process has
     a session of its own, so the priority of its group is lowered as well.

@@ -12,7 +12,7 @@ from nmpsim.report.termination import TrapReport
 
 @frozen
 class SampleResult:
-    """Result of one sample of a batch: outputs, cycles and trap."""
+    """Result of one sample of a batch: outputs, cycles, and the trap that ended the run, if any."""
 
     outputs: tuple[OutputReport, ...]
     cycles: int
@@ -36,7 +36,7 @@ class BatchResult:
         return cls((run,), () if report.trap else get_saturation_totals(report.layers))
 
     def add(self, more: BatchResult) -> BatchResult:
-        """Return a batch with the runs of another batch appended and its counters added."""
+        """Return a new batch result with the runs of both batches and the sums of counters."""
         if not self.layers or not more.layers:
             return BatchResult((*self.runs, *more.runs), self.layers or more.layers)
         layers = [

@@ -85,7 +85,7 @@ _SIMPLE = frozenset(
 
 
 def compute_host_cycles(step: ProgramStep, config: DeviceConfig) -> int:
-    """Return the cycles of a host step; 0 if the device file does not count them."""
+    """Return the cycles of a host step, or 0 if the device file sets no cycles for the host."""
     opcode = OPCODES.get(step.opcode or "")
     kind = OpcodeKind.HOST if opcode is None else opcode.kind
     shapes = [operand.tensor.shape for operand in step.operands]
@@ -123,7 +123,7 @@ class RunCycles:
         return cls(dict.fromkeys(range(len(layers)), 0), {}, {})
 
     def copy(self) -> RunCycles:
-        """Return an independent copy."""
+        """Return a copy that shares no dictionary with this object."""
         return RunCycles(dict(self.cycles), dict(self.clips), dict(self.paths), self.last_cycle)
 
 
@@ -160,7 +160,7 @@ def record_device_step(
 def record_host_step(
     account: RunCycles, step: ProgramStep, clip: HostClipping | None, config: DeviceConfig
 ) -> None:
-    """Record the cycles of a host step's layers in ``account``, and their clipped results."""
+    """Record the cycles of a host step's layers, and its clipped results, in ``account``."""
     for index in step.layers:
         account.cycles[index] = compute_host_cycles(step, config)
         if clip is not None:
@@ -176,7 +176,7 @@ def _give_unnamed_cycles(machine: Machine, layer: int) -> None:
 
 
 def build_output_report(stored: npt.NDArray[Any], tensor: Tensor, outside: Tensor) -> OutputReport:
-    """Return the report of an output tensor, with values in the element type of ``outside``."""
+    """Build the report of an output tensor, with values in the element type of ``outside``."""
     values = stored.copy()
     if outside.elem != tensor.elem:
         values = (values.astype(np.int32) + UNSIGNED_ELEMS[tensor.elem][1]).astype(

@@ -124,7 +124,7 @@ class ContractCheck:
 
     @property
     def violation_fields(self) -> Int64s:
-        """Fields of the first violation, indexed by ``ViolationField``; CASE is -1 if none."""
+        """Fields of the first violation, indexed by ``ViolationField``; CASE is -1 without one."""
         return self._state.found
 
     @property
@@ -134,7 +134,7 @@ class ContractCheck:
 
     @property
     def message(self) -> str:
-        """Text about incomplete checks; empty if everything was checked."""
+        """Message about incomplete checks, or '' if everything was checked."""
         return INCOMPLETE if self._state.numbers[StateWord.IS_INCOMPLETE] else ""
 
     def check_host_write(self, tensor: Tensor) -> bool:
@@ -181,7 +181,7 @@ class ContractCheck:
         return all(self.check_events(*batch.arguments()) for batch in self._log.batches)
 
     def check_events(self, events: Int64s, words: Int64s, first_word: int) -> bool:
-        """Check events without logging them; return False after a violation or a new rival post."""
+        """Check events without logging them; return False after a violation or before a restart."""
         return self._check(self._state, events, words, first_word)
 
     def consume_trace(self, stops: StopConditions) -> bool:
@@ -206,7 +206,7 @@ class ContractCheck:
 
 
 def make_events(trace: Int64s) -> Int64s:
-    """Convert the rows of an instruction trace to contract events, one row each."""
+    """Make contract events from an instruction trace, one event for each row."""
     t = {column: trace[:, column] for column in TraceColumn}
     number, word, rs1 = t[TraceColumn.NUMBER], t[TraceColumn.WORD], t[TraceColumn.RS1]
     is_wait = number == OP.nmp_wait

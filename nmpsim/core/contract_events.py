@@ -38,7 +38,7 @@ EVENT_WORDS = len(ContractEvent)
 
 
 class HostEvent(IntEnum):
-    """Numbers of host events, which replace an instruction number."""
+    """Host events, as negative values in the column ``NUMBER`` of a contract event."""
 
     STARTS = -1
     """The host starts all cores."""

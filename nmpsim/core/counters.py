@@ -51,7 +51,7 @@ def count_channels(layer: Layer) -> int:
 
 @frozen(eq=False)
 class ValueCounters:
-    """Copy of the machine's counters of elements and saturated values, by layer."""
+    """Counters of elements and saturated values by layer, copied from a machine."""
 
     _layers: Mapping[str, npt.NDArray[np.int64]]
     """Copies of the fields of LAYER that later runs may change."""
@@ -98,7 +98,7 @@ class ValueCounters:
         return found
 
     def get_saturation(self, layer: Layer) -> tuple[Saturation, ...]:
-        """Return a layer's saturated and clipped values, one record per stage and side with any."""
+        """Return a layer's saturated and clipped values, as one record per stage and side."""
         index = layer.index
         begin, end = self._begins[index], self._ends[index]
         return tuple(
@@ -131,7 +131,7 @@ class Counters:
 
 
 def read_counters(machine: Machine, config: DeviceConfig) -> Counters:
-    """Return all counters of a machine as Python numbers."""
+    """Read all counters of a machine as Python integers."""
     layers = machine.layers.view(np.ndarray)
     lists = {name: layers[name].tolist() for name in ("counts", "spent", "worked")}
     return Counters(config, get_costs(config), **lists, values=ValueCounters.from_machine(machine))
@@ -314,7 +314,7 @@ def get_activity_cycles(counts: Sequence[int]) -> Mapping[str, int]:
 
 
 def list_host_saturation(clip: HostClipping) -> tuple[Saturation, ...]:
-    """Return a host operation's saturated and clipped values, one record per stage and side."""
+    """Return a host operation's saturated and clipped values, as one record per stage and side."""
     parts: dict[tuple[str, int], list[tuple[Array, Array]]] = {}
 
     def add(stage: str, side: int, places: Array, overshoot: Array) -> None:

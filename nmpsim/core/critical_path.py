@@ -48,7 +48,7 @@ class CriticalPath:
 
 
 def join_paths(paths: Sequence[CriticalPath]) -> CriticalPath:
-    """Return the critical path of consecutive parts of a run."""
+    """Join the critical paths of consecutive parts of a run into one path."""
     until = [np.zeros(0, np.int64), *(one.until for one in paths)]
     cycles = [np.zeros((0, CAUSES), np.int64), *(one.cycles for one in paths)]
     return CriticalPath(np.concatenate(until), np.concatenate(cycles))
@@ -105,7 +105,7 @@ class PathRecorder:
             self.follow_to_barrier(machine)
 
     def finish(self, machine: Machine, core: int | None = None) -> CriticalPath:
-        """Return the critical path to the end of ``core``, or of the core that ends last."""
+        """Return the complete path to the end of ``core``, by default the core that ends last."""
         clocks = machine.cores.clock
         last = int(clocks.argmax()) if core is None else core
         self._follow(*self._notes(), last, int(clocks[last]))

@@ -31,5 +31,5 @@ def find_invalid_scale_table(number: Int, words: Any, scratchpad: Any) -> Any:
 
 
 def find_nonzero_weight_padding(number: Int, words: Any, scratchpad: Bytes) -> Any:
-    """Return the address of the first nonzero byte of the weights' padding, or -1."""
+    """Return the address of the first nonzero padding byte of the weights, or -1 if none is."""
     return find_nonzero_padding(words, scratchpad) if number == OP.nmp_conv else np.int64(-1)

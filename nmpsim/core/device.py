@@ -16,7 +16,7 @@ from nmpsim.core.batch import BatchResult
 from nmpsim.core.engine_selection import AutoEngine, make_engine
 from nmpsim.core.host_steps import write_tensor
 from nmpsim.core.inputs import Inputs, prepare_inputs
-from nmpsim.core.limits import NO_LIMITS, Limits, check_threads
+from nmpsim.core.limits import NO_LIMITS, Limits, resolve_thread_count
 from nmpsim.core.load import load_machine
 from nmpsim.core.memory_demand import check_saved_memory, has_memory_for_layer_kernels
 from nmpsim.core.repeat_run import RepeatedRun
@@ -67,7 +67,7 @@ class Device:
         self.config = resolve_device(config)
         self._arguments = (engine, threads, max_memory, whole_layers)
         self._whole_layers = whole_layers
-        self._threads = check_threads(threads)
+        self._threads = resolve_thread_count(threads)
         self._max_memory = validate_memory_limit(max_memory)
         self._engine = make_engine(engine, self._threads)
         self._loaded: _LoadedBundle | None = None
@@ -90,7 +90,7 @@ class Device:
         strict: bool = True,
         repeat: int = 1,
     ) -> RunReport:
-        """Run a bundle on inputs.
+        """Run a bundle on inputs, and return the report of the run.
 
         Parameters
         ----------

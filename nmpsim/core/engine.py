@@ -28,7 +28,7 @@ EventCheck = Callable[["ContractState", Int64s, Int64s, int], bool]
 
 
 class Compilation:
-    """Time spent on compiling kernels, and a listener that is called before each compilation."""
+    """Record of compilation: the seconds spent, and a listener called before each compilation."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -42,7 +42,7 @@ class RecordedStep(Protocol):
 
     @property
     def path(self) -> CriticalPath:
-        """Critical path of the step."""
+        """Critical path of the step, computed while the step was recorded."""
         ...
 
     def plan_layer_kernels(self, machine: Machine, layers: Sequence[Layer]) -> tuple[bool, bool]:
@@ -101,12 +101,12 @@ class Engine(ABC):
     def check_events(
         self, state: ContractState, events: Int64s, words: Int64s, first_word: int
     ) -> bool:
-        """Check events against the contract; return whether none violates it."""
+        """Check events against the contract; return whether all events are valid."""
 
     def record(
         self, machine: Machine, costs: Costs, consume: EventConsumer | None = None
     ) -> RecordedStep | None:
-        """Return the recording of a program to its end, or None if the program depends on data.
+        """Record a program to its end; return the recording, or None if it depends on data.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class Engine(ABC):
         strict: bool = False,
         layer_kernels: bool = False,
     ) -> bool:
-        """Compute the values of a recorded program; return False if data invalidate the recording.
+        """Replay a recorded program to compute values; return False if data invalidate it.
 
         Parameters
         ----------

@@ -126,7 +126,7 @@ class AutoEngine(Engine):
         stop_at_layers: bool,
         stops: StopConditions | None = None,
     ) -> Outcome:
-        """Run a machine for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
+        """Run a machine for at most ``turns`` turns of cores and the DRAM; see ``Engine.run``."""
         if not self._is_compiled and turns > 0 and self._should_compile(0.0):
             self._switch_to_compiled(machine, costs)
         begin = time.thread_time()
@@ -138,7 +138,7 @@ class AutoEngine(Engine):
     def check_events(
         self, state: ContractState, events: Int64s, words: Int64s, first_word: int
     ) -> bool:
-        """Check events on the current engine; see :class:`~nmpsim.core.engine.Engine`."""
+        """Check events on the current engine; return whether all are valid. See ``Engine``."""
         begin = time.thread_time()
         is_cached = self.current_engine.check_events(state, events, words, first_word)
         if not self._is_compiled:
@@ -148,7 +148,7 @@ class AutoEngine(Engine):
     def record(
         self, machine: Machine, costs: Costs, consume: EventConsumer | None = None
     ) -> RecordedStep | None:
-        """Record a program on the current engine; see :class:`~nmpsim.core.engine.Engine`."""
+        """Record a program on the current engine, or return None if it cannot. See ``Engine``."""
         return self.current_engine.record(machine, costs, consume)
 
     def replay(
@@ -159,7 +159,7 @@ class AutoEngine(Engine):
         strict: bool = False,
         layer_kernels: bool = False,
     ) -> bool:
-        """Replay a program on the current engine; see :class:`~nmpsim.core.engine.Engine`."""
+        """Replay a program on the current engine; return False if data invalidate it."""
         return self.current_engine.replay(machine, recorded, on_layer, strict, layer_kernels)
 
     def _should_compile(self, more: float) -> bool:

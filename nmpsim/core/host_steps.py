@@ -36,7 +36,7 @@ _WHENCE = "Check the inputs and the results of earlier operations for invalid va
 
 @frozen(eq=False)
 class HostClipping:
-    """Values that a host operation clipped, and the limits of its result."""
+    """Clipping by a host operation: the clipped values, and the limits of the result."""
 
     shape: Shape
     """Shape of the result."""
@@ -77,13 +77,13 @@ def write_tensor(machine: Machine, tensor: Tensor, values: Array) -> None:
     read_tensor(machine, tensor)[...] = values
 
 
-def run_host_step(machine: Machine, step: ProgramStep) -> HostClipping | None:
-    """Execute a host operation on DRAM; return its clipped values, or None."""
+def execute_host_step(machine: Machine, step: ProgramStep) -> HostClipping | None:
+    """Execute a host operation on DRAM; return its clipped values, or None if there are none."""
     return prepare_host_step(machine, step)()
 
 
 def prepare_host_step(machine: Machine, step: ProgramStep) -> Callable[[], HostClipping | None]:
-    """Return a function that executes a host operation on DRAM and returns its clipped values."""
+    """Prepare a host operation: return a function that executes it and returns clipped values."""
     try:
         operands = [_operand(machine, operand) for operand in step.operands]
         execute = prepare_operation(step.opcode or "", operands, step.attributes, step.numerics)

@@ -39,11 +39,11 @@ def mark_kernel_cache_used() -> None:
     """Mark the kernel cache folder of this process as used."""
     from nmpsim.kernels.entries import CACHE  # LLVM, which the reference engine does without
 
-    mark_used(CACHE)
+    mark_folder_used(CACHE)
 
 
-def mark_used(folder: CacheFolder | None) -> None:
-    """Mark a cache folder as used by this process; the first call removes old folders."""
+def mark_folder_used(folder: CacheFolder | None) -> None:
+    """Mark a cache folder as used by this process; if the mark is new, remove unused folders."""
     if fcntl is None or folder is None or folder.path in _marks or not folder.path.is_dir():
         return
     mark = folder.path / MARK

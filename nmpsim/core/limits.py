@@ -42,7 +42,7 @@ class Limits:
             )
 
     def apply_to_device(self, config: DeviceConfig) -> DeviceConfig:
-        """Return the settings of a device with the cycle limit replaced."""
+        """Return a device's settings with the cycle limit applied, or unchanged without a limit."""
         if self.max_cycles is None:
             return config
         return attrs.evolve(config, limits_cycles=self.max_cycles)
@@ -52,11 +52,11 @@ NO_LIMITS = Limits()
 
 
 class TimeLimitError(UserError):
-    """Error LIMIT002: a command has exceeded its time limit."""
+    """Exception raised if a command exceeds its time limit (LIMIT002)."""
 
 
 class TimeBudget:
-    """Simulation time that all runs of a command share."""
+    """Budget of simulation time that all runs of a command share."""
 
     def __init__(
         self, limits: Limits, spent: float = 0.0, subject: str = "the run and what was asked of it"
@@ -98,8 +98,8 @@ def count_available_processors() -> int:
     return os.cpu_count() or 1
 
 
-def check_threads(threads: int | None) -> int:
-    """Return ``threads``, or the number of processors if None; raise UserError (ARG001) below 1."""
+def resolve_thread_count(threads: int | None) -> int:
+    """Return ``threads``, by default the number of processors; raise UserError if less than 1."""
     if threads is None:
         return count_available_processors()
     if threads < 1:

@@ -22,7 +22,7 @@ def load_machine(
     threads: int = 1,
     save_layers: bool = False,
 ) -> Machine:
-    """Return a new machine with a bundle loaded, in the initial state.
+    """Load a bundle into a new machine in its initial state; return the machine.
 
     Raises
     ------

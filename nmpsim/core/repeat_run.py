@@ -78,7 +78,7 @@ class RepeatedRun:
         return options.whole_layers and any(self._layer_kernels)
 
     def run(self, values: Values, options: RunOptions, clock: Clock) -> RunReport:
-        """Run the bundle on new inputs; the memory is undefined after a RestartError."""
+        """Run the bundle on new inputs; return the report. RestartError leaves memory undefined."""
         with self._clear_counters():
             outputs, clips = self._compute(values, options, clock)
         host = {index: count_host_clipping(clip) for index, clip in clips.items()}
@@ -93,7 +93,7 @@ class RepeatedRun:
     def run_batch(
         self, samples: Sequence[Values], options: RunOptions, clock: Callable[[], Clock]
     ) -> BatchResult:
-        """Run the bundle on each sample; the memory is undefined after a RestartError."""
+        """Run the bundle on each sample; return results. RestartError leaves memory undefined."""
         found, host = [], dict[int, HostCounts]()
         with self._clear_counters():
             for values in samples:

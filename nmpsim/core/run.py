@@ -25,7 +25,7 @@ from nmpsim.core.contract_events import ViolationField
 from nmpsim.core.counters import read_counters
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.engine import Engine, LayerCallback, RecordedStep
-from nmpsim.core.host_steps import read_tensor, run_host_step
+from nmpsim.core.host_steps import execute_host_step, read_tensor
 from nmpsim.core.limits import Limits
 from nmpsim.core.run_modes import Mode, ModeEvent, RestartError, Violation
 from nmpsim.core.state import CSR_COLUMN, NEVER, Int64s, Machine, Outcome, end_segment, start_cores
@@ -260,7 +260,7 @@ class Run:
     def _run_on_host(self, step: ProgramStep) -> None:
         if self._contract and not self._contract.check_host_step(step):
             self._report_violation(self._contract.violation_fields)
-        clip = run_host_step(self._machine, step)
+        clip = execute_host_step(self._machine, step)
         record_host_step(self.account, step, clip, self._config)
         for index in step.layers:
             self._complete_layer(index)
@@ -444,5 +444,5 @@ class Run:
 
 
 def make_layer_key(layer: Layer) -> str:
-    """Return the key of a layer's output in ``--save-layers``."""
+    """Return the key of a layer's output in the file of ``--save-layers``."""
     return f"{layer.number:04d}:{layer.name}"

@@ -68,7 +68,7 @@ LASTING = (ModeEvent.PROVED, ModeEvent.DIVERGED, ModeEvent.DATA_DEPENDENT)
 
 @frozen(eq=False)
 class Violation:
-    """Position of a contract violation in a checked run."""
+    """Contract violation in a checked run: its position, its fields, and a note."""
 
     run: int
     """Number of the run, if several follow one another."""

@@ -392,7 +392,7 @@ def _reset_cores(machine: Machine) -> None:
 
 
 def clear_value_counters(machine: Machine) -> None:
-    """Reset the counters of elements and saturated values."""
+    """Clear a machine's counters of elements and saturated values."""
     layers = machine.layers.view(np.ndarray)  # record fields are slow to access
     saturated = layers["saturated"]
     machine.channel_saturated[saturated.any(axis=0)] = 0  # saturation is counted in both

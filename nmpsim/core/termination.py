@@ -213,7 +213,7 @@ def make_violation_trap(violation: ViolationReport) -> TrapReport:
 
 
 def find_tensor_name(bundle: Bundle, address: int, layer: Layer | None) -> str | None:
-    """Return the name of the tensor at a DRAM address, or None; prefer a layer's output."""
+    """Return the name of a tensor that contains a DRAM address, or None if no tensor does."""
     if address < DRAM_BASE:
         return None
     metadata = bundle.metadata
@@ -233,7 +233,7 @@ def describe_violation(
     tensor: str | None,
     ending: str = ", without synchronization between them",
 ) -> str:
-    """Return a description of a contract violation; ``ending`` follows unordered accesses."""
+    """Describe a contract violation in one sentence; ``ending`` follows unordered accesses."""
     case = CASES[found[ViolationField.CASE]].key
     first, last = found[ViolationField.START], found[ViolationField.END] - 1
     space = "DRAM" if first >= DRAM_BASE else "scratchpad"

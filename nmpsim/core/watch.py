@@ -29,7 +29,7 @@ def is_trace_full(stops: StopConditions) -> Any:
 
 
 def is_stop_address(stops: StopConditions, core: Int, pc: Int, retired: Int) -> Any:
-    """Return whether a core must stop before the instruction at ``pc``."""
+    """Return whether a core must stop before the instruction at ``pc``; if so, record the core."""
     for i in range(stops.addresses.shape[0]):
         if (
             stops.addresses[i, 1] == pc
@@ -42,7 +42,7 @@ def is_stop_address(stops: StopConditions, core: Int, pc: Int, retired: Int) -> 
 
 
 def should_stop_after(stops: StopConditions, core: Int, number: Int) -> Any:
-    """Return whether a core must stop after an instruction."""
+    """Return whether a core must stop after an instruction; if so, record the core."""
     if stops.after == 0 or not stops.cores[core]:
         return False
     unit = INSTRUCTION_UNIT[number]
@@ -53,7 +53,7 @@ def should_stop_after(stops: StopConditions, core: Int, number: Int) -> Any:
 
 
 def should_trace(stops: StopConditions, core: Int, number: Int, address: Int, in_image: Any) -> Any:
-    """Return whether the trace must contain an instruction.
+    """Return whether the trace must contain an instruction, and update the access cache.
 
     Cached loads and stores are left out. ``address`` is that of a load or store, ``in_image`` tells
     whether the instruction was fetched from the read-only image.

@@ -26,12 +26,12 @@ a transfer always comes before work that waited for it.
 
 
 def add_work_log(machine: Machine, room: int = ROOM) -> Machine:
-    """Return a machine that shares all arrays with ``machine`` and has a new work log."""
+    """Return a machine with a new work log that shares all other arrays of ``machine``."""
     return machine._replace(work=np.zeros(max(room, MAX_NOTES), WORK).view(np.recarray))
 
 
 def add_wait_log(machine: Machine, room: int = ROOM) -> Machine:
-    """Return a machine that shares all arrays with ``machine`` and has new work and wait logs."""
+    """Return a machine with new work and wait logs that shares all other arrays of ``machine``."""
     return add_work_log(machine, room)._replace(waits=np.zeros(room, WAIT).view(np.recarray))
 
 
@@ -50,7 +50,7 @@ def drain_work_log(machine: Machine) -> Any:
 
 
 def count_loggable_steps(machine: Machine) -> int:
-    """Return the number of steps for which the logs have space; MAX_STEPS if there is no log."""
+    """Return how many more steps the logs have space for, or MAX_STEPS if there is no log."""
     if machine.work.size == 0:
         return MAX_STEPS
     steps = int((machine.work.size - machine.shared[0]["noted"]) // MAX_NOTES)

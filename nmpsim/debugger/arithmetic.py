@@ -32,11 +32,15 @@ from nmpsim.core.reference.operands import (
     get_scale,
 )
 from nmpsim.core.reference.program_formulas import find_formulas
-from nmpsim.core.reference.requantize import compute_initial_sums, finish_sums, make_requantizer
+from nmpsim.core.reference.requantize import (
+    compute_initial_sums,
+    finish_sums,
+    make_requantization_parameters,
+)
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions
 from nmpsim.core.reference.vector import (
-    combine_pair,
     compute_average,
+    compute_eltwise,
     compute_maximum,
     rescale_values,
 )
@@ -235,13 +239,15 @@ def _trace_sum(
     formulas = find_formulas(spm, d)
     if name == "gemm":
         row, columns, out = at.y, d["columns"], get_scale(d, "out")
-        q = make_requantizer(d, formulas, np.zeros(1, np.int64), Scale(0, 0, 0), out)
+        q = make_requantization_parameters(d, formulas, np.zeros(1, np.int64), Scale(0, 0, 0), out)
         factors = "(l - O_l) * (r - O_r)"
     else:
         row, columns, factors = at.y * d["out_w"] + at.x, _channel_count(d), "x * (w - O_w)"
         bias, zero = (table[c : c + 1] for table in read_channel_tables(spm, d, columns))
         _, *scales = read_scale_tables(spm, d, columns)
-        q = make_requantizer(d, formulas, bias, *(_select_channel(scale, c) for scale in scales))
+        q = make_requantization_parameters(
+            d, formulas, bias, *(_select_channel(scale, c) for scale in scales)
+        )
         steps += _evaluate(compute_initial_sums(d, zero, q, _UNCOUNTED))
         begin = int(steps[-1].value)
     if d.get("part", PART_ONLY) not in (PART_ONLY, PART_FIRST):
@@ -334,7 +340,7 @@ VECTOR: Mapping[
 ] = {
     "maxpool": (_list_taps, lambda taps, d, _: compute_maximum(taps, d)),
     "avgpool": (_list_taps, lambda taps, d, own: compute_average(taps, d, own, _UNCOUNTED)),
-    "eltwise": (_list_pair, lambda x, d, own: combine_pair(x[0], x[1], d, own, _UNCOUNTED)),
+    "eltwise": (_list_pair, lambda x, d, own: compute_eltwise(x[0], x[1], d, own, _UNCOUNTED)),
     "rescale": (_list_input, lambda x, d, own: rescale_values(x[0], d, own, _UNCOUNTED)),
     "lut": (_list_table_entry, _look_up),
     "fill": (lambda *_: (), _fill),

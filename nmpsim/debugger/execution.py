@@ -31,7 +31,7 @@ from nmpsim.core.build_report import (
 from nmpsim.core.counters import read_counters
 from nmpsim.core.critical_path import CriticalPath, PathSection
 from nmpsim.core.engine_selection import AutoEngine, make_engine
-from nmpsim.core.host_steps import run_host_step, write_tensor
+from nmpsim.core.host_steps import execute_host_step, write_tensor
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import NO_LIMITS, TimeBudget
 from nmpsim.core.load import load_machine
@@ -386,7 +386,7 @@ class ReversibleExecution:
         )
 
     def _host(self, step: ProgramStep) -> Pause:
-        clip = run_host_step(self.machine, step)
+        clip = execute_host_step(self.machine, step)
         record_host_step(self.account, step, clip, self.config)
         self._step += 1
         self.position += 1

@@ -33,9 +33,9 @@ from nmpsim.experiments.samples import (
     UNLABELLED,
     ArraySamples,
     Samples,
-    check_labels,
     count_classes,
-    fit_sample,
+    parse_labels,
+    read_sample,
 )
 from nmpsim.experiments.worker import Chunk, ChunkResult, EvalWork, evaluate_chunk
 from nmpsim.report.json import format_json
@@ -66,7 +66,7 @@ def evaluate(
     progress: ProgressCallback | None = None,
     limits: Limits = NO_LIMITS,
 ) -> Evaluation:
-    """Evaluate a classifier on labelled samples, in parallel.
+    """Evaluate a classifier on labelled samples in parallel; return the evaluation.
 
     It starts new processes: a script that calls it needs ``if __name__ == "__main__":``.
 
@@ -113,7 +113,7 @@ def evaluate(
     """
     bundle = load(program) if isinstance(program, Path | str) else get_bundle(program)
     samples = ArraySamples.from_arrays(inputs) if isinstance(inputs, Mapping) else inputs
-    checked = check_labels(labels, len(samples), count_classes(bundle))
+    checked = parse_labels(labels, len(samples), count_classes(bundle))
     found = _empty_evaluation(bundle, samples, checked, class_names)
     path = None if results is None else Path(results)
     if path is not None and path.exists() and not is_special_file(path):
@@ -189,7 +189,7 @@ def _is_little(bundle: Bundle, samples: int) -> bool:
 
 
 def write_results(path: Path, evaluation: Evaluation, top: Sequence[int]) -> None:
-    """Write the JSON document of an evaluation to a file."""
+    """Write an evaluation to a JSON file, with top-k accuracies for each k in ``top``."""
     write_file(path, format_json(make_evaluation_document(evaluation, top)))
 
 
@@ -244,5 +244,5 @@ def _chunks(
     size = max(1, min(MAX_IN_CHUNK, len(todo) // (4 * workers)))
     for start in range(0, len(todo), size):
         indices = todo[start : start + size]
-        arrays = [fit_sample(samples, index, bundle.metadata.user_inputs) for index in indices]
+        arrays = [read_sample(samples, index, bundle.metadata.user_inputs) for index in indices]
         yield Chunk(indices, arrays, [labels[index] for index in indices])

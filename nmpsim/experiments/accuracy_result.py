@@ -23,7 +23,7 @@ _PREDICTION_FIELDS = tuple(field.name for field in attrs.fields(Prediction))
 
 @attrs.frozen
 class EvaluationKey:
-    """Versions and digests that identify an evaluation."""
+    """Key that identifies an evaluation: program name, version and digests."""
 
     nmpsim: str
     program: str
@@ -37,7 +37,7 @@ class EvaluationKey:
 
 @attrs.frozen
 class LayerSaturation:
-    """Number of elements and of saturated values of a layer in all completed runs."""
+    """Saturation of one layer over all completed runs: elements and saturated values."""
 
     name: str
     display_name: str
@@ -48,13 +48,13 @@ class LayerSaturation:
 
     @property
     def share(self) -> float:
-        """Share of the layer's elements that saturated."""
+        """Saturated values divided by the layer's elements, or 0 if there are no elements."""
         return self.saturated / self.elements if self.elements else 0.0
 
 
 @attrs.frozen
 class ClassCounts:
-    """Number of samples of a class and number of correct predictions."""
+    """Counts for one class: its samples, and those predicted correctly."""
 
     label: int
     name: str
@@ -64,7 +64,7 @@ class ClassCounts:
 
 @attrs.frozen
 class ConfusionEntry:
-    """Number of samples of class ``label`` with the prediction ``best``."""
+    """Entry of a confusion matrix: label, predicted class and number of samples."""
 
     label: int
     best: int
@@ -73,7 +73,7 @@ class ConfusionEntry:
 
 @attrs.frozen
 class Evaluation:
-    """Predictions of a classifier for a data set, and their statistics."""
+    """Evaluation of a classifier on a data set: predictions and layer saturation."""
 
     subject: EvaluationKey
     labels: tuple[int, ...]
@@ -95,11 +95,11 @@ class Evaluation:
         return sum(a.rank is not None and a.rank < top for a in self.predictions)
 
     def accuracy(self, top: int = 1) -> float:
-        """Return the share of samples whose label is among the ``top`` best classes."""
+        """Return the share of predictions with the label among the ``top`` best classes."""
         return self.count_correct(top) / len(self.predictions) if self.predictions else 0.0
 
     def summarize_cycles(self) -> tuple[int, float, int]:
-        """Return minimum, mean and maximum cycles of completed runs, or zeros if there are none."""
+        """Summarize completed runs: return (minimum, mean, maximum) cycles, or zeros if none."""
         cycles = [prediction.cycles for prediction in self.predictions if prediction.error is None]
         return (min(cycles), sum(cycles) / len(cycles), max(cycles)) if cycles else (0, 0.0, 0)
 
@@ -109,7 +109,7 @@ class Evaluation:
         return sorted(saturated, key=lambda layer: -layer.share)
 
     def count_by_class(self) -> list[ClassCounts]:
-        """Count the samples and correct predictions of each class, by ascending label."""
+        """Count the samples and correct predictions of each class; sort by label."""
         counts: dict[int, tuple[int, int]] = {}
         for prediction in self.predictions:
             samples, right = counts.get(self.labels[prediction.index], (0, 0))
@@ -128,7 +128,7 @@ class Evaluation:
         return self.labels.count(UNLABELLED)
 
     def count_confusions(self) -> list[ConfusionEntry]:
-        """Count the samples for each pair of class and predicted class that occurs."""
+        """Count the samples for each pair of label and predicted class that occurs."""
         counts = Counter(
             (self.labels[prediction.index], prediction.best)
             for prediction in self.predictions
@@ -155,7 +155,7 @@ class Evaluation:
 
 
 class CyclesDocument(TypedDict):
-    """JSON form of the minimum, mean and maximum cycles of completed runs."""
+    """Document with the minimum, mean and maximum cycles of completed runs."""
 
     min: int
     mean: float
@@ -163,7 +163,7 @@ class CyclesDocument(TypedDict):
 
 
 class PredictionsDocument(TypedDict):
-    """JSON form of the predictions for samples, with one list per column."""
+    """Document with the predictions, as one list for each column."""
 
     index: list[int]
     best: Annotated[list[int | None], "the class that it names; null if the run did not end"]
@@ -173,7 +173,7 @@ class PredictionsDocument(TypedDict):
 
 
 class EvaluationDocument(TypedDict):
-    """Output of `nmpsim eval --format json`, and contents of its results file."""
+    """Document that ``nmpsim eval --format json`` prints and that its results file contains."""
 
     schema: Literal["nmpsim-eval-3"]
     nmpsim: str
@@ -215,12 +215,12 @@ def make_evaluation_document(evaluation: Evaluation, top: Sequence[int]) -> Eval
 
 
 def has_exceeded_limit(prediction: Prediction) -> bool:
-    """Return whether a run was stopped by a limit of cycles or time."""
+    """Return whether the run for a prediction was stopped by its cycle or time limit."""
     return prediction.error is not None and prediction.error.startswith(("cycle_limit", "timeout"))
 
 
 def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
-    """Return ``fresh`` with the predictions and layers of an existing results file.
+    """Return ``fresh`` with predictions and layers from a results file; omit limited runs.
 
     Raises
     ------

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class SweepResult:
-    """Results of a sweep, one row for each point in the order of the grid."""
+    """Result of a sweep: one row for each grid point, in grid order."""
 
     program: str
     varied: tuple[str, ...]
@@ -57,7 +57,7 @@ def sweep(
     progress: ProgressCallback | None = None,
     limits: Limits = NO_LIMITS,
 ) -> SweepResult:
-    """Compile and run a program on every device of a grid, in parallel.
+    """Compile and run a program on each device of a grid in parallel; return the rows.
 
     It starts new processes: a script that calls it needs ``if __name__ == "__main__":``.
 
@@ -162,7 +162,7 @@ def load_sweep_program(
     tensors: Path | str | None = None,
     numerics: str | None = None,
 ) -> Program:
-    """Load the program of a bundle, of a model or of LIR text, with its constants.
+    """Load a program with its constants from a bundle, a model file or LIR text.
 
     Raises
     ------

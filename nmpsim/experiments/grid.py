@@ -21,7 +21,7 @@ _HINT = "Write lists as in a device file, such as count = [1, 2, 4] in section [
 
 @attrs.frozen
 class GridPoint:
-    """Combination of settings with its device, or with an error if the combination is invalid."""
+    """Point of a grid: a combination of settings, and its device or the error if it is invalid."""
 
     settings: Mapping[str, int]
     device: DeviceConfig | None
@@ -53,7 +53,7 @@ def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def parse_setting_name(text: str, place: Place | None = None) -> str:
-    """Return the attribute name of a TOML setting, such as ``cores_count`` for ``cores.count``.
+    """Return a setting's attribute name, such as ``cores_count`` for ``cores.count``.
 
     Raises UserError (GRID001) if the setting is unknown.
     """
@@ -85,7 +85,7 @@ def _whole(value: object, what: str, place: Place) -> int:
 
 
 def list_grid_points(grid: Grid, base: DeviceConfig) -> list[GridPoint]:
-    """Return the points of all combinations of values; the last setting changes fastest.
+    """Return a point for each combination of the settings' values; the last setting varies fastest.
 
     Settings that contradict each other make a point without a device. A value with which no point
     has a device is an error.

@@ -37,7 +37,7 @@ _NAMELESS = "main"
 
 @attrs.frozen
 class HistoryEntry:
-    """Measures of a run or an evaluation, and its commit."""
+    """Entry of a history: the commit, and the measures of a run or an evaluation."""
 
     commit: Annotated[str, "commit of the repository, or any text that names a version"]
     label: Annotated[str, "distinguishes entries of one commit; may be empty"]
@@ -60,12 +60,12 @@ class HistoryEntry:
 
     @property
     def series(self) -> tuple[str, str]:
-        """Network and label; entries with equal series are comparable."""
+        """Network and label; only entries with the same network and label are compared."""
         return self.network or self.program, self.label
 
 
 class EntryDocument(TypedDict):
-    """JSON form of a history file: an entry and its compressed document."""
+    """Document of one history file: an entry and the compressed JSON document."""
 
     schema: Literal["nmpsim-entry-2"]
     entry: HistoryEntry
@@ -75,7 +75,7 @@ class EntryDocument(TypedDict):
 def add_entry(
     folder: Path, document: Path, commit: str, label: str, date: datetime
 ) -> HistoryEntry:
-    """Add the JSON report of a run or of an evaluation to a history, and return its entry.
+    """Add the JSON document of a run or an evaluation to a history; return the new entry.
 
     One of the same network, commit, label and kind is replaced.
 
@@ -113,7 +113,7 @@ def list_entries(folder: Path) -> list[HistoryEntry]:
 
 
 def read_document(folder: Path, number: int) -> str:
-    """Read the JSON document of entry ``number``; the oldest entry has number 1."""
+    """Return the JSON document of entry ``number``, where the oldest entry has number 1."""
     found = _all(folder)
     if not 0 < number <= len(found):
         raise fail(
@@ -138,7 +138,7 @@ def read_document(folder: Path, number: int) -> str:
 
 
 def make_series_names(entries: Sequence[HistoryEntry]) -> dict[tuple[str, str], str]:
-    """Return a distinct name for each series, made of its network and label.
+    """Return a unique name for each pair (network, label) in ``entries``.
 
     The name of a network whose name is shared or too long includes its digest.
     """
@@ -154,7 +154,7 @@ def make_series_names(entries: Sequence[HistoryEntry]) -> dict[tuple[str, str], 
 
 
 def find_latest_pairs(entries: Sequence[HistoryEntry]) -> list[tuple[HistoryEntry, HistoryEntry]]:
-    """Return the last two entries of each series and kind with at least two entries."""
+    """Return the last two entries of each network, label and kind that has two or more."""
     series: dict[object, list[HistoryEntry]] = {}
     for entry in entries:
         series.setdefault((entry.series, entry.kind), []).append(entry)

@@ -28,7 +28,7 @@ _SEEN_ONLY = (
 def make_results_error(
     path: Path, message: str, found: object = None, expected: object = None
 ) -> UserError:
-    """Return a UserError (RESULT001) about a results file, with a hint to replace it."""
+    """Return a UserError (RESULT001) about a results file that cannot be used."""
     return fail(
         "RESULT001",
         message,
@@ -58,7 +58,7 @@ def compute_source_digest(root: Path) -> str:
 
 
 def compute_digest(parts: Iterable[bytes | memoryview]) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of byte strings."""
+    """Return the first 16 hexadecimal digits of a SHA-256 of all byte strings and their lengths."""
     hasher = hashlib.sha256()
     for part in parts:
         hasher.update(len(part).to_bytes(8, "little"))
@@ -70,7 +70,7 @@ def compute_network_digest(
     outputs: Iterable[tuple[str, str, Shape]],
     layers: Iterable[tuple[str, str, Shape]],
 ) -> str:
-    """Return a digest of a network's structure, independent of names and weights.
+    """Return a digest of a network's outputs and layers, independent of layer names and weights.
 
     Parameters
     ----------

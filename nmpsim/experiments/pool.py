@@ -26,7 +26,7 @@ Submit = Callable[[Job[Any, Any], Any], Future[Any]]
 
 @attrs.frozen
 class Pool:
-    """Pool of worker processes that execute jobs."""
+    """Pool of workers that execute jobs: this process, local processes or a Dask cluster."""
 
     workers: int
     """Number of jobs that run at once."""
@@ -35,7 +35,7 @@ class Pool:
     """Functions for jobs on each machine of a cluster; empty if all workers share one."""
 
     def prepare(self, compiling: Callable[[], None]) -> None:
-        """Compile missing kernels on each machine before jobs are submitted.
+        """Compile missing kernels on each machine; call ``compiling`` first if any are missing.
 
         ``compiling`` is called first if they have to be compiled.
         """

@@ -30,7 +30,7 @@ _set_up_error: RuntimeError | None = None
 
 
 def choose_jobs(jobs: int | None, items: int) -> int:
-    """Return the number of processes for ``items`` items, by default one per processor."""
+    """Return ``jobs``, by default the processor count, limited to the number of items."""
     limit = MAX_WINDOWS_PROCESSES if sys.platform == "win32" else items
     return max(1, min(jobs or count_available_processors(), items, limit))
 
@@ -38,7 +38,7 @@ def choose_jobs(jobs: int | None, items: int) -> int:
 def share_resources(
     jobs: int | None, items: int, max_memory: int | None, scheduler: str | None = None
 ) -> tuple[int, int | None]:
-    """Return the number of processes and the memory limit of each process in bytes.
+    """Return the number of processes and the memory limit in bytes for each of them.
 
     The workers of a cluster (``scheduler``) have memory of their own.
     """

@@ -20,27 +20,27 @@ UNLABELLED = -1
 
 
 class Samples(Protocol):
-    """Interface of the samples of a data set."""
+    """Samples of a data set, as an interface for reading one sample at a time."""
 
     @property
     def digest(self) -> str:
-        """Digest of the contents, which identifies the data set."""
+        """Text that changes with the contents and so identifies the data set."""
         ...
 
     def __len__(self) -> int: ...
 
     def read(self, index: int) -> Arrays:
-        """Read the arrays of a sample by input name."""
+        """Read sample ``index`` and return its arrays by input name."""
         ...
 
     def source(self, index: int) -> str:
-        """Return the origin of a sample for error messages."""
+        """Return where sample ``index`` comes from, as text for error messages."""
         ...
 
 
 @attrs.frozen(eq=False)
 class ArraySamples:
-    """Samples along the first axis of arrays, with one array per input."""
+    """Samples in arrays: element i of each input's array belongs to sample i."""
 
     arrays: Arrays
     digest: str
@@ -54,7 +54,7 @@ class ArraySamples:
         lengths: Mapping[str, int] | None = None,
         digest: str | None = None,
     ) -> ArraySamples:
-        """Create samples from an array per input, with samples along the first axis.
+        """Return samples from one array for each input, whose first axis counts the samples.
 
         Parameters
         ----------
@@ -85,16 +85,16 @@ class ArraySamples:
         return self.count
 
     def read(self, index: int) -> Arrays:
-        """Return the arrays of one sample."""
+        """Return the arrays of sample ``index`` by input name."""
         return {name: array[index] for name, array in self.arrays.items()}
 
     def source(self, index: int) -> str:
-        """Return the position of a sample for error messages."""
+        """Return the index of a sample as text for error messages."""
         return f"sample {index} (counted from 0)"
 
 
-def fit_sample(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Arrays:
-    """Read a sample and reshape its arrays to the inputs' shapes; raise UserError (INPUT002).
+def read_sample(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Arrays:
+    """Read a sample in the shapes of the inputs; raise UserError (INPUT002) if it does not fit.
 
     Raises INPUT002, with the sample's source, for one that no run could take.
     """
@@ -117,7 +117,7 @@ def is_vector_shape(shape: Sequence[int]) -> bool:
 
 
 def count_classes(bundle: Bundle) -> int:
-    """Return the number of classes of a classifier. Raises UserError (DATA001) for others."""
+    """Return the number of a classifier's classes; raise UserError (DATA001) for other programs."""
     outputs = bundle.metadata.user_outputs
     scores = [output for output in outputs if is_vector_shape(output.shape)]
     if not scores:
@@ -131,8 +131,8 @@ def count_classes(bundle: Bundle) -> int:
     return max(scores[0].shape)
 
 
-def check_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
-    """Validate the labels of ``count`` samples and return them as ints.
+def parse_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
+    """Return the labels of ``count`` samples as ints; raise UserError (DATA001) if one is invalid.
 
     A label is a class, or ``UNLABELLED``. Raises UserError (DATA001) for other labels.
     """

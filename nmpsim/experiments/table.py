@@ -23,7 +23,7 @@ from nmpsim.experiments.worker import PointResult
 from nmpsim.extras import require_extra
 from nmpsim.report.data import LayerReport
 from nmpsim.report.device_use import ACTIVITIES
-from nmpsim.report.fields import get_value
+from nmpsim.report.fields import get_path_value
 
 Row = Mapping[str, Any]
 """Column -> text, number or None."""
@@ -34,7 +34,7 @@ SAME = ("nmpsim", "program", "program_digest", "inputs_digest")
 
 def _total(path: str) -> Callable[[PointResult], int]:
     """Return a function that sums a measure over all layers."""
-    return lambda one: sum(get_value(layer, path) or 0 for layer in _layers(one))
+    return lambda one: sum(get_path_value(layer, path) or 0 for layer in _layers(one))
 
 
 def _layers(measured: PointResult) -> Sequence[LayerReport]:
@@ -42,7 +42,7 @@ def _layers(measured: PointResult) -> Sequence[LayerReport]:
 
 
 def _utilization(measured: PointResult) -> float:
-    cycles = get_value(measured, "report.cycles")
+    cycles = get_path_value(measured, "report.cycles")
     return _total("bound.mac")(measured) / cycles if cycles else 0.0
 
 
@@ -85,23 +85,23 @@ COLUMNS = (
 
 
 def compute_measures(measured: PointResult) -> dict[str, Any]:
-    """Return the measured columns of a completed sweep point by column name."""
+    """Compute the measured columns of a sweep point's row; return them by column name."""
     return {
-        name: read(measured) if callable(read) else get_value(measured, read)
+        name: read(measured) if callable(read) else get_path_value(measured, read)
         for name, read in MEASURES.items()
     }
 
 
 @attrs.define
 class ResultsFile:
-    """Table of a sweep's results in memory and, if a path is set, in a file."""
+    """Table of a sweep's rows, which is also a CSV or Parquet file if a path is set."""
 
     path: Path | None
     rows: dict[str, Row]
 
     @classmethod
     def open(cls, path: Path | None, same: Mapping[str, str]) -> ResultsFile:
-        """Read or create a results file; raise UserError (RESULT001) if ``same`` differs.
+        """Read the results file if it exists; raise UserError (RESULT001) if ``same`` differs.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class ResultsFile:
         return cls(path, {row["point"]: row for row in rows})
 
     def add(self, row: Row) -> None:
-        """Add a row to the table and write the file."""
+        """Add a row, or replace the row of the same point, and write the file."""
         self.rows[row["point"]] = row
         self.write()
 

@@ -46,7 +46,7 @@ def compile_kernels(_: object, __: object) -> None:
 
 @attrs.frozen
 class SweepPoint:
-    """Device of a sweep and its position in the grid."""
+    """Point of a sweep: its index in the grid, and its device."""
 
     index: int
     device: DeviceConfig
@@ -54,7 +54,7 @@ class SweepPoint:
 
 @attrs.frozen(eq=False)
 class SweepWork:
-    """Program, inputs and limits that all points of a sweep share."""
+    """Data that all points of a sweep share: program, inputs and limits."""
 
     program: Program
     inputs: Arrays
@@ -65,7 +65,7 @@ class SweepWork:
 
 @attrs.frozen(eq=False)
 class PointResult:
-    """Result of a sweep point: a report without arrays, or an error."""
+    """Result of one sweep point: compile time, and a report without outputs or an error."""
 
     index: int
     compile_seconds: float
@@ -74,7 +74,7 @@ class PointResult:
 
 
 def measure_point(work: SweepWork, point: SweepPoint) -> PointResult:
-    """Compile and run the program on the device of a sweep point.
+    """Compile and run the program on the device of a sweep point; return the result.
 
     That it does not fit the device is a result; any other error is raised.
     """
@@ -94,7 +94,7 @@ def measure_point(work: SweepWork, point: SweepPoint) -> PointResult:
 
 @attrs.frozen
 class EvalWork:
-    """Bundle and limits that all samples of an evaluation share."""
+    """Data that all samples of an evaluation share: bundle and limits."""
 
     image: bytes
     """Contents of the bundle file."""
@@ -107,7 +107,7 @@ class EvalWork:
 
 @attrs.frozen(eq=False)
 class Chunk:
-    """Consecutive samples for one job, with their indices and labels."""
+    """Chunk of an evaluation: the indices, arrays and labels of consecutive samples."""
 
     indices: Sequence[int]
     samples: Sequence[Arrays]
@@ -116,7 +116,7 @@ class Chunk:
 
 @attrs.frozen
 class Prediction:
-    """Prediction of a classifier for one sample."""
+    """Prediction for one sample: best class, rank of the label, cycles and error."""
 
     index: int
     best: int | None
@@ -129,7 +129,7 @@ class Prediction:
 
 @attrs.frozen
 class ChunkResult:
-    """Predictions for the samples of a chunk, and saturation by layer."""
+    """Result of one chunk: its predictions, and the saturation counts of each layer."""
 
     predictions: tuple[Prediction, ...]
     layers: tuple[tuple[int, int], ...]
@@ -137,7 +137,7 @@ class ChunkResult:
 
 
 def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
-    """Run the samples of a chunk in a pool worker and rank the classes of each sample."""
+    """Run the samples of a chunk in a pool worker; return predictions and saturation counts."""
     with _turn:
         bundle, device = _load_device(work)
         found = device.run_batch(bundle, chunk.samples, limits=work.limits)
@@ -169,7 +169,7 @@ def _make_prediction(index: int, run: batch.SampleResult, best: int, rank: int) 
 
 
 def get_scores(outputs: Sequence[OutputReport]) -> Float64s:
-    """Return the dequantized class scores [C] from the first output with scores."""
+    """Return the dequantized scores [C] of the first output that has one score per class."""
     output = next(one for one in outputs if is_vector_shape(one.values.shape))
     return output.dequantize().astype(np.float64).reshape(-1)
 

@@ -38,7 +38,7 @@ _HEAD_BYTES = 64
 
 @attrs.frozen
 class FrontEnd:
-    """Importer of a file format, with the function that detects the format."""
+    """Front end: name of a model format, function that detects it, and function that imports it."""
 
     name: str
     matches: Callable[[bytes], bool]
@@ -63,12 +63,12 @@ _ONNX_FIELDS = b"\x12\x1a\x22\x2a\x32\x3a\x42"
 
 
 def is_tflite(head: bytes) -> bool:
-    """Return whether a file that begins with these bytes is a TFLite file."""
+    """Return whether ``head``, the first bytes of a file, identifies a TFLite file."""
     return head[4:8] == TFLITE_IDENTIFIER
 
 
 def is_onnx(head: bytes) -> bool:
-    """Return whether a file that begins with these bytes is an ONNX file."""
+    """Return whether ``head``, the first bytes of a file, identifies an ONNX file."""
     return len(head) > 2 and head[0] == 0x08 and 0 < head[1] < 0x80 and head[2] in _ONNX_FIELDS
 
 
@@ -158,7 +158,7 @@ def import_model(
 
 @contextmanager
 def translate_unexpected_errors(name: str, place: Place) -> Iterator[None]:
-    """Convert unexpected exceptions of a front end in a ``with`` block to MODEL001.
+    """Raise UserError (MODEL001) for each unexpected exception in a ``with`` block.
 
     UserError and MemoryError are not changed.
     """

@@ -16,7 +16,7 @@ TFLITE_IDENTIFIER = b"TFL3"
 
 
 class UnsupportedError(Exception):
-    """Error for an operator, or for its attributes or types, that cannot be compiled."""
+    """Exception for an operator whose kind, attributes or types cannot be compiled."""
 
     def __init__(self, found: str, expected: str | None = None) -> None:
         super().__init__(found)
@@ -25,7 +25,7 @@ class UnsupportedError(Exception):
 
 
 class NotConstantError(UnsupportedError):
-    """Error for a tensor whose values must be known at compile time but are not."""
+    """Exception for a tensor that must be a constant but is not."""
 
     def __init__(self, name: str, description: str = "an input") -> None:
         super().__init__(f"{name or description} is not a constant")
@@ -33,14 +33,14 @@ class NotConstantError(UnsupportedError):
 
 
 def require(condition: object, found: str, expected: str | None = None) -> None:
-    """Raise UnsupportedError with the found and expected text unless a condition is true."""
+    """Raise UnsupportedError with texts ``found`` and ``expected`` unless a condition is true."""
     if not condition:
         raise UnsupportedError(found, expected)
 
 
 @attrs.frozen
 class ImportOptions:
-    """Options for importing a model file."""
+    """Options for importing a model file: input shapes, integer islands and folding."""
 
     input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     """Input name -> shape, for inputs whose shape the file leaves open."""
@@ -73,7 +73,7 @@ def make_onnx_option_error(options: ImportOptions, place: Place, file_kind: str)
 
 @attrs.frozen
 class ImportedModel:
-    """Model imported as LIR, with the operators, input types and numerics of its file."""
+    """Model imported as LIR, with its operator mapping, unsigned tensors and numerics profile."""
 
     module: Module
     """Verified, with constants and exact scales; inputs and outputs have the names and the order of

@@ -23,8 +23,8 @@ SUFFIX = ".model.json"
 
 
 @attrs.frozen
-class ModelOrigin:
-    """Operators of a model file and the normalization of its inputs."""
+class ModelMetadata:
+    """Metadata of a model file: how each operator was compiled, and input normalizations."""
 
     operators: Annotated[tuple[OperatorMapping, ...], limits.LAYERS]
     """How each operator of the model file was compiled, in the order of the file."""
@@ -33,16 +33,16 @@ class ModelOrigin:
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-model-2"], WrittenBefore("operators")]:
-        """Name and version of the document's schema."""
+        """Name and version of the schema that the JSON document follows."""
         return SCHEMA
 
     def to_json(self) -> bytes:
-        """Return the model origin as a JSON document."""
+        """Return the metadata as a JSON document in bytes."""
         return format_record(self, SCHEMA) + b"\n"
 
 
-def read_model_origin(lir: Path) -> ModelOrigin | None:
-    """Read the metadata file next to an LIR file, or return None if it does not exist.
+def read_model_metadata(lir: Path) -> ModelMetadata | None:
+    """Read the metadata file next to an LIR file, or return None if there is no such file.
 
     Raises
     ------
@@ -55,10 +55,12 @@ def read_model_origin(lir: Path) -> ModelOrigin | None:
     data = read_bytes(path, "file", MAX_TEXT_BYTES)
     message = "the model metadata file is invalid"
     hint = "Quantize the model again, or delete the file."
-    return parse_record_file(data, ModelOrigin, SCHEMA, Place(str(path)), "CONST004", message, hint)
+    return parse_record_file(
+        data, ModelMetadata, SCHEMA, Place(str(path)), "CONST004", message, hint
+    )
 
 
-def import_lir(module: Module, origin: ModelOrigin | None = None) -> ImportedModel:
-    """Return an LIR module, with its model origin if known, as an imported model."""
+def make_imported_model(module: Module, origin: ModelMetadata | None = None) -> ImportedModel:
+    """Return an ImportedModel of an LIR module, with the metadata of its model file if given."""
     operators, normalizations = (origin.operators, origin.normalizations) if origin else ((), ())
     return ImportedModel(module, frozenset(), operators, DEFAULT_NUMERICS, normalizations)

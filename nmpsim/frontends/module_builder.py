@@ -34,7 +34,7 @@ class BuilderTensor:
 
     @property
     def shape(self) -> Shape:
-        """Shape of the tensor."""
+        """Sizes of the tensor's dimensions."""
         return self.type.shape
 
 
@@ -58,11 +58,11 @@ class ModuleBuilder(UniqueNames):
         """Buffers that are to be freed, by name."""
 
     def add_input(self, name: str, type: TensorType) -> BuilderTensor:
-        """Add an input of the program and return it."""
+        """Add an input of the program under a unique name; return the tensor."""
         return self.add_output(self.make_unique(name), type)
 
     def add_output(self, name: str, type: TensorType) -> BuilderTensor:
-        """Add an output of the program; ``name`` must be a result of :meth:`make_unique`."""
+        """Add an output and return it; ``name`` must be a result of :meth:`make_unique`."""
         self._weights.append(WeightVar(name, type, False, self.span))
         return BuilderTensor(name, type, name)
 
@@ -72,7 +72,7 @@ class ModuleBuilder(UniqueNames):
         self._weights.sort(key=lambda weight: order.get(weight.name, len(order)))
 
     def add_constant(self, name: str, values: Array, type: TensorType) -> BuilderTensor:
-        """Add a constant and return it, without copying read-only arrays."""
+        """Add a constant under a unique name and return it; read-only arrays are not copied."""
         name = self.make_unique(name)
         self._weights.append(WeightVar(name, type, True, self.span))
         stored = np.array(values, type.dtype, copy=values.flags.writeable or None)
@@ -82,7 +82,7 @@ class ModuleBuilder(UniqueNames):
         return BuilderTensor(name, type, name)
 
     def allocate(self, name: str, type: TensorType) -> BuilderTensor:
-        """Allocate a buffer for an activation and return it."""
+        """Add a buffer for an activation; return it as a tensor."""
         name = self.add_instruction("allocactivation", name, (), Ty=type)
         self._buffers[name] = BuilderTensor(name, type, name)
         return self._buffers[name]
@@ -109,7 +109,7 @@ class ModuleBuilder(UniqueNames):
         operands: Sequence[BuilderTensor],
         **attributes: AttributeValue,
     ) -> str:
-        """Add an instruction and return its unique name.
+        """Add an instruction with a unique name made from ``name``; return the unique name.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class ModuleBuilder(UniqueNames):
         return name
 
     def replace_buffer(self, value: BuilderTensor, output: BuilderTensor) -> None:
-        """Replace the buffer of a value by an output of the program.
+        """Replace the buffer that stores ``value`` by the program output ``output``.
 
         If the value is a whole buffer, that buffer no longer exists: use ``output`` from then on.
         """

@@ -11,10 +11,10 @@ from nmpsim.kernels.hostops.tensors import Attributes
 from nmpsim.kernels.hostops.windows import SlidingWindow
 
 
-def convolve(
+def convolve_real(
     src: Array, weights: Array, bias: Array, shape: Shape, attributes: Attributes
 ) -> Array:
-    """Return the 2-D convolution of real numbers, with zero padding, bias and fused activation.
+    """Return a float 2-D convolution with zero padding, bias and fused activation.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class ResultIterator(Iterator[Written]):
         return next(self._steps)
 
     def copy_values(self, name: str) -> Array:
-        """Return a copy of the values of a tensor at the current point of the iteration."""
+        """Return a copy of a tensor's values, as of the last result that was yielded."""
         return np.array(self._memory.read(name))
 
 
@@ -149,7 +149,7 @@ def execute_real(
 
 
 def execute_exact(module: Module, inputs: Arrays, numerics: str = "glow-int") -> ResultIterator:
-    """Return an iterator that executes a program with the exact arithmetic of a numerics profile.
+    """Return an iterator that executes a program bit-exactly as a numerics profile defines.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from nmpsim.lir.nodes import Module, TensorType
 
 @attrs.frozen
 class TensorLocation:
-    """Location of a tensor: its buffer and the index of its first element."""
+    """Location of a tensor: buffer name, index of its first element there, and type."""
 
     storage: str
     start: int
@@ -25,7 +25,7 @@ class TensorLocation:
 
 
 def locate_tensors(module: Module) -> dict[str, TensorLocation]:
-    """Return the locations of a module's weights, buffers and views by tensor name."""
+    """Return the location of each weight, buffer and view of a module, by name."""
     places = {w.name: TensorLocation(w.name, 0, w.type) for w in module.weights}
     for instruction in module.instructions:
         type_ = instruction.attributes.get("Ty")
@@ -56,7 +56,7 @@ class TensorMemory:
         }
 
     def find_location(self, name: str) -> TensorLocation:
-        """Return the location of a tensor."""
+        """Return the buffer, start index and type of a tensor."""
         return self._places[name]
 
     def read(self, name: str) -> Array:
@@ -65,7 +65,7 @@ class TensorMemory:
         return view_tensor(self._buffers[place.storage], place)
 
     def write(self, name: str, values: Array) -> None:
-        """Replace the values of a tensor in memory."""
+        """Copy ``values`` to the memory of a tensor."""
         self.read(name)[...] = values
 
 
@@ -79,6 +79,6 @@ def _parts(
 
 
 def view_tensor(values: Array, place: TensorLocation) -> Array:
-    """Return the elements of a tensor as a view of its buffer, with the shape of the tensor."""
+    """Return a view of the buffer ``values`` with a tensor's elements, in the tensor's shape."""
     flat = values.reshape(-1)
     return flat[place.start : place.start + place.type.elements].reshape(place.type.shape)

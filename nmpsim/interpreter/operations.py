@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.arrays import Array
-from nmpsim.interpreter.convolution import convolve
+from nmpsim.interpreter.convolution import convolve_real
 from nmpsim.kernels.hostops import HostTensor
-from nmpsim.lir.host_execution import run_operation
+from nmpsim.lir.host_execution import execute_unchecked
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS, Instruction, TensorType
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Opcode
 from nmpsim.lir.opcodes import IN, OPCODES, OUT, OpcodeKind, OperandRole, find_opcodes
@@ -90,7 +90,7 @@ def _results(
     attributes = {n: v for n, v in instruction.attributes.items() if n not in extensions}
     if row.kind is OpcodeKind.CONVOLUTION:
         src, weights, bias = values[1:4]
-        return [convolve(src, weights, bias, types[0].shape, attributes)]
+        return [convolve_real(src, weights, bias, types[0].shape, attributes)]
     if row.kind is OpcodeKind.LOOK_UP:
         return [_look_up(types[1], values[1], values[2])]
     if row.kind is OpcodeKind.FULLY_CONNECTED:
@@ -104,7 +104,7 @@ def _results(
         )
         for role, type_, value in zip(row.operands, types, values, strict=False)
     ]
-    outputs = run_operation(row, tensors, attributes).outputs
+    outputs = execute_unchecked(row, tensors, attributes).outputs
     return [outputs[index] for index, role in enumerate(row.operands) if is_result(role)]
 
 
@@ -124,7 +124,7 @@ def is_result(role: OperandRole) -> bool:
 
 
 def has_implied_relu(instruction: Instruction, dest: TensorType) -> bool:
-    """Return whether a result's range begins at real zero, which implies a ReLU.
+    """Return whether a result type's lowest integer is real zero, which implies a ReLU.
 
     Glow drops a ReLU when the operation before it is given the ReLU's range; the offset is the
     lowest integer then, and the saturation at it is the ReLU.
@@ -173,7 +173,7 @@ def dequantize_operands(
 
 
 def dequantize(array: Array, type_: TensorType, real: RealType = REAL) -> RealArray:
-    """Return the real values ``scale * (q - offset)``, or unquantized elements unchanged."""
+    """Return ``scale * (array - offset)``, or the array if its type is not quantized."""
     dtype = get_storage_dtype(type_, real)
     if type_.quant is None:
         return array.astype(dtype, copy=False)

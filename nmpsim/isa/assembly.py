@@ -85,7 +85,7 @@ class PendingInstruction:
     column: int
 
     def encode_word(self, pc: int, scope: Scope) -> int:
-        """Return the instruction's word at address ``pc``; ``scope`` returns the values of symbols.
+        """Encode the instruction at address ``pc`` as a word; ``scope`` returns values of symbols.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ def _check_field(mnemonic: str, field: BitField, value: int, column: int) -> Non
 
 
 def disassemble_word(word: int, pc: int = 0, labels: Mapping[int, str] | None = None) -> str:
-    """Return an instruction word as text that assembles to the same word.
+    """Disassemble an instruction word; return text that assembles to the same word.
 
     Parameters
     ----------
@@ -284,14 +284,16 @@ def disassemble_word(word: int, pc: int = 0, labels: Mapping[int, str] | None = 
     decoded = decode(word)
     if decoded is None:
         return f".word {word:#010x}"
-    text = format_decoded(decoded, pc, labels or {})
+    text = format_decoded_instruction(decoded, pc, labels or {})
     if encode(decoded.instruction.mnemonic, decoded.operands) != word:
         return f".word {word:#010x}  # {text}"
     return text
 
 
-def format_decoded(decoded: DecodedInstruction, pc: int, labels: Mapping[int, str]) -> str:
-    """Return a decoded instruction as assembly text."""
+def format_decoded_instruction(
+    decoded: DecodedInstruction, pc: int, labels: Mapping[int, str]
+) -> str:
+    """Format a decoded instruction at address ``pc`` as assembly text."""
     form = decoded.instruction.format
     texts = [_operand_text(f, decoded.operands[f.name], pc, labels) for f in form.fields]
     if form in _MEMORY_FORMATS:

@@ -41,7 +41,7 @@ class DecodedInstruction:
 
 
 def encode(mnemonic: str, operands: Mapping[str, int]) -> int:
-    """Return the instruction word for a mnemonic and operand values by name.
+    """Encode an instruction as a word, given its mnemonic and its operand values by name.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def _candidates(opcode: int, funct3: int) -> tuple[DeviceInstruction, ...]:
 
 
 def encode_descriptor(name: str, values: Mapping[str, int | str]) -> bytes:
-    """Return the bytes of a descriptor or record, given a mapping from word names to values.
+    """Encode a descriptor or record as bytes; ``values`` maps the names of all words to values.
 
     A word with named choices also accepts the name of a choice; an unsigned word accepts 0 to
     2^32-1, a signed one -2^31 to 2^31-1.
@@ -92,8 +92,8 @@ def encode_descriptor(name: str, values: Mapping[str, int | str]) -> bytes:
     return b"".join(_encode_word(name, word, values[word.name]) for word in record)
 
 
-def encode_table(name: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    """Encode records of one kind, an int64 array [records, words], as an array of uint32 words.
+def encode_records(name: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    """Encode records, int64 [records, words], as uint32; raise UserError if a value is invalid.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def get_word_indices(name: str) -> dict[str, int]:
 
 
 def get_word_range(word: Word) -> tuple[int, int]:
-    """Return the smallest and largest value of a descriptor word."""
+    """Return the smallest and the largest value that a descriptor word can hold."""
     if word.choices:
         return 0, len(word.choices) - 1
     return (-(1 << 31), (1 << 31) - 1) if word.signed else (0, (1 << 32) - 1)

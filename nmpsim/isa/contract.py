@@ -24,7 +24,7 @@ class ViolationCategory(Enum):
 
     @property
     def title(self) -> str:
-        """Name of the category in reports."""
+        """Name of the category in reports, such as ``missing synchronization``."""
         return _TITLES[self]
 
 
@@ -38,7 +38,7 @@ _TITLES = {
 
 
 class Detection(Enum):
-    """How an undefined case is detected: by ``--strict``, a trap, an error, or not at all."""
+    """Means that detects an undefined case: ``--strict``, a trap, an error, or none."""
 
     STRICT = "`--strict`"
     TRAP = "a trap, always"
@@ -48,7 +48,7 @@ class Detection(Enum):
 
 @frozen
 class UndefinedCase:
-    """A case that the instruction set leaves undefined."""
+    """A case that the instruction set leaves undefined, and how the simulator handles it."""
 
     key: str
     category: ViolationCategory

@@ -39,7 +39,7 @@ class CsrAddress(IntEnum):
 
 
 class CoreCounter(Enum):
-    """A 64-bit counter of a core."""
+    """A 64-bit counter of a core: elapsed cycles or retired instructions."""
 
     CYCLES = "cycles since the run began"
     INSTRUCTIONS = "instructions that the core has retired"

@@ -19,7 +19,7 @@ from nmpsim.isa.layouts import (
     ItemSize,
     OperandLayout,
     RepeatAxis,
-    UnitThroughput,
+    ThroughputKind,
 )
 from nmpsim.isa.profiles import PROFILES, PROFILES_OF
 from nmpsim.records import frozen
@@ -27,7 +27,7 @@ from nmpsim.records import frozen
 
 @frozen
 class Word:
-    """A 32-bit word of a descriptor and its valid values.
+    """Definition of a 32-bit word of a descriptor: its name, meaning and valid values.
 
     The address of an operand has a ``direction`` and a ``layout``.
     """
@@ -62,7 +62,7 @@ class Word:
 
 @frozen
 class Descriptor:
-    """A record of 32-bit words with the parameters of a tensor instruction."""
+    """Definition of a record of 32-bit words that hold the parameters of a tensor instruction."""
 
     name: str
     words: tuple[Word, ...]
@@ -78,7 +78,7 @@ class Descriptor:
 
     @property
     def operands(self) -> tuple[Word, ...]:
-        """Words that are addresses of operands, in order."""
+        """Words that hold the addresses of operands, in the order of the record."""
         return tuple(word for word in self.words if word.direction is not None)
 
     def __iter__(self) -> Iterator[Word]:
@@ -141,7 +141,7 @@ def _make_records(part: str) -> dict[str, Descriptor]:
     found = {}
     for name, row in _TABLE[part].items():
         work = {"throughput": "transfer"} | _as_tuples(row.get("work", {}))
-        throughput = UnitThroughput[work.pop("throughput").upper()]
+        throughput = ThroughputKind[work.pop("throughput").upper()]
         found[name] = Descriptor(
             name,
             tuple(_make_words(row["words"])),

@@ -14,7 +14,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class IncompleteError(ValueError):
-    """Error for a table that lacks an entry or has an unknown entry."""
+    """Exception raised if a table lacks an entry or has an unknown entry."""
 
 
 def check_exhaustive(place: str, given: Iterable[object], expected: Iterable[object]) -> None:
@@ -36,7 +36,7 @@ def make_exhaustive_table(
 def require_cases(
     known: Collection[str], expected: Iterable[str]
 ) -> Callable[[_Function], _Function]:
-    """Return a decorator that raises an error unless a function mentions exactly these constants.
+    """Return a decorator that requires a function to mention exactly the constants ``expected``.
 
     Compiled code compares numbers with named constants in place of a table lookup.
 

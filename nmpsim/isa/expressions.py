@@ -17,7 +17,7 @@ Scope = Callable[["ExpressionToken"], int]
 
 
 class SourceError(Exception):
-    """Error at a column of a line of assembly; the assembler adds file and line."""
+    """Exception raised for an error at a column of assembly; the assembler adds file and line."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ def _token(kind: str, text: str, column: int) -> ExpressionToken:
 
 
 class Cursor:
-    """Reader of the tokens of one statement."""
+    """Cursor over the tokens of one assembly statement."""
 
     def __init__(self, tokens: Sequence[ExpressionToken], end_column: int) -> None:
         self._tokens = tokens
@@ -142,12 +142,12 @@ class Cursor:
         return token
 
     def finish(self) -> None:
-        """Raise SourceError if a token has not been read."""
+        """Raise SourceError unless all tokens have been read."""
         if not self.at_end:
             raise self.unexpected("end of line")
 
     def unexpected(self, expected: str) -> SourceError:
-        """Return the SourceError for a next token other than ``expected``."""
+        """Return a SourceError that reports the next token and the expected text."""
         token = self.peek()
         found = repr(token.text) if token else "end of line"
         return SourceError("ASM001", "unexpected text", self.column, found=found, expected=expected)
@@ -168,12 +168,12 @@ def make_constant(value: int, column: int) -> Expression:
 
 
 def compute_high_part(value: int) -> int:
-    """Return the 20 bits for ``lui`` that yield the value when the low part is added."""
+    """Return the 20 bits for ``lui``, rounded so that adding the low part yields the value."""
     return (value + 0x800) >> 12 & 0xF_FFFF
 
 
 def compute_low_part(value: Any) -> Any:
-    """Return the lower 12 bits of a value as a signed number."""
+    """Return the lower 12 bits of a value as a signed number, from -2048 to 2047."""
     return ((value & 0xFFF) ^ 0x800) - 0x800
 
 

@@ -10,7 +10,7 @@ from nmpsim.records import frozen
 
 
 class InstructionKind(IntEnum):
-    """Kind of an instruction, by which the engines select how to execute it."""
+    """Kind of an instruction, from which the engines select the code that executes it."""
 
     UPPER = 0
     JUMP = 1
@@ -32,7 +32,7 @@ class InstructionKind(IntEnum):
 
 @frozen
 class BitRange:
-    """Consecutive bits of a value and their position in an instruction word."""
+    """Range of consecutive bits of a value, and its position in an instruction word."""
 
     word_bit: int
     value_bit: int
@@ -106,6 +106,8 @@ class BitField:
         return value
 
 
-def make_simple_field(name: str, word_bit: int, width: int, *, signed: bool = False) -> BitField:
-    """Return a field whose bits are contiguous in the word."""
+def make_contiguous_field(
+    name: str, word_bit: int, width: int, *, signed: bool = False
+) -> BitField:
+    """Return a bit field of ``width`` contiguous bits that begins at bit ``word_bit``."""
     return BitField(name, (BitRange(word_bit, 0, width),), signed)

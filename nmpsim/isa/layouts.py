@@ -46,7 +46,7 @@ def pack_weights(weights: Weights) -> Weights:
 
 
 def unpack_weights(packed: npt.NDArray[np.uint8], weights: Weights) -> None:
-    """Write the weights of a packed array to ``weights``; the inverse of :func:`pack_weights`.
+    """Unpack ``packed`` into the array ``weights``. This is the inverse of :func:`pack_weights`.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def count_packed_bytes(out: Any, kernel_h: int, row_bytes: Any) -> Any:
 
 
 class Alignment(Enum):
-    """Required alignment of an address or stride."""
+    """Alignment that a descriptor requires of an address or a stride."""
 
     NONE = ""
     ELEMENT = "even for Int16"
@@ -92,7 +92,7 @@ class Alignment(Enum):
 
 
 class AccessDirection(IntEnum):
-    """Access to an operand: read, write or accumulation of partial sums."""
+    """Direction of an operand access: read, write, or accumulation of partial sums."""
 
     READS = 0
     WRITES = 1
@@ -102,7 +102,7 @@ class AccessDirection(IntEnum):
 
 
 class ItemSize(IntEnum):
-    """Sizes of operand items that depend on the descriptor, as negative numbers."""
+    """Sizes of operand items that depend on descriptor words, encoded as negative numbers."""
 
     ELEMENT = -1
     """1 for Int8, 2 for Int16."""
@@ -114,7 +114,7 @@ class ItemSize(IntEnum):
 
 @frozen
 class RepeatAxis:
-    """Axis of an operand: the descriptor words with its step in bytes and with its length.
+    """Axis of an operand: the names of the words that hold its step in bytes and its length.
 
     With ``windows`` the axis covers the input of windows: the words are the number of windows,
     their stride, taps and dilation.
@@ -127,7 +127,7 @@ class RepeatAxis:
 
 @frozen
 class OperandLayout:
-    """Memory layout of an operand: runs of bytes, repeated along axes."""
+    """Memory layout of an operand: a run of consecutive bytes, repeated along axes."""
 
     run: tuple[str, ...]
     axes: tuple[RepeatAxis, ...] = ()
@@ -139,8 +139,8 @@ class OperandLayout:
     """Whether any axis may be the innermost one."""
 
 
-class UnitThroughput(IntEnum):
-    """Amount of work that a unit does in a cycle."""
+class ThroughputKind(IntEnum):
+    """Kind of work that a unit does per cycle, which selects the formula for its cycles."""
 
     TRANSFER = 0
     """A transfer, whose time depends on the DRAM."""
@@ -156,9 +156,9 @@ class UnitThroughput(IntEnum):
 
 @frozen
 class InstructionWork:
-    """Amount of work of an instruction; each number is a product of descriptor words."""
+    """Amount of work of an instruction; each field lists descriptor words to be multiplied."""
 
-    throughput: UnitThroughput
+    throughput: ThroughputKind
     rows: tuple[str, ...] = ()
     """Sequential work: pixels, taps, rows."""
     depth: tuple[str, ...] = ()

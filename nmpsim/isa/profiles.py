@@ -31,7 +31,7 @@ ScaleWords: TypeAlias = tuple[int, int, int]
 
 @frozen
 class ScaleForm:
-    """Representation of a scale by the words ``pre``, ``mul`` and ``post``."""
+    """Form of a scale: how the words ``pre``, ``mul`` and ``post`` represent a factor."""
 
     name: str
     kind: ScaleKind
@@ -78,7 +78,7 @@ def compute_real_factor(kind: ScaleKind, pre: int, mul: int, post: int) -> float
 
 
 def make_float64_scale(out: ScaleWords, bias: ScaleWords) -> ScaleWords:
-    """Return the words of a float64 scale whose factor is split between ``out`` and ``bias``."""
+    """Combine the scales ``out`` and ``bias``, which each hold bits of one float64 factor."""
     (pre, high, post), (_, low, more) = out, bias
     return pre, (high << LOW_BITS) + low, post + more
 
@@ -88,7 +88,7 @@ def make_float64_scale(out: ScaleWords, bias: ScaleWords) -> ScaleWords:
 
 @frozen
 class SumWords:
-    """Descriptions of the scales and the bias of a convolution in a profile, in Markdown."""
+    """Meaning of the descriptor words for the scales and the bias of a convolution, in Markdown."""
 
     record: str
     """Description of the bias in the channel record."""
@@ -112,7 +112,7 @@ class ElementwiseWords:
 
 @frozen
 class ArithmeticProfile:
-    """Arithmetic of tensor instructions: its number, scales and supporting instructions."""
+    """Arithmetic profile of the device: its number, scale form and supported instructions."""
 
     number: int
     """Value of the word ``profile``."""
@@ -218,7 +218,7 @@ PROFILES_OF = {
 
 
 def list_profiles_with_form(*forms: ScaleForm) -> tuple[int, ...]:
-    """Return the numbers of the profiles whose scales have one of these forms."""
+    """Return the numbers of the profiles whose scale form is in ``forms``."""
     return tuple(row.number for row in ROWS if row.form in forms)
 
 
@@ -228,7 +228,7 @@ def compute_profile_mask(descriptor: str) -> int:
 
 
 def check_profiles(place: str, numbers: Iterable[int], *descriptors: str) -> None:
-    """Raise IncompleteError unless ``numbers`` are the profiles that the descriptors allow."""
+    """Raise IncompleteError unless ``numbers`` are all profiles that the descriptors support."""
     needed = {profile for name in descriptors for profile in PROFILES_OF[name]}
     check_exhaustive(place, (PROFILES[number] for number in numbers), needed)
 

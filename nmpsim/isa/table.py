@@ -26,7 +26,7 @@ from nmpsim.isa.fields import (
     BitField,
     BitRange,
     InstructionKind,
-    make_simple_field,
+    make_contiguous_field,
 )
 from nmpsim.records import frozen
 
@@ -63,10 +63,10 @@ DRAM_BASE = 0x8000_0000
 
 # --- fields of an instruction word ----------------------------------------------------------
 
-RD = make_simple_field("rd", 7, 5)
-RS1 = make_simple_field("rs1", 15, 5)
-RS2 = make_simple_field("rs2", 20, 5)
-IMM_I = make_simple_field("imm", 20, 12, signed=True)
+RD = make_contiguous_field("rd", 7, 5)
+RS1 = make_contiguous_field("rs1", 15, 5)
+RS2 = make_contiguous_field("rs2", 20, 5)
+IMM_I = make_contiguous_field("imm", 20, 12, signed=True)
 IMM_S = BitField("imm", (BitRange(7, 0, 5), BitRange(25, 5, 7)), signed=True)
 IMM_B = BitField(
     "offset",
@@ -79,11 +79,11 @@ IMM_J = BitField(
     (BitRange(21, 1, 10), BitRange(20, 11, 1), BitRange(12, 12, 8), BitRange(31, 20, 1)),
     signed=True,
 )
-SHAMT = make_simple_field("shamt", 20, 5)
-CSR_ADDRESS = make_simple_field("csr", 20, 12)
-ZIMM = make_simple_field("zimm", 15, 5)
-UNIT = make_simple_field("unit", 15, 5)
-OUTSTANDING = make_simple_field("outstanding", 20, 5)
+SHAMT = make_contiguous_field("shamt", 20, 5)
+CSR_ADDRESS = make_contiguous_field("csr", 20, 12)
+ZIMM = make_contiguous_field("zimm", 15, 5)
+UNIT = make_contiguous_field("unit", 15, 5)
+OUTSTANDING = make_contiguous_field("outstanding", 20, 5)
 
 REGISTERS = (
     "zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2",

@@ -27,7 +27,7 @@ def _numbers(descriptor: str, word: str, *choices: str) -> tuple[int, ...]:
 
 
 def find_word_positions(name: str) -> tuple[int, ...]:
-    """Return the index of the word ``name`` in each descriptor, -1 where the word is missing."""
+    """Return the index of the word ``name`` in each descriptor, or -1 if a descriptor lacks it."""
     words = ([word.name for word in descriptor] for descriptor in DESCRIPTORS.values())
     return tuple(names.index(name) if name in names else -1 for names in words)
 

@@ -23,7 +23,7 @@ _INT16_PRODUCT: Any = np.int64(65535 * 32768)
 
 @jit
 def get_accumulator_max(element: Int) -> Any:
-    """Return the largest value of an accumulator for an element type."""
+    """Return the largest value of the 32-bit (Int8) or 48-bit (Int16) accumulator."""
     return _INT48_HIGH if element == INT16 else _INT32_HIGH
 
 
@@ -36,7 +36,7 @@ def may_overflow(largest_start: Int, terms: Int, element: Int) -> Any:
 
 @jit
 def find_max_magnitude(values: Int32s | Int64s) -> Any:
-    """Return the largest magnitude in an array, clamped to 2^62."""
+    """Return the largest absolute value in an array, clamped to 2^62; 0 for an empty array."""
     most = np.int64(0)
     for i in range(values.size):
         most = max(most, abs(hold(np.int64(values[i]), MAX_MAGNITUDE)))
@@ -45,7 +45,7 @@ def find_max_magnitude(values: Int32s | Int64s) -> Any:
 
 @jit
 def find_max_partial_sum(spm: ScratchpadViews, element: Int, start: Int, count: Int) -> Any:
-    """Return the largest magnitude of ``count`` partial sums that begin at byte ``start``."""
+    """Return the largest absolute value of ``count`` partial sums that begin at byte ``start``."""
     if element == INT16:
         return find_max_magnitude(spm.i64[start >> 3 : (start >> 3) + count])
     return find_max_magnitude(spm.i32[start >> 2 : (start >> 2) + count])
@@ -53,7 +53,7 @@ def find_max_partial_sum(spm: ScratchpadViews, element: Int, start: Int, count: 
 
 @jit
 def read_partial_sums(spm: ScratchpadViews, element: Int, start: Int, run: Int64s) -> None:
-    """Read partial sums into ``run``, clamped so that additions cannot overflow."""
+    """Read the partial sums at byte ``start`` into ``run``, clamped to magnitudes up to 2^62."""
     read_elements(spm, 2 + element, start, run)
     for i in range(run.size):
         run[i] = hold(run[i], MAX_MAGNITUDE)
@@ -61,13 +61,13 @@ def read_partial_sums(spm: ScratchpadViews, element: Int, start: Int, run: Int64
 
 @jit
 def saturate_sum(value: Int, element: Int, index: Int, counters: SaturationCounters) -> Any:
-    """Return a sum saturated to the range of the accumulator; count it if it saturated."""
+    """Return a sum saturated to the accumulator's range, and count a sum outside the range."""
     high = get_accumulator_max(element)
     return clamp_value(value, -high - ONCE, high, ACCUMULATOR, ONCE, index, counters)
 
 
 @jit
 def saturate_sums(sums: Int64s, element: Int, index: Int, counters: SaturationCounters) -> None:
-    """Saturate consecutive sums to the range of the accumulator in place, and count saturations."""
+    """Saturate sums in place to the accumulator's range; count the sums that were outside."""
     high = get_accumulator_max(element)
     clamp_elements(sums, -high - ONCE, high, ACCUMULATOR, ACCUMULATOR, index, counters)

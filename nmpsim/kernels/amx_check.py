@@ -23,7 +23,7 @@ _ROWS = MAX_TILES * SIDE
 """Pixels, and channels, of a register block."""
 
 
-def is_correct(module: str) -> bool:
+def is_amx_code_correct(module: str) -> bool:
     """Return whether the AMX code of an LLVM module computes the same sums as NumPy."""
     values = np.random.default_rng(0).integers(-128, 128, 2 * MAX_TILES * TILE_BYTES, np.int8)
     values[:: ROW_BYTES + 1] = -128
@@ -37,8 +37,8 @@ def is_correct(module: str) -> bool:
     return np.array_equal(sums, expected)
 
 
-def emit_check() -> str:
-    """Return LLVM IR of a function ``block`` that multiplies one register block to check AMX.
+def make_check_module() -> str:
+    """Return the LLVM IR of a function ``block``, which multiplies one AMX register block.
 
     Its arguments are the addresses of inputs, weights, sums, and 64 bytes for the configuration.
     """

@@ -57,7 +57,7 @@ def _load_tile(b: IRBuilder, tile: int, address: Value, stride: Value) -> None:
 
 
 def emit_tile_configuration(b: IRBuilder, configuration: Value, pixels: Value) -> Any:
-    """Emit code that configures the tiles for ``pixels`` pixels with ``ldtilecfg``.
+    """Emit ``ldtilecfg``, which clears the AMX tiles and configures them for ``pixels`` rows.
 
     Tiles lose what they held.
     """
@@ -74,7 +74,7 @@ def emit_tile_configuration(b: IRBuilder, configuration: Value, pixels: Value) -
 
 
 def emit_tile_release(b: IRBuilder, *_: Value) -> Any:
-    """Emit ``tilerelease``, so that a context switch need not save the tiles."""
+    """Emit ``tilerelease``, after which a context switch need not save the AMX tiles."""
     _emit_instruction(b, "tilerelease")
     return make_int_constant(0)
 
@@ -95,7 +95,7 @@ def emit_block(
     out_stride: Value,
     next_out: Value,
 ) -> None:
-    """Emit code that computes the sums of ``across`` tiles of pixels and ``blocks`` channel blocks.
+    """Emit code that sums products for ``across`` tiles of pixels and ``blocks`` channel blocks.
 
     ``chunks`` are of 64 inputs; a last, shorter chunk has its weights at ``tails``. ``next_inputs``
     and ``next_out`` are bytes from one tile of pixels to the next.
@@ -127,7 +127,7 @@ def emit_block(
 
 
 def emit_block_dispatch(b: IRBuilder, across: Value, blocks: Value, *operands: Value) -> Any:
-    """Emit a switch over the numbers of pixel tiles and blocks, with ``emit_block`` as cases."""
+    """Emit a switch that selects the code of ``emit_block`` for the tile and block counts."""
     cases = {
         n * MAX_TILES + p: partial(emit_block, b, p, n, *operands)
         for n in range(1, MAX_TILES + 1)
@@ -170,7 +170,7 @@ def emit_gather(
 def emit_pack_tails(
     b: IRBuilder, blocks: Value, weights: Value, block_stride: Value, steps: Value, tails: Value
 ) -> Any:
-    """Emit code that copies the last 1 to 15 weight steps of each block, zero-padded to 16."""
+    """Emit code that copies each block's last 1 to 15 weight steps and pads them with zeros."""
     over_blocks = EmittedLoop(b, blocks, [weights, tails])
     source, tail = over_blocks.values
     row = make_int_constant(ROW_BYTES)

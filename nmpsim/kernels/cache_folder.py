@@ -39,7 +39,7 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class CacheFolder:
-    """Cache folder with named entries, in which invalid entries count as missing."""
+    """Folder of cache entries, which reads invalid entries as missing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,7 +50,7 @@ class CacheFolder:
         return _read_entry(self.path / name)
 
     def write(self, name: str, contents: bytes) -> None:
-        """Write an entry; ignore errors of the file system."""
+        """Write an entry unless the folder is untrusted or the file system reports an error."""
 
         def write(file: IO[bytes]) -> None:
             if hasattr(os, "fchmod"):
@@ -71,7 +71,7 @@ class CacheFolder:
 
     @contextmanager
     def lock_entry(self, name: str) -> Iterator[None]:
-        """Lock an entry while the context is active, if the file system supports locks.
+        """Lock an entry within a ``with`` block, or continue unlocked if no lock is available.
 
         After :data:`LOCK_SECONDS` the caller continues without it: its holder may be suspended.
         """
@@ -185,7 +185,7 @@ def is_trusted(folder: Path) -> bool:
 
 @functools.cache
 def open_cache_folder(name: str, parent: str) -> CacheFolder | None:
-    """Return the cache folder ``name`` in ``parent``, or None if it cannot be used.
+    """Return the cache folder ``name`` in ``parent``, or None if it is not trusted or usable.
 
     An empty ``parent`` stands for the user's cache folder.
     """

@@ -20,7 +20,7 @@ from nmpsim.kernels.saturation_stages import ACCUMULATOR, BIAS, HIGH, LOW
 def fill_channel_table(
     spm: ScratchpadViews, at: OperandOffsets, q: Quantizer, first: Int, table: Int64s
 ) -> None:
-    """Fill a table of channel parameters, except initial sums, from channel ``first`` on."""
+    """Fill ``table`` with the parameters of channels from ``first`` on, except initial sums."""
     for c in range(table.shape[1]):
         offset, bias_scale, out = read_channel_scales(spm, at, first + c, q)
         bias, _ = read_channel_record(spm, at, first + c)
@@ -39,7 +39,7 @@ def fill_initial_sums(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Fill in the initial sum of each channel; return whether they are Int8 and none saturated.
+    """Write each channel's initial sum; return whether the sums are Int8 and none saturated.
 
     Returns whether nothing saturated, for Int8; only its tables are reused.
     """
@@ -57,7 +57,7 @@ def fill_initial_sums(
 
 @jit
 def get_saturation_count(place: OutputPosition, counters: SaturationCounters) -> Any:
-    """Return the number of saturated biases and sums that the layer has counted so far."""
+    """Return how many biases and sums of the current layer have saturated so far."""
     counted = counters.layers[counters.layer].saturated
     return (
         counted[BIAS, LOW]

@@ -23,7 +23,7 @@ OFFSET, START, FIRST_PARAMETER = range(3)
 
 @jit
 def read_scale(record: Int32s, i: Int) -> Any:
-    """Return the scale that begins at word ``i`` of a scale record."""
+    """Return the integer scale stored in words ``i`` to ``i + 2`` of a scale record."""
     return IntegerScaleRecord(np.int64(record[i]), np.int64(record[i + 1]), np.int64(record[i + 2]))
 
 
@@ -31,7 +31,7 @@ def read_scale(record: Int32s, i: Int) -> Any:
 def read_channel_scales(
     spm: ScratchpadViews, at: OperandOffsets, channel: Int, q: Quantizer
 ) -> Any:
-    """Return a channel's weight offset, bias scale and output scale."""
+    """Return a channel's weight zero point, bias scale and output scale."""
     if at.scales < 0:
         return q.weight_offset, q.bias, q.out
     i = (at.scales + SCALE_BYTES * channel) >> 2
@@ -45,7 +45,7 @@ def read_channel_scales(
 
 @jit
 def read_channel_record(spm: ScratchpadViews, at: OperandOffsets, channel: Int) -> Any:
-    """Return a channel's bias and zero term."""
+    """Return a channel's bias and zero-point term, or zeros if the tile has no channel records."""
     if at.channels < 0:
         return np.int64(0), np.int64(0)
     i = (at.channels + CHANNEL_BYTES * channel) >> 3

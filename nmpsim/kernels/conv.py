@@ -36,7 +36,7 @@ from nmpsim.kernels.workspace_size import IS_VALID, MAX_START
 def sum_with_saturation(
     t: MacTile, first: Int, patch: Int16s, workspace: ConvWorkspace, index: Int
 ) -> None:
-    """Sum the products of a pixel for channels from ``first`` on, saturating after each addition.
+    """Sum a pixel's products for each channel of a group, saturating after each addition.
 
     Padding of the patch has x = 0. The initial sums are those of the workspace.
     """
@@ -76,7 +76,7 @@ def convolve_with_saturation(t: MacTile, group: Int, workspace: ConvWorkspace) -
 
 @jit_allocating
 def convolve_tile(t: MacTile, memory: Int64s) -> None:
-    """Convolve a tile group by group, with ``memory`` as workspace."""
+    """Convolve a tile group by group and write its results; ``memory`` is the workspace."""
     w, element = t.shape, t.q.element
     pixels, depth = w.out_h * w.out_w, w.kernel_h * get_padded_row_length(w, element)
     count = w.out_channels // w.groups

@@ -28,7 +28,7 @@ from nmpsim.kernels.result_table import (
     clear_counts,
     may_be_first,
     record_first_saturation,
-    undo_counts,
+    restore_counts,
 )
 from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.vector_code import LANES
@@ -36,7 +36,7 @@ from nmpsim.kernels.workspace_size import HAS_OFFSETS, MAX_PIXELS
 
 
 class PixelBatch(NamedTuple):
-    """Buffers and settings for a batch of pixels of one channel group."""
+    """Batch of pixels of one channel group: the buffers and settings to compute their results."""
 
     elements: Any
     """The scratchpad as int8 or int16."""
@@ -99,7 +99,7 @@ def has_uniform_results(w: ConvShape, element: Int, lane: Int, count: Int) -> An
 
 @jit
 def write_window_offsets(w: ConvShape, begin: Int, offsets: Int64s) -> None:
-    """Write the byte offset of each pixel's window, from pixel ``begin`` on, to ``offsets``.
+    """Write to ``offsets`` where each pixel's window begins, in bytes from the first window.
 
     They are counted from the first pixel's window. The last pixel's offset is repeated.
     """
@@ -126,7 +126,7 @@ def get_output_byte(t: MacTile, pixel: Int, first: Int) -> Any:
 
 @jit
 def get_output_index(t: MacTile, pixel: Int, first: Int) -> Any:
-    """Return the index in the layer's output of a pixel's result in channel ``first``."""
+    """Return the index of a pixel's result in channel ``first`` within the layer's output."""
     y = pixel // t.shape.out_w
     x = pixel - y * t.shape.out_w
     return t.place.origin + y * t.place.stride_y + x * t.place.stride_x + first
@@ -168,7 +168,7 @@ def sum_products(
     multiply: Any,
     pixels: Int,
 ) -> None:
-    """Store the sums of input-weight products in ``b.sums``, corrected for zero points."""
+    """Write each pixel's sums of products to ``b.sums``, with weight zero points subtracted."""
     offsets = workspace.offsets
     multiply(b, inputs, base, offsets, pixels)
     if not workspace.head[HAS_OFFSETS]:
@@ -186,7 +186,7 @@ def sum_products(
 def compute_sums(
     t: MacTile, b: PixelBatch, workspace: ConvWorkspace, multiply: Any, begin: Int, pixels: Int
 ) -> None:
-    """Compute the sums of a batch of pixels in ``b.sums``; gather their windows if required."""
+    """Compute the sums of a batch in ``b.sums``; first copy its windows if ``b.is_gathered``."""
     offsets, element = workspace.offsets, t.q.element
     write_window_offsets(t.shape, begin, offsets)
     if not b.is_gathered:
@@ -203,7 +203,7 @@ def compute_sums(
 def add_partial_sums(
     t: MacTile, b: PixelBatch, workspace: ConvWorkspace, start: Int, pixels: Int
 ) -> None:
-    """Add the partial sums stored from byte ``start`` on to the sums of a batch."""
+    """Add stored partial sums, which begin at byte ``start``, to the sums of a batch."""
     run, kind, element = workspace.run, b.sums.dtype.type, t.q.element
     for p in range(pixels):
         at = start + (p * t.shape.out_channels << (2 + element))
@@ -225,7 +225,7 @@ def requantize_pixels(
     begin: Int,
     pixels: Int,
 ) -> Any:
-    """Requantize the sums of consecutive pixels with vector code; return status flags."""
+    """Requantize and write the results of consecutive pixels; return bit flags of clipped sides."""
     q, step, first = t.q, t.shape.out_pixel_stride, b.first
     how = workspace.parameters, workspace.counts, b.formula, q.clip
     if b.has_uniform_results:
@@ -243,14 +243,14 @@ def requantize_pixels(
 def requantize_batch(
     t: MacTile, b: PixelBatch, workspace: ConvWorkspace, begin: Int, pixels: Int
 ) -> Any:
-    """Requantize a batch and write results; return status flags, or -1 if a sum is too large.
+    """Requantize and write a batch; return bit flags of clipped sides, or -1 for too large sums.
 
     Returns bits of what was limited, or -1 if a sum is too large: then nothing is counted.
     """
     clip, counters = t.q.clip, t.counters
     found = requantize_pixels(t, b, workspace, b.sums, begin, pixels)
     if found & TOO_LARGE:
-        undo_counts(workspace.counts)
+        restore_counts(workspace.counts)
         return -ONCE
     lowest = t.place.origin + begin // t.shape.out_w * t.place.stride_y + b.first
     if may_be_first(lowest, found, clip, counters):
@@ -262,13 +262,13 @@ def requantize_batch(
                 record_first_saturation(
                     workspace.counts, b.lane, workspace.run.size, clip, index, counters
                 )
-                undo_counts(workspace.counts)
+                restore_counts(workspace.counts)
     return found
 
 
 @jit
 def write_pixel(t: MacTile, pixel: Int, first: Int, partial: Int, workspace: ConvWorkspace) -> None:
-    """Write a pixel's sums as results, or as partial sums at byte ``partial``."""
+    """Requantize and write a pixel's sums, or write partial sums at byte ``partial``."""
     run, element = workspace.run, t.q.element
     if t.parts.ends:
         index = get_output_index(t, pixel, first)
@@ -282,7 +282,7 @@ def write_pixel(t: MacTile, pixel: Int, first: Int, partial: Int, workspace: Con
 def write_pixels(
     t: MacTile, b: PixelBatch, workspace: ConvWorkspace, begin: Int, pixels: Int, partial: Int
 ) -> None:
-    """Write the sums of a batch as results, or as partial sums from byte ``partial`` on."""
+    """Requantize and write a batch's sums, or write partial sums that begin at byte ``partial``."""
     run, starts, size = workspace.run, workspace.table[START], 2 + t.q.element
     for p in range(pixels):
         copy_elements(b.sums[p], b.lane, run, ZERO, run.size)
@@ -295,7 +295,7 @@ def write_pixels(
 
 @jit
 def convolve_batches(t: MacTile, b: PixelBatch, workspace: ConvWorkspace, multiply: Any) -> None:
-    """Convolve the pixels of a channel group in batches.
+    """Convolve the pixels of a channel group in batches, with ``multiply`` to sum products.
 
     ``multiply(batch, inputs, base, offsets, pixels)`` sums products into ``batch.sums``.
     """

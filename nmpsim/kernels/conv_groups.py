@@ -45,7 +45,7 @@ from nmpsim.kernels.workspace_size import LEVELS, MAX_PIXELS
 
 
 class Int8Buffers(NamedTuple):
-    """Buffers of the kernel that sums Int8 products."""
+    """Buffers of the function that sums Int8 products: excess, workspace and packed weights."""
 
     excess: Int32s
     workspace: Int64s
@@ -54,7 +54,7 @@ class Int8Buffers(NamedTuple):
 
 @jit
 def has_nonzero_padding(spm: ScratchpadViews, w: ConvShape, weights: Int, blocks: Int) -> Any:
-    """Return whether the padding after a kernel row of weights contains a nonzero weight."""
+    """Return whether any weight that pads a kernel row to a multiple of four is not zero."""
     length = w.kernel_w * w.in_channels
     tail, fours = length % 4, (length + 3) // 4
     if tail == 0:
@@ -91,7 +91,7 @@ def sum_products_int8(
 
 @jit_allocating
 def convolve_group_int8(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
-    """Convolve one channel group of an Int8 tile with the channel tables in the workspace."""
+    """Convolve one channel group of an Int8 tile whose sums cannot overflow the accumulator."""
     w, spm, count = t.shape, t.spm, workspace.run.size
     first = group * count
     lane = first % LANES
@@ -136,7 +136,7 @@ FEW_PIXELS = 8
 
 
 class Int16Buffers(NamedTuple):
-    """Buffers for sums of Int16 products, and the number of steps between carries."""
+    """Buffers for summing Int16 products, with the number of steps between two carries."""
 
     steps: Int
     """Steps between two carries; 0 if the products of a pair may be too large."""
@@ -161,7 +161,7 @@ def find_range(inputs: Int16s) -> Any:
 
 @jit
 def find_input_segments(w: ConvShape) -> Any:
-    """Return the rows, segments per row and inputs per segment that cover all windows."""
+    """Return the number of rows, segments per row and inputs per segment that cover all windows."""
     rows = (w.out_h - 1) * w.stride_h + (w.kernel_h - 1) * w.dilation_h + 1
     columns = (w.out_w - 1) * w.stride_w + (w.kernel_w - 1) * w.dilation_w + 1
     if w.in_pixel_stride == w.in_channels << 1:
@@ -184,7 +184,7 @@ def find_input_range(spm: ScratchpadViews, w: ConvShape, corner: Int) -> Any:
 
 @jit
 def bound_input_energy(spm: ScratchpadViews, w: ConvShape, corner: Int) -> Any:
-    """Return an upper bound of the sum of squares of any 16 adjacent inputs, divided by 256."""
+    """Return a bound for the energy, the sum of 16 adjacent squared inputs, divided by 256."""
     rows, runs, length = find_input_segments(w)
     energy = ZERO
     for y in range(rows):
@@ -224,7 +224,7 @@ def find_carry_interval(
 
 @jit_allocating
 def split_pairs(weights: Int16s) -> Any:
-    """Return two copies of the weights, int16 [2, size], each with one input of a pair zeroed."""
+    """Return the weights as int16 [2, size]: row 0 with odd, row 1 with even positions zeroed."""
     halves = np.zeros((2, weights.size), np.int16)
     for i in range(weights.size):
         halves[i & 1, i] = weights[i]
@@ -249,7 +249,7 @@ def sum_products_int16(
 
 @jit_allocating
 def convolve_group_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
-    """Convolve one channel group of an Int16 tile with the channel tables in the workspace."""
+    """Convolve one channel group of an Int16 tile whose sums cannot overflow the accumulator."""
     w, spm = t.shape, t.spm
     count = workspace.run.size
     first = group * count

@@ -39,7 +39,7 @@ _LINE = 64
 
 
 class ConvWorkspace(NamedTuple):
-    """Workspace of a convolution: channel tables with their key, and pixel buffers."""
+    """Workspace of a convolution: channel tables, their cache key, and buffers for pixels."""
 
     head: Int64s
     """int64 [HEAD_WORDS]"""
@@ -66,7 +66,7 @@ class ConvWorkspace(NamedTuple):
 
 @jit_allocating
 def divide_workspace(memory: Int64s, channels: Int, lanes: Int) -> Any:
-    """Return a workspace for ``channels`` channels that consists of sections of int64 memory."""
+    """Return a workspace whose arrays, for ``channels`` channels, are sections of ``memory``."""
     offsets = HEAD_WORDS + MAX_PIXELS
     records = offsets + _RECORD * channels
     table = records + TABLE_ROWS * channels
@@ -98,7 +98,7 @@ def divide_workspace(memory: Int64s, channels: Int, lanes: Int) -> Any:
 def write_table_key(
     at: OperandOffsets, q: Quantizer, begins: bool, workspace: ConvWorkspace
 ) -> Any:
-    """Write the cache key of the channel tables, except the channel records, to the workspace.
+    """Write the key of the channel tables, without the channel records, to the workspace head.
 
     They include the clip: the counts keep the extreme results of tiles in which none was limited.
     """
@@ -137,7 +137,7 @@ def starts_with(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
 
 @jit
 def are_tables_valid(spm: ScratchpadViews, at: OperandOffsets, workspace: ConvWorkspace) -> Any:
-    """Return whether the tables in the workspace match the new key and the channel records."""
+    """Return whether the channel tables still match the new key and the scratchpad's records."""
     words = workspace.head[FIRST_KEY:]
     if workspace.head[IS_VALID] == 0 or not starts_with(words, words[KEY_WORDS:]):
         return False
@@ -148,7 +148,7 @@ def are_tables_valid(spm: ScratchpadViews, at: OperandOffsets, workspace: ConvWo
 
 @jit
 def copy_words(source: Int32s | Int64s, target: Int32s | Int64s) -> None:
-    """Copy the first elements of ``source`` to all of ``target``."""
+    """Fill ``target`` with the first elements of ``source``."""
     for i in range(target.size):
         target[i] = source[i]
 
@@ -166,7 +166,7 @@ def store_key(spm: ScratchpadViews, at: OperandOffsets, workspace: ConvWorkspace
 
 @jit
 def update_tables(t: MacTile, first: Int, workspace: ConvWorkspace) -> None:
-    """Fill the channel tables from channel ``first`` on unless the tables are valid."""
+    """Fill the channel tables for a group that starts at channel ``first``, if they are invalid."""
     spm, at, q, begins = t.spm, t.at, t.q, t.parts.begins
     write_table_key(at, q, begins, workspace)
     if first == 0 and are_tables_valid(spm, at, workspace):

@@ -13,9 +13,9 @@ from nmpsim.kernels.targets import TARGETS, choose_target
 _SETTINGS = read_settings(*SETTINGS)
 FEATURES = find_usable_features(_SETTINGS)
 if FEATURES.issuperset(TARGETS["amx"]):
-    from nmpsim.kernels.amx_check import emit_check, is_correct  # few hosts need it
+    from nmpsim.kernels.amx_check import is_amx_code_correct, make_check_module  # few hosts need it
 
-    if not is_correct(emit_check()):
+    if not is_amx_code_correct(make_check_module()):
         FEATURES = FEATURES.difference(TARGETS["amx"])
 """Features of the processor that kernels may use, as LLVM names them."""
 TARGET = choose_target(None, FEATURES)

@@ -23,7 +23,7 @@ from nmpsim.kernels.profiles import (
     FAMILIES,
     WORDS,
     compile_formulas,
-    read_kinds,
+    read_formula_kinds,
 )
 from nmpsim.kernels.saturate import SaturationCounters
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
@@ -49,7 +49,7 @@ def _get_table(address: Int, size: Int) -> Any:
 
 
 def make_formula_function(table: FormulaTable, layer_type: np.dtype[Any]) -> Callable[..., Int]:
-    """Return a Python function that evaluates any formula of a table, for compilation by Numba.
+    """Return a Python function, to be compiled by Numba, that evaluates any formula of ``table``.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def make_formula_function(table: FormulaTable, layer_type: np.dtype[Any]) -> Cal
     ]
     keys = {"kind": len(OPERATIONS), "profile": len(PROFILES), "element": len(ELEMENTS)}
     for number, (name, family) in enumerate(FAMILIES.items()):
-        known = read_kinds(name, family.kinds, table=table)
+        known = read_formula_kinds(name, family.kinds, table=table)
         formulas = {key: formula.flatten() for key, formula in known.items()}
         if not formulas:
             continue

@@ -81,7 +81,7 @@ _tap_sums_int16: Any = define_function("tap_sums_int16", partial(_emit_tap_sums,
 def add_taps(
     spm: ScratchpadViews, element: Int, corner: Int, taps: Int64s, factors: Int32s, sums: Int64s
 ) -> None:
-    """Add the products of a pixel's taps and their factors to the sums of its channels.
+    """Add a pixel's taps, each multiplied by its factors, to the sums of the channels.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class DepthwiseBuffers(NamedTuple):
 
 @jit
 def fill_factors(weights: Int8s | Int16s, start: Int, offset: Int64s, factors: Int32s) -> None:
-    """Fill ``factors`` [taps, channels] with weights minus their zero points."""
+    """Fill ``factors`` [taps, channels] with the weights minus each channel's zero point."""
     channels = offset.size
     for tap in range(factors.shape[0]):
         row = weights[start + tap * channels : start + (tap + 1) * channels]
@@ -127,7 +127,7 @@ def fill_factors(weights: Int8s | Int16s, start: Int, offset: Int64s, factors: I
 
 @jit
 def fill_tap_offsets(w: ConvShape, taps: Int64s) -> None:
-    """Fill ``taps`` with the byte offset of each tap from the corner of its window."""
+    """Fill ``taps`` with each tap's distance, in bytes, from its window's first input."""
     for tap in range(taps.size):
         ky = tap // w.kernel_w
         taps[tap] = ky * w.dilation_h * w.in_row_stride
@@ -136,7 +136,7 @@ def fill_tap_offsets(w: ConvShape, taps: Int64s) -> None:
 
 @jit
 def convolve_pixels(t: MacTile, buffers: DepthwiseBuffers) -> None:
-    """Compute all pixels of a depthwise convolution."""
+    """Compute and write all results of a depthwise convolution tile; count the elements."""
     spm, w, at, element, counters = t.spm, t.shape, t.at, t.q.element, t.counters
     taps, factors, table = buffers.taps, buffers.factors, buffers.table
     run, pixels = buffers.sums[: w.out_channels], w.out_h * w.out_w

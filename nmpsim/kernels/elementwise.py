@@ -61,7 +61,7 @@ def bound_operand(scale: IntegerScaleRecord, offset: Int) -> Any:
 
 @jit
 def can_add_int16(t: BinaryShape, q: BinaryScales) -> Any:
-    """Return whether :func:`add_int16` supports a binary operation."""
+    """Return whether :func:`add_int16` can compute a binary operation without overflow."""
     is_int16 = t.element == INT16 and t.rhs_size == INT16
     if not is_int16 or t.operation != OP_ADD or q.profile != GLOW_FLOAT:
         return False
@@ -74,7 +74,7 @@ def can_add_int16(t: BinaryShape, q: BinaryScales) -> Any:
 
 @jit
 def add_int16(left: Int16s, right: Int16s, q: BinaryScales, values: Int32s) -> None:
-    """Write the unclipped sums of two Int16 arrays to ``values``, as profile glow_float."""
+    """Write the sums of two Int16 arrays, before the clip, to ``values`` (profile glow-float)."""
     lhs, rhs = real(q.lhs_scale.mul), real(q.rhs_scale.mul)
     factor, addend = real(q.out_scale.mul), np.float32(q.out_offset)
     for i in range(values.size):
@@ -104,7 +104,7 @@ def add_tile_int8(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Add or subtract Int8 tiles in 16-bit arithmetic; return False if that is not supported."""
+    """Add or subtract Int8 tiles with 16-bit vector code; return False if it is not supported."""
     channels = counters.layers[counters.layer].channels
     numbers = np.empty(PARAMETERS, np.int16)
     if not encode_sum(t, q, numbers):
@@ -191,7 +191,7 @@ def rescale_tile_int8(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Rescale an Int8 tile in 16-bit arithmetic; return False if that is not supported."""
+    """Rescale an Int8 tile with 16-bit vector code; return False if it is not supported."""
     channels = counters.layers[counters.layer].channels
     numbers = np.empty(PARAMETERS, np.int16)
     if not can_use_blocks(sides, place.origin, count, channels) or not encode_rescale(u, numbers):
@@ -215,7 +215,7 @@ def rescale_tile(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> None:
-    """Apply an activation to a tile, rescale the values, and clip the results."""
+    """Clip the inputs of a tile, rescale them, and clip and write the results."""
     counters.layers[counters.layer].elements += count
     if rescale_tile_int8(spm, (source, source, target), count, u, place, counters):
         return
@@ -231,6 +231,6 @@ def rescale_tile(
 
 @jit
 def look_up(spm: Int8s, source: Int, target: Int, table: Int, count: Int) -> None:
-    """Write the entry of a 256-byte table for each of ``count`` Int8 elements to ``target``."""
+    """Look up ``count`` Int8 elements in a 256-byte table; write the entries to ``target``."""
     for i in range(count):
         spm[target + i] = spm[table + np.int64(spm[source + i]) + 128]

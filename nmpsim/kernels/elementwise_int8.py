@@ -221,7 +221,7 @@ def compute_blocks(
     numbers: Int16s,
     table: Int16s,
 ) -> None:
-    """Add or rescale the Int8 values of pixels in blocks of 16 channels.
+    """Add or rescale the Int8 values of pixels by blocks of 16 channels; fill ``table``.
 
     A rescale clips the left side, scales it, and clips the result; a sum has one clip.
 
@@ -293,7 +293,7 @@ def encode_clip(
 
 @jit
 def encode_sum(t: BinaryShape, q: BinaryScales, numbers: Int16s) -> Any:
-    """Encode the parameters of a sum or difference; return False if vector code lacks support."""
+    """Encode a sum or difference in ``numbers``; return False if it is not supported."""
     if (t.operation != OP_ADD and t.operation != OP_SUB) or t.rhs_size != 0:
         return False
     numbers[SIGN] = 1 if t.operation == OP_ADD else -1
@@ -306,7 +306,7 @@ def encode_sum(t: BinaryShape, q: BinaryScales, numbers: Int16s) -> Any:
 
 @jit
 def encode_rescale(u: RescaleParameters, numbers: Int16s) -> Any:
-    """Encode the parameters of a rescale; return False if vector code lacks support."""
+    """Encode a rescale in ``numbers``; return False if it is not supported."""
     if u.leaky or not _INT8_LOW <= u.in_low <= u.in_high <= _INT8_HIGH:
         return False
     numbers[CLIP_LOW], numbers[CLIP_HIGH] = u.in_low, u.in_high
@@ -317,7 +317,7 @@ def encode_rescale(u: RescaleParameters, numbers: Int16s) -> Any:
 
 @jit
 def choose_rescale(u: RescaleParameters) -> Any:
-    """Choose the rescale operation: unclipped if the clip cannot limit any result.
+    """Choose ``RESCALE_UNCLIPPED`` if the clip cannot limit any result, else ``RESCALE``.
 
     All results lie between those of the ends of the input's range.
     """
@@ -359,7 +359,7 @@ def add_or_rescale_values(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Add or rescale ``count`` consecutive values; count saturated and clipped values.
+    """Add or rescale ``count`` consecutive Int8 values; count saturated and clipped values.
 
     Whole pixels are computed at once, and what is left at either end.
 
@@ -417,8 +417,8 @@ def count_clips(operation: Int) -> Any:
 
 
 @jit
-def get_stages_of_clip(operation: Int, number: Int, clip: Clip) -> Any:
-    """Return the stages that count values below and above the limits of an operation's clip."""
+def get_limit_stages(operation: Int, number: Int, clip: Clip) -> Any:
+    """Return the two stages that count values below and above the limits of clip ``number``."""
     low, high = get_clip_stages(clip)
     if operation != SUM and number == 0:
         low, high = ACTIVATION, ACTIVATION
@@ -435,13 +435,13 @@ def add_clip_counts(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Add clip counts to the layer's counters; return how many may lack their first value.
+    """Add clip counts to the layer's counters; return how many limits may need a first index.
 
     Returns how many counters may not know their first limited value yet.
     """
     missing = np.int64(0)
     for number in range(count_clips(operation)):
-        low_stage, high_stage = get_stages_of_clip(operation, number, clip)
+        low_stage, high_stage = get_limit_stages(operation, number, clip)
         least, most = np.int16(_INT16_HIGH), np.int16(_INT16_LOW)
         for i in range(width):
             least, most = min(least, table[number, LEAST, i]), max(most, table[number, MOST, i])
@@ -465,7 +465,7 @@ def add_side_counts(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Add counts of values beyond one limit; return 1 if they may include the first, else 0."""
+    """Add counts of values beyond one limit; return 1 if the first may be among them, else 0."""
     account = counters.layers[counters.layer]
     channel = account.channel_base + index % account.channels
     by_channel = counters.channel_saturated[stage, side, channel : channel + counts.size]
@@ -490,7 +490,7 @@ def record_first_values(
     """Record the index of the first value beyond each limit; return how many were found."""
     found = np.int64(0)
     for number in range(count_clips(operation)):
-        low_stage, high_stage = get_stages_of_clip(operation, number, clip)
+        low_stage, high_stage = get_limit_stages(operation, number, clip)
         below, above = table[number, BELOW, :width], table[number, ABOVE, :width]
         found += record_first_value(below, low_stage, LOW, index, counters)
         found += record_first_value(above, high_stage, HIGH, index, counters)

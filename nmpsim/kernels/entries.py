@@ -71,7 +71,7 @@ class _CachedFunction:
 
 
 class CompiledEntry(_CachedFunction):
-    """Compiled function that Python calls with integers, arrays and named tuples of both.
+    """Compiled function that Python calls with integers, contiguous arrays and named tuples.
 
     Arrays must be contiguous. It returns an integer.
     """

@@ -17,7 +17,7 @@ from nmpsim.kernels.formulas import Formula
 
 
 class Interval(NamedTuple):
-    """Inclusive range of an integer."""
+    """Closed interval of integers, ``low`` to ``high``."""
 
     low: int
     high: int
@@ -37,7 +37,7 @@ _ROUNDED = Interval(-(1 << 62), 1 << 62)
 
 
 class FormulaError(Exception):
-    """Exception for an invalid formula, with the found and the expected value."""
+    """Exception for a formula with a type error or an integer that may exceed 64 bits."""
 
     def __init__(self, message: str, found: object = None, expected: object = None) -> None:
         super().__init__(message)
@@ -45,13 +45,13 @@ class FormulaError(Exception):
 
 
 def require(holds: bool, message: str, found: object = None, expected: object = None) -> None:
-    """Raise FormulaError unless a condition holds."""
+    """Raise FormulaError with ``message`` unless ``holds`` is true."""
     if not holds:
         raise FormulaError(message, found, expected)
 
 
 def make_signed_interval(bits: int) -> Interval:
-    """Return the range of a signed integer of ``bits`` bits."""
+    """Return the interval of all signed integers of ``bits`` bits."""
     return Interval(-(1 << bits - 1), (1 << bits - 1) - 1)
 
 
@@ -59,12 +59,12 @@ _INT64 = make_signed_interval(64)
 
 
 def contains(outer: Interval, inner: Interval) -> bool:
-    """Return whether a range includes all of another one."""
+    """Return whether the interval ``outer`` contains all of ``inner``."""
     return outer.low <= inner.low and inner.high <= outer.high
 
 
 def find_word_range(word: str) -> Interval:
-    """Return the range of the integers that a descriptor word may contain."""
+    """Return the range of integers that the descriptor word of this name may contain."""
     if word.endswith(("_pre", "_post")):
         return Interval(0, 31)
     ranges = {"element": Interval(0, 1), "divisor": Interval(1, 1 << 31)}
@@ -76,13 +76,13 @@ def find_word_range(word: str) -> Interval:
 
 
 def find_range(function: Callable[..., int], *operands: Interval) -> Interval:
-    """Return the range of the results of a function that is monotonic in each operand."""
+    """Return the range of a function's results; the function is monotonic in each operand."""
     corners = [function(*at) for at in product(*operands)]
     return Interval(min(corners), max(corners))
 
 
 def join(one: ValueRange, other: ValueRange) -> ValueRange:
-    """Return the smallest range that contains two ranges, or the common type of two floats."""
+    """Return the smallest interval that contains both, or the type that two floats share."""
     if isinstance(one, Interval) and isinstance(other, Interval):
         return Interval(min(one.low, other.low), max(one.high, other.high))
     require(one == other, "mixes types", f"{one} and {other}", "two values of one type")
@@ -90,13 +90,13 @@ def join(one: ValueRange, other: ValueRange) -> ValueRange:
 
 
 def limit(x: Interval, most: Interval) -> Interval:
-    """Return the range of a value whose magnitude is limited to ``most``."""
+    """Return the range of ``x`` limited to magnitudes up to ``most``."""
     require(most.low >= 0, "saturates to a negative magnitude", most, "a magnitude of 0 or more")
     return find_range(lambda value: min(max(value, -most.high), most.high), x)
 
 
 def saturate(x: Interval, bits: Interval) -> Interval:
-    """Return the range of a value saturated to a signed integer of ``bits`` bits."""
+    """Return the range of ``x`` saturated to a signed integer of ``bits`` bits."""
     require(
         bits.low > 0 and bits.high < 64,
         "saturates to an invalid width",
@@ -153,7 +153,7 @@ def _combine(_: Interval, x: ValueRange, y: ValueRange) -> ValueRange:
 
 
 class Primitive(NamedTuple):
-    """Typing rule of a primitive function: types of its arguments and range of its result."""
+    """Typing rule of a primitive function: argument types, and the rule for the result's range."""
 
     types: tuple[str, ...]
     """Types of the arguments: ``integer``, ``float``, FLOAT64, or empty for any."""
@@ -195,7 +195,7 @@ _FLOAT_OPERATORS = ast.Add, ast.Sub, ast.Mult, ast.Div
 
 
 def find_ranges(formula: Formula, values: Mapping[str, ValueRange]) -> dict[str, ValueRange]:
-    """Return the range or type of each constant and step of a formula, by name.
+    """Return a mapping from each constant and step of a formula to its range or float type.
 
     Parameters
     ----------
@@ -212,15 +212,15 @@ def find_ranges(formula: Formula, values: Mapping[str, ValueRange]) -> dict[str,
     return FormulaRanges(formula, values).find((*formula.constants, *formula.steps))
 
 
-def find_parameters(formula: Formula) -> dict[str, ValueRange]:
-    """Return the range or type of each parameter of a formula, by name."""
+def find_parameter_ranges(formula: Formula) -> dict[str, ValueRange]:
+    """Return a mapping from each parameter of a formula to its range or float type."""
     words = {word: find_word_range(word) for word in formula.words}
     found = words | FormulaRanges(formula, words).find(formula.constants)
     return {name: found[name] for name in formula.parameters}
 
 
 class FormulaRanges:
-    """Ranges of the integers and types of the floats in the terms of a formula.
+    """Ranges of the integers, and types of the floats, of a formula's constants and steps.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ class FormulaRanges:
         """Expressions of constants and steps."""
 
     def find(self, terms: tuple[tuple[str, str], ...]) -> dict[str, ValueRange]:
-        """Find the ranges and types of terms, whose names later terms may use.
+        """Return the range or float type of each term by name; store it for later terms.
 
         Raises
         ------
@@ -264,7 +264,7 @@ class FormulaRanges:
         return value
 
     def get_range(self, node: ast.expr) -> ValueRange:
-        """Return the range or type of an expression; an integer may exceed 64 bits."""
+        """Compute the range of an integer expression, or return the type of a float one."""
         match node:
             case ast.Constant(int(value)):
                 return Interval(value, value)
@@ -289,7 +289,7 @@ class FormulaRanges:
         raise AssertionError(ast.dump(node))
 
     def get_interval(self, node: ast.expr) -> Interval:
-        """Return the range of an expression of integers."""
+        """Compute the range of an integer expression, which may exceed 64 bits."""
         value = self.get_range(node)
         assert isinstance(value, Interval)
         return value

@@ -27,7 +27,7 @@ RESULT = "result"
 
 @frozen
 class Formula:
-    """Assignments that compute a formula, in order of evaluation."""
+    """Formula as a list of assignments, divided into constants and steps, in evaluation order."""
 
     constants: tuple[tuple[str, str], ...]
     """Names and terms that do not depend on a varying value."""
@@ -41,11 +41,11 @@ class Formula:
     """Name of a constant or step -> its name in the text of the formula, if it has one."""
 
     def flatten(self) -> Formula:
-        """Return the formula with its constants moved to its steps."""
+        """Return an equal formula without constants: constants become the first steps."""
         return Formula((), self.constants + self.steps, self.words, self.words, self.names)
 
     def restore_names(self, term: str) -> str:
-        """Return a term with the names in the text; constants without a name are inserted."""
+        """Return a term with generated names replaced by the original names or terms."""
         constants = dict(self.constants)
 
         def restore(match: re.Match[str]) -> str:
@@ -58,7 +58,7 @@ class Formula:
 
 
 class FormulaReader:
-    """Reader of formulas, which expands functions and separates constant terms.
+    """Parser of formula texts, which expands function calls and separates constant terms.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class FormulaReader:
         self._names: dict[str, str] = {}
 
     def read(self, text: str) -> Formula:
-        """Parse the text of a formula and return the formula."""
+        """Parse the text of a formula and return its assignments."""
         result = self._evaluate(text, {})
         constants, steps = self._terms
         steps[RESULT] = ast.unparse(result)
@@ -196,7 +196,7 @@ FORMULAS = _read_source()
 
 
 def read_formulas(kind: str, table: FormulaTable = FORMULAS) -> dict[tuple[int, int], Formula]:
-    """Return the formulas of a kind by profile number and element type (0: Int8, 1: Int16)."""
+    """Parse the formulas of one kind; key them by profile number and element type (Int8: 0)."""
     return {
         (PROFILES.index(name), element): FormulaReader(table, ELEMENTS[element]).read(own[kind])
         for name, own in table.items()

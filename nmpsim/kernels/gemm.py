@@ -24,7 +24,7 @@ from nmpsim.kernels.workspace_size import TABLE_ROWS
 def add_products(
     values: Int8s | Int16s, start: Int, stride: Int, offset: Int, factors: Int64s, sums: Int64s
 ) -> None:
-    """Add each factor times its row of ``values``, minus the zero point, to ``sums``.
+    """Add ``factors[k] * (row k of values - offset)`` to ``sums`` for every ``k``.
 
     ``start`` and ``stride`` are in elements. Four rows are added at a time, so that sums are read
     and written less often.
@@ -53,7 +53,7 @@ def add_products(
 def add_row_products(
     spm: ScratchpadViews, element: Int, start: Int, g: MatmulShape, factors: Int64s, sums: Int64s
 ) -> None:
-    """Add each factor times a row of the right matrix, from byte ``start`` on, to ``sums``."""
+    """Add ``factors[k]`` times row ``k`` of the right matrix, minus its zero point, to ``sums``."""
     if element == INT16:
         add_products(spm.i16, start >> 1, g.rhs_stride >> 1, g.rhs_offset, factors, sums)
     else:
@@ -62,7 +62,7 @@ def add_row_products(
 
 @jit
 def multiply_rows(t: MacTile, table: Int64s, factors: Int64s, sums: Int64s) -> None:
-    """Multiply two matrices row by row, with ``factors`` and ``sums`` as buffers.
+    """Multiply each left row by the right matrix; write its results or partial sums.
 
     ``factors`` [inner] and ``sums`` [columns] are buffers.
     """
@@ -97,7 +97,7 @@ def multiply_rows(t: MacTile, table: Int64s, factors: Int64s, sums: Int64s) -> N
 
 @jit_allocating
 def multiply_matrices(t: MacTile) -> None:
-    """Multiply the matrices at ``at.input`` and ``at.weights``, summing in order of K."""
+    """Multiply the matrices at ``at.input`` and ``at.weights``; write results or partial sums."""
     inner, columns = t.shape.inner, t.shape.columns
     table = np.zeros((TABLE_ROWS, columns), np.int64)
     multiply_rows(t, table, np.zeros(inner, np.int64), np.zeros(columns, np.int64))

@@ -25,7 +25,7 @@ define i32 @probe(<16 x i8> %a, <16 x i8> %b) {{
 
 
 def add_implied_features(features: frozenset[str], triple: str, cpu: str) -> frozenset[str]:
-    """Return the features with ``+dotprod`` if an Arm processor of this name has it.
+    """Return the features, with ``+dotprod`` added if LLVM generates it for the Arm processor.
 
     On Arm, LLVM lists only some of a host's features, and none on macOS; the name of the processor
     implies the rest. LLVM's targets must be initialized.
@@ -87,7 +87,7 @@ def get_cpu_name(settings: Mapping[str, str]) -> str:
 
 
 def get_cpu_features(settings: Mapping[str, str]) -> str:
-    """Return the features that Numba compiles for in LLVM's format, such as ``+avx,-avx2``."""
+    """Return the processor features that Numba uses, in LLVM's format such as ``+avx,-avx2``."""
     if FEATURES in settings:
         return settings[FEATURES]
     if settings.get(NAME, "").lower() == "generic":

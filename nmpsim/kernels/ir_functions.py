@@ -17,7 +17,7 @@ from nmpsim.kernels.vector_code import I64
 
 
 def define_function(name: str, emit: Callable[..., Any]) -> Any:
-    """Return a function that compiled code can call and that ``emit`` writes in LLVM IR.
+    """Return a function for compiled code, whose body ``emit`` writes in LLVM IR.
 
     It takes a tuple of 64-bit integers and of further such tuples, and returns a 64-bit integer.
     In machine code it stays a function of its own, however often it is called. With Numba's
@@ -72,7 +72,7 @@ def _compile_when_called(name: str, emit: Callable[..., Any]) -> Callable[..., i
 def emit_function(
     module: ir.Module, name: str, emit: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> Any:
-    """Return the module's function ``nmpsim_NAME``; emit it if it does not exist yet.
+    """Return the function ``nmpsim_NAME`` of a module; emit it with ``emit`` if it is missing.
 
     Its arguments are grouped as the given ones.
     """
@@ -92,7 +92,7 @@ def _make_tuple(*members: Any) -> tuple[Any, ...]:
 
 
 def flatten(values: Any) -> Iterator[Any]:
-    """Yield the members of nested tuples."""
+    """Yield the members of nested tuples in order, or the value itself if it is no tuple."""
     if not isinstance(values, tuple):
         yield values
         return

@@ -20,7 +20,7 @@ _PART = {"nogil": True, "error_model": "numpy", **PART_OPTIONS}
 
 
 def jit(function: _F) -> _F:
-    """Compile a function that only compiled code calls, with NumPy's arithmetic and no checks.
+    """Compile a function for calls from compiled code, without bounds checks or reference counts.
 
     It counts no references, because counting those of the machine's arrays at every call would take
     longer than most calls. So it can neither create nor return arrays.
@@ -30,7 +30,7 @@ def jit(function: _F) -> _F:
 
 
 def jit_allocating(function: _F) -> _F:
-    """Compile a function that creates arrays, and therefore counts references."""
+    """Compile a function for calls from compiled code, with reference counts for new arrays."""
     compiled: _F = numba.njit(**_PART, **COUNTING)(function)
     return compiled
 
@@ -50,7 +50,7 @@ def jit_pure(function: Callable[..., Any]) -> None:
 
 
 def jit_general(function: _F) -> _F:
-    """Compile a function once for all values of constant arguments, not once for each value.
+    """Register a function so that one compiled version serves all constant arguments; return it.
 
     For code that is large and not hot. LLVM still sees the constants where it inlines.
     """
@@ -61,7 +61,7 @@ def jit_general(function: _F) -> _F:
 def compile_object_file(
     function: Callable[..., Any], argument_types: Sequence[Kind] | int
 ) -> bytes | None:
-    """Compile a function and its callees to an object file, or return None if not supported.
+    """Compile a function and its callees; return the object file, or None if none can be made.
 
     Returns None if this version of Numba is not supported. ``argument_types`` is the number of
     arguments if all are integers.
@@ -89,7 +89,7 @@ def _numba_type(kind: Kind, following: Iterator[Kind]) -> Any:
 
 
 def compile_with_numba(function: Callable[..., Any]) -> Any:
-    """Return a function that Numba compiles itself at the first call, without caching."""
+    """Return a function that Numba compiles at its first call and does not cache."""
     return numba.njit(nogil=True, error_model="numpy")(function)
 
 

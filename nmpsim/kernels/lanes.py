@@ -52,12 +52,12 @@ _FLOAT_TYPES: Mapping[str, tuple[Any, Any]] = {
 
 
 def get_width(x: Interval) -> int:
-    """Return the bits, 32 or 64, of the integer type that holds every value of a range."""
+    """Return 32 if a 32-bit integer type holds every value of an interval, else 64."""
     return 32 if contains(make_signed_interval(32), x) else 64
 
 
 class FormulaEmitter:
-    """Code generator for a formula, with checks for values that the code does not support.
+    """Emitter of vector code for a formula, and of checks whether any value exceeds a limit.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class FormulaEmitter:
         self._limits: list[Callable[[], Any]] = []
 
     def emit_result(self) -> Any:
-        """Return the results as a vector of int32."""
+        """Emit code that computes the formula; return the results as a vector of int32."""
         return _saturate(self, 32, ast.Name(RESULT), ast.Constant(32))
 
     def emit_limits(self) -> Any:
@@ -97,7 +97,7 @@ class FormulaEmitter:
         return found
 
     def emit(self, node: ast.expr, bits: int = 0) -> Any:
-        """Return the low 32 or 64 bits of an expression's integers, or its floats."""
+        """Emit code for an expression; return its floats, or its integers' low ``bits`` bits."""
         if isinstance(node, ast.Name) and node.id not in self._emitters:
             node = self.ranges.terms[node.id]
         key = node.id if isinstance(node, ast.Name) else node, bits
@@ -112,13 +112,13 @@ class FormulaEmitter:
     def emit_exactly(
         self, bits: int, emit: Callable[..., Any], x: ast.expr, *others: ast.expr
     ) -> Any:
-        """Return the low bits of an operation that depends on all bits of its first operand."""
+        """Emit an operation in the full width of operand ``x``; return its low ``bits`` bits."""
         own = get_width(self.ranges.get_interval(x))
         value = emit(self.builder, *(self.emit(one, own) for one in (x, *others)))
         return self.builder.trunc(value, make_int_vector_type(bits)) if bits < own else value
 
     def add_limit(self, emit: Callable[[], Any]) -> None:
-        """Add a limit, given a function that emits a mask of the lanes that exceed it."""
+        """Add a function that emits a mask of the lanes that exceed a limit."""
         self._limits.append(emit)
 
     def _compute(self, node: ast.expr, bits: int) -> Any:

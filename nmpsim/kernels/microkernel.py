@@ -62,7 +62,7 @@ _QUARTER = make_int_vector_type(32, 4)
 
 
 class Int8Target(NamedTuple):
-    """Code generators of a kernel target for sums of Int8 products."""
+    """Kernel target for Int8 products, with the functions that emit code for it."""
 
     shapes: dict[int, tuple[int, ...]]
     """Blocks -> pixels of the register blocks."""

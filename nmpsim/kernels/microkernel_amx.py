@@ -68,7 +68,7 @@ def get_workspace_size_amx(blocks: Int, depth: Int) -> Any:
 
 @jit
 def initialize_workspace_amx(workspace: Int64s) -> None:
-    """Initialize a workspace for new weights."""
+    """Initialize a workspace for new weights, whose tails are not packed yet."""
     workspace[_HAS_TAILS] = 0
 
 

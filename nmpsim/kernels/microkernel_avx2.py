@@ -276,7 +276,7 @@ def get_workspace_size_avx2(_: Int, depth: Int) -> Any:
 
 @jit
 def initialize_workspace_avx2(workspace: Int64s) -> None:
-    """Fill in the constants of a workspace."""
+    """Write the constants that AVX2 code reads to a new workspace."""
     workspace[_ONES:_ZEROS] = _ALL_ONES
     workspace[_ZEROS:_PATCHES] = 0
 

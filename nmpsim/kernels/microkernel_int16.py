@@ -72,7 +72,7 @@ def _multiply_pairs(b: IRBuilder, weights: Value, inputs: Value) -> Any:
 
 
 class Int16Target(NamedTuple):
-    """Code generators of a kernel target for sums of Int16 products."""
+    """Kernel target for Int16 products, with the functions that emit code for it."""
 
     shapes: dict[int, int]
     """Blocks -> most pixels of a register block."""
@@ -251,7 +251,7 @@ def compute_products_int16(
     pixels: Int,
     out: Int64s,
 ) -> None:
-    """Write the sum of products of each pixel's window and each lane's weights to ``out``.
+    """Write the Int16 sums of products of windows and weights to ``out`` [pixels, lanes].
 
     The sums are exact if the products of ``steps`` steps are at most MAX_PRODUCTS.
 
@@ -292,7 +292,7 @@ def compute_products_int16(
 
 @jit
 def bound_energy(inputs: Int16s, start: Int, granules: Int, known: Int) -> Any:
-    """Return an upper bound, at least ``known``, of 1/256 of the sum of squares of 16 inputs.
+    """Return an upper bound of the sums of 16 squared inputs, divided by 256; at least ``known``.
 
     ``inputs`` are int16, granules from element ``start``; ``known`` is returned if it is larger.
     """
@@ -309,7 +309,7 @@ _MAX_SQUARES: Any = np.int64(((1 << 23) - (1 << 8)) ** 2)
 
 
 class CarrySearch(NamedTuple):
-    """Weights, input range and workspace of a search for the steps between two carries."""
+    """Weights, input range and workspace for finding the number of steps between carries."""
 
     weights: Int16s
     start: Int
@@ -359,7 +359,7 @@ def _is_exact(s: CarrySearch, energy: Int, level: Int) -> Any:
 
 @jit
 def find_carry_steps(s: CarrySearch, energy: Int) -> Any:
-    """Return the number of steps between carries that cannot overflow, or 0 if none is proved.
+    """Return the steps between carries for which no sum can overflow, or 0 if 1 step may.
 
     ``energy`` is the bound of :func:`bound_energy` for the inputs of any MIDDLE_STEPS steps, or
     negative if it is not known.

@@ -17,7 +17,7 @@ ONE: Any = np.int64(1)
 
 
 class ScratchpadViews(NamedTuple):
-    """Views of a core's scratchpad as integers of each size."""
+    """Views of a core's scratchpad as int8, int16, int32 and int64 arrays."""
 
     i8: Int8s
     i16: Int16s
@@ -40,7 +40,7 @@ def copy_elements(source: Integers, start: Int, target: Integers, to: Int, count
 
 @jit
 def read_elements(spm: ScratchpadViews, size: Int, start: Int, values: Int64s) -> None:
-    """Read ``values.size`` adjacent elements of ``1 << size`` bytes, from byte ``start`` on."""
+    """Read adjacent elements of ``1 << size`` bytes into ``values``, starting at byte ``start``."""
     if size == 0:
         copy_elements(spm.i8, start, values, ZERO, values.size)
     elif size == 1:
@@ -53,7 +53,7 @@ def read_elements(spm: ScratchpadViews, size: Int, start: Int, values: Int64s) -
 
 @jit
 def write_elements(values: Int64s, spm: ScratchpadViews, size: Int, to: Int) -> None:
-    """Write ``values`` to adjacent elements of ``1 << size`` bytes, from byte ``start`` on."""
+    """Write ``values`` as adjacent elements of ``1 << size`` bytes, starting at byte ``to``."""
     if size == 0:
         copy_elements(values, ZERO, spm.i8, to, values.size)
     elif size == 1:
@@ -66,7 +66,7 @@ def write_elements(values: Int64s, spm: ScratchpadViews, size: Int, to: Int) -> 
 
 @jit
 def copy_strided(source: Integers, start: Int, target: Integers, to: Int, box: CopyShape) -> None:
-    """Copy a strided box of bytes from ``start`` in ``source`` to ``to`` in ``target``."""
+    """Copy a strided box from element ``start`` of ``source`` to element ``to`` of ``target``."""
     runs, run = box.count_x, box.run
     if box.from_stride_x == run and box.to_stride_x == run:
         runs, run = ONE, runs * run
@@ -113,7 +113,7 @@ def copy_strided_elements(
 
 @jit
 def can_swap_loops(element: Int, sizes: Int64s, to_strides: Int64s) -> Any:
-    """Return whether the two inner dimensions can be visited in either order.
+    """Return whether the two inner loops of a permutation may be swapped: no results overlap.
 
     That is if none of their results overlap. Instructions never write onto their inputs.
     """
@@ -130,7 +130,7 @@ def permute(
     from_strides: Int64s,
     to_strides: Int64s,
 ) -> None:
-    """Permute an array of up to four dimensions by copying its elements between strides."""
+    """Permute an array of up to four dimensions by copying elements between strides."""
     outer, inner = 2, 3
     if sizes[3] < sizes[2] and can_swap_loops(element, sizes, to_strides):
         outer, inner = 3, 2  # a long row takes less time than many short ones
@@ -154,7 +154,7 @@ def get_padded_row_length(w: ConvShape, element: Int) -> Any:
 def gather_window(
     spm: ScratchpadViews, element: Int, w: ConvShape, corner: Int, patch: Int16s
 ) -> None:
-    """Copy the window at byte ``corner`` to ``patch``, with padding after each row."""
+    """Copy the inputs of the window at byte ``corner`` to ``patch``, with rows padded to steps."""
     row, length, columns = get_padded_row_length(w, element), w.in_channels, w.kernel_w
     if w.dilation_w == 1 and w.in_pixel_stride == w.in_channels << element:
         length *= columns

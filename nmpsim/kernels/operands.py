@@ -15,7 +15,7 @@ RunOffsets: TypeAlias = tuple[Int, Int, Int]
 
 
 class OutputPosition(NamedTuple):
-    """Position of a tile in the output of a layer.
+    """Position of a tile in a layer's output: index of its first result, and strides.
 
     The index of a result is ``origin + y * stride_y + x * stride_x + channel``.
     """
@@ -26,7 +26,7 @@ class OutputPosition(NamedTuple):
 
 
 class Clip(NamedTuple):
-    """Limits of a result, with flags for the limits that the network asks for.
+    """Clip of a result: lower and upper limit, and flags for limits that the network asks for.
 
     Bits 0 and 1 of ``wanted`` say that the network asks for the lower and upper limit.
     """
@@ -37,7 +37,7 @@ class Clip(NamedTuple):
 
 
 class IntegerScaleRecord(NamedTuple):
-    """Integer scale ``((x >> pre) * mul + half) >> post`` in the form of compiled code."""
+    """Integer scale ``((x >> pre) * mul + half) >> post`` as a tuple for compiled code."""
 
     pre: Int
     mul: Int
@@ -45,7 +45,7 @@ class IntegerScaleRecord(NamedTuple):
 
 
 class OperandOffsets(NamedTuple):
-    """Byte offsets of operands in the scratchpad.
+    """Byte offsets of a MAC instruction's operands in the scratchpad.
 
     ``channels`` is negative if there is neither bias nor zero term, ``scales`` if all channels
     share one scale. For a sum in one part, ``partial`` is the place where kernels cache what they
@@ -61,7 +61,7 @@ class OperandOffsets(NamedTuple):
 
 
 class Quantizer(NamedTuple):
-    """Parameters of the requantization of sums to results."""
+    """Parameters that requantize sums to results: profile, scales, zero points and clip."""
 
     element: Int
     profile: Int
@@ -76,7 +76,7 @@ class Quantizer(NamedTuple):
 
 
 class ConvShape(NamedTuple):
-    """Geometry of a convolution, with strides of the images in bytes."""
+    """Shape of a convolution: sizes in elements, and strides of the images in bytes."""
 
     groups: Int
     in_channels: Int
@@ -109,14 +109,14 @@ class InputWindow(NamedTuple):
 
 
 class SumParts(NamedTuple):
-    """Flags that mark the first and the last instruction of a sum in several parts."""
+    """Flags that say whether an instruction computes the first and the last part of its sums."""
 
     begins: bool
     ends: bool
 
 
 class MacTile(NamedTuple):
-    """Operands of a MAC-array instruction, with the shape and counters of the tile."""
+    """Tile that a MAC-array instruction computes: operands, shape and counters."""
 
     spm: Any
     shape: Any
@@ -129,7 +129,7 @@ class MacTile(NamedTuple):
 
 
 class CopyShape(NamedTuple):
-    """Strided box of ``count_y`` rows of ``count_x`` segments of ``run`` bytes."""
+    """Shape of a strided copy: ``count_y`` rows of ``count_x`` segments of ``run`` bytes."""
 
     run: Int
     count_x: Int
@@ -141,7 +141,7 @@ class CopyShape(NamedTuple):
 
 
 class MatmulShape(NamedTuple):
-    """Geometry of a matrix product, with strides in bytes."""
+    """Shape of a matrix product: sizes in elements, and strides in bytes."""
 
     rows: Int
     inner: Int
@@ -154,7 +154,7 @@ class MatmulShape(NamedTuple):
 
 
 class PoolShape(NamedTuple):
-    """Geometry of a pool, with offsets and strides in elements."""
+    """Shape of a pool: sizes, offsets and strides in elements."""
 
     input: Int
     output: Int
@@ -189,7 +189,7 @@ class AverageParameters(NamedTuple):
 
 
 class BinaryShape(NamedTuple):
-    """Geometry of a binary operation, with offsets and strides in bytes.
+    """Shape of a binary operation: rows and columns, and offsets and strides in bytes.
 
     ``element`` and ``rhs_size`` are log2 of the bytes of an element of lhs and result, and of rhs.
     """
@@ -208,7 +208,7 @@ class BinaryShape(NamedTuple):
 
 
 class BinaryScales(NamedTuple):
-    """Zero points, scales and clip of a binary operation."""
+    """Scales of a binary operation, with the zero points and the clip."""
 
     profile: Int
     lhs_offset: Int

@@ -19,7 +19,7 @@ STATE, FIRST_RESIDUALS = 0, 1
 
 
 class PackedWeights(NamedTuple):
-    """Addresses of the sections of weights that are packed for AVX2.
+    """Packed weights for AVX2, as the addresses of their sections.
 
     There is a copy for inputs of 0 to 127 and one for all inputs.
     """

@@ -50,7 +50,7 @@ def get_address(array: Numbers) -> Any:
 
 @jit
 def make_window_rows(base: Int, window: InputWindow, inputs_per_step: Int) -> Any:
-    """Return an input window as rows at the address ``base``, with lengths in steps."""
+    """Return an input window as ``WindowRows`` at address ``base``, with row lengths in steps."""
     return WindowRows(
         base,
         window.rows,

@@ -47,8 +47,8 @@ def compute_max_pool(spm: Int8s | Int16s, w: PoolShape, lowest: Int, empty_value
 
 
 @jit
-def add_run(spm: Int8s | Int16s, start: Int, sums: Int64s) -> None:
-    """Add consecutive elements of a scratchpad to sums (int64)."""
+def add_elements(spm: Int8s | Int16s, start: Int, sums: Int64s) -> None:
+    """Add consecutive scratchpad elements, from ``start`` on, to ``sums`` in place."""
     values = spm[start : start + sums.size]
     for c in range(sums.size):
         sums[c] += np.int64(values[c])
@@ -64,7 +64,7 @@ def sum_window(
     offset: Int,
     sums: Int64s,
 ) -> Any:
-    """Write the sums of ``x - offset`` over a window to ``sums``; return the number of taps."""
+    """Write each channel's sum of ``x - offset`` in a window to ``sums``; return the tap count."""
     top, bottom = rows
     left, right = columns
     taps = max(bottom - top, 0) * max(right - left, 0)
@@ -73,14 +73,14 @@ def sum_window(
         for column in range(left, right):
             source = w.input + row * w.in_row_stride + column * w.in_pixel_stride
             if element:
-                add_run(spm.i16, source, sums)
+                add_elements(spm.i16, source, sums)
             else:
-                add_run(spm.i8, source, sums)
+                add_elements(spm.i8, source, sums)
     return taps
 
 
 @jit
-def sum_dequantized(
+def sum_dequantized_window(
     spm: ScratchpadViews,
     w: PoolShape,
     a: AverageParameters,
@@ -88,7 +88,7 @@ def sum_dequantized(
     columns: tuple[Int, Int],
     totals: Float32s,
 ) -> Any:
-    """Write the sums of dequantized taps to ``totals``; return the divisor of their average.
+    """Write a window's dequantized sums to ``totals``; return the number of taps to divide by.
 
     It is the number of taps inside the tile, or that of the whole window.
     """
@@ -128,7 +128,7 @@ def compute_average_pool(
             columns = find_window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
             taps: Int = np.int64(0)
             if get_profile_number(a.profile) == ONNX:
-                taps = sum_dequantized(spm, w, a, rows, columns, totals)
+                taps = sum_dequantized_window(spm, w, a, rows, columns, totals)
             else:
                 taps = sum_window(spm, w, a.element, rows, columns, a.in_offset, sums)
                 taps = taps if a.by_valid_taps else ONCE

@@ -23,7 +23,7 @@ from nmpsim.isa.profiles import PROFILES, check_profiles
 from nmpsim.kernels import rounding
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.channels import FIRST_PARAMETER
-from nmpsim.kernels.formula_ranges import FLOAT32, Interval, find_parameters
+from nmpsim.kernels.formula_ranges import FLOAT32, Interval, find_parameter_ranges
 from nmpsim.kernels.formulas import (
     ELEMENTS,
     FORMULAS,
@@ -51,7 +51,7 @@ def get_profile_number(profile: Int) -> Any:
 
 @jit
 def is_custom(profile: Int) -> Any:
-    """Return whether custom formulas of the program replace the formulas of a profile."""
+    """Return whether the word ``profile`` contains the address of the program's own formulas."""
     return profile >> PROFILE_BITS != 0
 
 
@@ -162,10 +162,10 @@ def compile_formulas(
     return names[name]
 
 
-def read_kinds(
+def read_formula_kinds(
     place: str, kinds: Sequence[str], of: Sequence[str] = (), table: FormulaTable = FORMULAS
 ) -> dict[Key, Formula]:
-    """Return the formulas of the given kinds by key: kind number, profile and element type.
+    """Return a mapping from (index in ``kinds``, profile number, element type) to formulas.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def read_kinds(
 
 @frozen
 class FormulaFamily:
-    """Family of formulas, one for each profile, that one compiled function computes."""
+    """Family of formulas, one for each profile and element type, that one function computes."""
 
     kinds: tuple[str, ...]
     """Kinds of the formulas: keys of ``isa/formulas.toml``."""
@@ -211,7 +211,7 @@ class FormulaFamily:
 
 def _list_coders(formula: Formula) -> Iterable[tuple[str, int, str, str]]:
     """Yield name and row of each parameter, and the functions that encode and decode it."""
-    for row, (name, known) in enumerate(find_parameters(formula).items(), FIRST_PARAMETER):
+    for row, (name, known) in enumerate(find_parameter_ranges(formula).items(), FIRST_PARAMETER):
         if isinstance(known, Interval):
             yield name, row, "np.int64", "np.int64"
         elif known == FLOAT32:
@@ -341,7 +341,7 @@ def _make_function(
     return compile_formulas(
         name,
         [arguments],
-        read_kinds(name, family.kinds, family.instructions),
+        read_formula_kinds(name, family.kinds, family.instructions),
         keys,
         family.write_body,
         family.passed,
@@ -367,7 +367,7 @@ fill_parameters = _make_function(
 )
 """Write the parameters of channel ``index`` to the table of ``channels.py``."""
 
-_SUMS = read_kinds("scale_sums", ("sums",), _MAC)
+_SUMS = read_formula_kinds("scale_sums", ("sums",), _MAC)
 SUMS = list(dict.fromkeys(_SUMS.values()))
 """Formulas of sums."""
 SUM_NUMBERS = np.full((len(PROFILES), len(ELEMENTS)), -1)

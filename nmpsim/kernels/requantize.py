@@ -21,7 +21,7 @@ def get_sum_formula(q: Quantizer) -> Any:
 
 @jit
 def has_vector_code(q: Quantizer) -> Any:
-    """Return whether vector code can compute the results of a quantizer."""
+    """Return whether vector code can requantize: no leaky ReLU and no custom formula."""
     return q.leaky == 0 and not is_custom(q.profile)
 
 
@@ -29,7 +29,7 @@ def has_vector_code(q: Quantizer) -> Any:
 def requantize(
     run: Int64s, table: Int64s, q: Quantizer, index: Int, counters: SaturationCounters
 ) -> None:
-    """Requantize sums (int64) to results in place, with the table of their channels.
+    """Replace int64 sums by requantized, clipped results in place; count clipped values.
 
     ``index`` is the first one's in the layer's output.
     """

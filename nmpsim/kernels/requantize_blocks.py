@@ -22,7 +22,7 @@ from nmpsim.kernels.formula_ranges import (
     FLOAT64,
     Interval,
     ValueRange,
-    find_parameters,
+    find_parameter_ranges,
     make_signed_interval,
 )
 from nmpsim.kernels.formulas import Formula
@@ -110,7 +110,7 @@ class _Scale:
 
     def __init__(self, b: IRBuilder, formula: Formula, element: int, block: ChannelBlock) -> None:
         self._b, self._formula = b, formula
-        self._ranges = find_parameters(formula)
+        self._ranges = find_parameter_ranges(formula)
         rows = range(len(self._ranges) + 1)
         start, *words = (
             load(b, add_offset(b, block.parameters, 8 * LANES * row), _LONGS, 8) for row in rows
@@ -212,7 +212,7 @@ def requantize_blocks(
     start: Int,
     step: Int,
 ) -> Any:
-    """Requantize the sums of pixels in blocks of 16 channels; return flags of limited results.
+    """Requantize the sums of pixels in blocks of 16 channels; return bit flags of clipped sides.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ TOO_LARGE = 4
 
 @jit
 def copy_parameters_to_blocks(table: Int64s, begins: bool, lane: Int, parameters: Int64s) -> None:
-    """Copy the channel table to blocks, starting in lane ``lane`` of the first block.
+    """Copy each channel's parameters from ``table`` to 16-lane blocks, from lane ``lane`` on.
 
     Initial sums are 0 unless a sum begins. Lanes without a channel are 0.
     """
@@ -62,7 +62,7 @@ def clear_counts(counts: Int32s) -> None:
 
 
 @jit
-def undo_counts(counts: Int32s) -> None:
+def restore_counts(counts: Int32s) -> None:
     """Restore the counts to their values before the last batch of results."""
     for block in range(counts.shape[0]):
         for row in range(SAVED):
@@ -91,7 +91,7 @@ def record_first_saturation(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Record the index of a pixel's first saturated or clipped result on each side.
+    """Record the index of a pixel's first result below, and first result above, the clip.
 
     ``index`` is that of its first channel in the layer's output, which is in lane ``lane``.
     """
@@ -114,7 +114,7 @@ def add_counts(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Add the counts of ``count`` channels that begin at a lane to the layer's counters.
+    """Add the counts of clipped values in ``count`` lanes to the layer's counters.
 
     The first limited result must be recorded already; ``index`` is that of the first channel's
     last result.

@@ -137,7 +137,7 @@ def combine(operation: Int, x: Any, y: Any) -> Any:
 
 @jit
 def hold(value: Int, most: Int) -> Any:
-    """Return a value clamped to the range from ``-most`` to ``most``, without counting it."""
+    """Return a value clamped to ``-most`` ... ``most``; a clamped value is not counted."""
     return min(max(value, -most), most)
 
 
@@ -151,7 +151,7 @@ def within(value: Int, _: Int) -> Any:
 def limit(
     stage: Int, times: Int, index: Int, counters: SaturationCounters, value: Int, most: Int
 ) -> Any:
-    """Return a value clamped to ``-most`` ... ``most``; count the value if it was outside."""
+    """Return a value clamped to ``-most`` ... ``most``; count a value outside this range."""
     return clamp_value(value, -most, most, stage, times, index, counters)
 
 
@@ -159,6 +159,6 @@ def limit(
 def saturate(
     stage: Int, times: Int, index: Int, counters: SaturationCounters, value: Int, bits: Int
 ) -> Any:
-    """Return a value saturated to a signed ``bits``-bit integer; count it if it was outside."""
+    """Return a value saturated to a signed ``bits``-bit integer; count a value out of range."""
     half = ONCE << (bits - ONCE)
     return clamp_value(value, -half, half - ONCE, stage, times, index, counters)

@@ -54,7 +54,7 @@ def clamp_value(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Return an int64 clamped to ``low`` ... ``high``; count it if it was outside."""
+    """Return an int64 clamped to ``low`` ... ``high``; count a value outside this range."""
     if value > high:
         add_saturations(counters, stage, HIGH, index, value - high, times)
         return high
@@ -76,7 +76,7 @@ def saturate_elements(values: Int64s, stage: Int, index: Int, counters: Saturati
 
 @jit
 def get_clip_stages(clip: Clip) -> Any:
-    """Return the stages that count values below and above the limits of a clip."""
+    """Return the two stages that count values below and above the limits of a clip."""
     return ACTIVATION if clip.wanted & 1 else RESULT, ACTIVATION if clip.wanted & 2 else RESULT
 
 
@@ -113,17 +113,17 @@ def clamp_elements(
         most = max(most, values[i])
     if least < lowest:
         count_outside(values, lowest, low_stage, LOW, index, counters)
-        record_worst(values, low, low_stage, LOW, low - np.int64(least), index, counters)
+        record_overshoot(values, low, low_stage, LOW, low - np.int64(least), index, counters)
     if most > highest:
         count_outside(values, highest, high_stage, HIGH, index, counters)
-        record_worst(values, high, high_stage, HIGH, np.int64(most) - high, index, counters)
+        record_overshoot(values, high, high_stage, HIGH, np.int64(most) - high, index, counters)
     if least < lowest or most > highest:
         for i in range(values.size):
             values[i] = min(max(values[i], lowest), highest)
 
 
 @jit
-def record_worst(
+def record_overshoot(
     values: Int32s | Int64s,
     limit: Int,
     stage: Int,
@@ -153,7 +153,7 @@ def count_outside(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Count the values of an array beyond ``limit``, in total and for each channel."""
+    """Count an array's values beyond ``limit`` in the layer's and the channels' counters."""
     account = counters.layers[counters.layer]
     # Inverting all bits reverses the order: values above a limit become values below it.
     inverted = values.dtype.type(-side)

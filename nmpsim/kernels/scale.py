@@ -24,7 +24,7 @@ _MAX_PRODUCT = np.int64(1 << 62)
 
 
 class InvalidScaleError(ValueError):
-    """Error for a rescale factor that is not a positive finite float32."""
+    """Exception for a rescale factor that is not a positive finite float32."""
 
 
 @frozen
@@ -59,7 +59,7 @@ def make_integer_scale(scale: float) -> IntegerScale:
 def make_integer_scales(
     scales: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return ``(pre, post, mul)`` of an array of factors, each as :func:`make_integer_scale` does.
+    """Return the arrays ``(pre, post, mul)`` of the integer scales of an array of factors.
 
     With ``s = m * 2**e`` and ``0.5 <= m < 1``, ``k`` doublings give ``m * 2**(e + k)``, so the
     number of doublings follows from ``e``.
@@ -104,7 +104,7 @@ def apply_integer_scales(
     offset: int = 0,
     saturate: Callable[[npt.NDArray[np.int64], int, int], npt.NDArray[np.int64]] = np.clip,
 ) -> npt.NDArray[np.int64]:
-    """Return ``(sat32((x >> pre) * mul + half) >> post) + offset``, ``half = 2**(post-1)`` or 0.
+    """Rescale integers by broadcast integer scales, rounding half up, and add an offset.
 
     Shifts round down, so halves are rounded up. Computed in 64 bits; ``saturate`` limits the sum
     before the last shift to int32. ``pre``, ``post`` and ``mul`` broadcast against ``x`` (one for

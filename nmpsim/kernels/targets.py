@@ -41,7 +41,7 @@ def choose_target(setting: str | None, features: frozenset[str]) -> str:
 
 
 def restrict_features(target: str, features: frozenset[str]) -> frozenset[str]:
-    """Return the features, except features that only targets faster than ``target`` need.
+    """Return the features with those disabled that only targets faster than ``target`` need.
 
     Where a part of AVX-512 is disabled, all of it is, as on a host that has none.
     """

@@ -88,18 +88,18 @@ def emit_signed_min(b: IRBuilder, one: Value, other: Value) -> Any:
 
 
 def emit_any_lane(b: IRBuilder, mask: Value) -> Any:
-    """Emit a 64-bit integer that is 1 if any of the 16 flags in ``mask`` is set, else 0."""
+    """Emit and return a 64-bit integer that is 1 if any of 16 lane flags is set, else 0."""
     bits = b.bitcast(mask, ir.IntType(LANES))
     return b.zext(b.icmp_unsigned("!=", bits, Constant(ir.IntType(LANES), 0)), I64)
 
 
 def emit_count_if(b: IRBuilder, count: Value, comparison: str, value: Value, limit: Value) -> Any:
-    """Emit code that adds 1 to the lanes of ``count`` in which a signed comparison is true."""
+    """Emit and return ``count`` plus 1 in the lanes in which a signed comparison is true."""
     return b.sub(count, b.sext(b.icmp_signed(comparison, value, limit), count.type))
 
 
 def call_intrinsic(b: IRBuilder, name: str, result: ir.Type, *arguments: Value) -> Any:
-    """Emit a call of ``llvm.NAME``; declare the function if it does not exist yet."""
+    """Emit a call of the intrinsic ``llvm.NAME`` and return the call's result."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     return b.call(declare_function(b, kind, f"llvm.{name}"), arguments)
 
@@ -179,7 +179,7 @@ class WindowRows(NamedTuple):
 
 
 def load_corners(b: IRBuilder, window: WindowRows, offsets: Value, pixels: int) -> list[Any]:
-    """Return the addresses of the first inputs of ``pixels`` windows."""
+    """Emit loads of window offsets; return the addresses of the windows' first inputs."""
     return [
         b.add(window.base, load(b, add_offset(b, offsets, 8 * p), I64, 8)) for p in range(pixels)
     ]
@@ -192,7 +192,7 @@ def emit_run_loops(
     carried: Iterable[Any],
     emit_run: Callable[..., list[Any]],
 ) -> list[Any]:
-    """Emit the loops over rows and runs of a window and return the carried values after them.
+    """Emit loops over a window's rows and segments; return the carried values after the loops.
 
     ``emit_run(position, *carried)`` emits a run and returns the values after it; positions are
     counted from ``start``.

@@ -207,7 +207,7 @@ UNUSED: Any = np.int64(3)
 
 @jit
 def initialize_packed_weights_avx2(words: Int64s) -> None:
-    """Mark the weights of a single tile as not packed, because packing would not pay off."""
+    """Mark a single tile's weights as never to be packed, because packing does not pay off."""
     words[STATE] = UNUSED
     words[words.size >> 1] = _UNPACKED
 
@@ -224,7 +224,7 @@ def _begin_packing(state: Int) -> Any:
 
 @jit
 def pack_blocks(weights: Int, steps: Int, blocks: Int, words: Int64s, in_pairs: bool) -> None:
-    """Pack the weights at an address unless another thread is packing them."""
+    """Pack blocks of weights once; if another thread is packing them, wait for that thread."""
     w = locate_packed_weights(get_address(words), blocks, 4 * steps)
     if not _begin_packing(w.state):
         return

@@ -37,7 +37,7 @@ def find_tensors_file(lir_path: Path) -> Path | None:
 
 
 def replace_lir_suffix(lir_path: Path, ending: str) -> Path | None:
-    """Return the path with the LIR suffix replaced by ``ending``, or None if it has none."""
+    """Return the path with its LIR suffix replaced by ``ending``, or None without a LIR suffix."""
     for suffix in LIR_SUFFIXES:
         if lir_path.name.endswith(suffix):
             return lir_path.with_name(lir_path.name.removesuffix(suffix) + ending)
@@ -47,7 +47,7 @@ def replace_lir_suffix(lir_path: Path, ending: str) -> Path | None:
 def attach_constants(
     module: Module, weights_files: Path | Sequence[Path], tensors_file: Path | None = None
 ) -> tuple[Module, tuple[str, ...]]:
-    """Return (module, warnings): the module with exact scales and constants from ``.npz`` files.
+    """Attach exact scales and constants from ``.npz`` files to a module; return it and warnings.
 
     A constant is the array ``const/NAME`` or ``NAME``, from the last file that has it; what it was
     before it was quantized is ``float/NAME``, if that is there. Other arrays are ignored. Raises
@@ -69,7 +69,7 @@ def attach_constants(
 def attach_arrays(
     module: Module, arrays: Arrays, tensors: Mapping[str, Any] | None = None
 ) -> tuple[Module, tuple[str, ...]]:
-    """Return (module, warnings): the module with exact scales and constants from named arrays.
+    """Attach exact scales and constants from named arrays to a module; return it and warnings.
 
     The module holds copies of the arrays, C-contiguous and read-only. Scales become Python
     floats that are exactly float32 values.

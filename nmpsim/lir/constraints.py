@@ -43,7 +43,7 @@ ACTIVATION_ARGUMENTS = {
 
 @frozen
 class InstructionProblem:
-    """Problem of an instruction: the operand or attribute, the found and expected value."""
+    """Problem of an instruction: its operand or attribute, the found and the expected value."""
 
     role: str | None
     message: str
@@ -54,7 +54,7 @@ class InstructionProblem:
 
 
 def format_shape(shape: Shape) -> str:
-    """Return a shape as LIR text, such as ``<1 x 10>``."""
+    """Format a shape as LIR text, such as ``<1 x 10>``."""
     return f"<{' x '.join(str(dim) for dim in shape)}>"
 
 
@@ -67,7 +67,7 @@ def have_equal_quantization(a: TensorType, b: TensorType) -> bool:
 
 
 def format_quantization(type: TensorType) -> str:
-    """Return the scale and offset of a type as text, or ``not quantized``."""
+    """Format the scale and offset of a type, or return ``not quantized`` if there are none."""
     if type.quant is None:
         return "not quantized"
     return f"scale {format_scale(type.quant.scale)}, offset {type.quant.offset}"
@@ -101,7 +101,7 @@ class TypedInstruction:
 
     @functools.cached_property
     def names(self) -> Mapping[str, Any]:
-        """Values that the expressions of rules can use, by name."""
+        """Values that the expressions of type rules can use, by name."""
         attributes = self.instruction.attributes
         shapes = {role: type.shape for role, type in self.types.items()}
         tables = {
@@ -174,7 +174,7 @@ _ROWS = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding=
 
 
 def make_rules(name: str, *arguments: Any) -> Iterator[Rule]:
-    """Yield the rules of a row of ``rules.toml`` for the given arguments."""
+    """Yield the type rules that the row ``name`` of ``rules.toml`` defines for some arguments."""
     row = _ROWS[name]
     for one in row.get("rules", ()):
         yield from make_rules(one, *arguments)

@@ -44,7 +44,7 @@ _STORES_INTEGERS = frozenset({OpcodeKind.CONVERSION, OpcodeKind.RESCALE, OpcodeK
 def find_unsupported_reason(
     opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: str = "glow-int"
 ) -> str | None:
-    """Return the reason why the host cannot execute an operation on given dtypes, or None."""
+    """Return why the host cannot execute an operation on operand dtypes, or None if it can."""
     row = OPCODES.get(opcode)
     if row is None or not row.signatures:
         return "the host does not support the operation"
@@ -134,7 +134,7 @@ def prepare_operation(
         try:
             # IEEE results are meant: infinities, NaN, wrapping
             with np.errstate(all="ignore"), record_overshoots() as overshoots:
-                result = run_operation(OPCODES[opcode], own, attributes)
+                result = execute_unchecked(OPCODES[opcode], own, attributes)
         except KeyError as error:
             raise UnsupportedHostOp(opcode, f"the attribute {error.args[0]} is missing") from error
         except InvalidScaleError as error:
@@ -144,10 +144,10 @@ def prepare_operation(
     return do
 
 
-def run_operation(
+def execute_unchecked(
     row: Opcode, operands: Sequence[HostTensor], attributes: Attributes
 ) -> HostResult:
-    """Execute an operation with the formula or function of its table row, without checks."""
+    """Execute an operation without checks, with the formula or function of its opcode."""
     if row.formula is None or (row.run and not _formula_applies(row, operands)):
         result = find_implementation(row.run)(*operands, attributes=attributes)
         return make_result(result, operands)

@@ -84,7 +84,7 @@ _FUNCTION_NAME = re.compile(r"[\w.$+/-]+", re.ASCII)
 
 
 class LineCursor:
-    """Cursor over the tokens of one line; raises ``UserError`` for an unexpected token."""
+    """Cursor over the tokens of one line, whose methods raise UserError for an unexpected token."""
 
     def __init__(self, text: str, number: int, file: str | None) -> None:
         self._text = text

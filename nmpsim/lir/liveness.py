@@ -13,8 +13,8 @@ from nmpsim.records import frozen
 
 
 @frozen
-class LiveTensor:
-    """Tensor that :class:`Liveness` tracks: a weight, a buffer, or a view of another tensor."""
+class TrackedTensor:
+    """Tensor that a LivenessTracker tracks: a weight, a buffer, or a view of another tensor."""
 
     name: str
     type: TensorType
@@ -24,37 +24,37 @@ class LiveTensor:
     """True for the storage of a constant, False for an input or output, None for a buffer."""
 
 
-class Liveness:
-    """Tracker of the lifetimes and writes of all tensors defined so far."""
+class LivenessTracker:
+    """Tracker of the tensors defined so far: whether each is live, and whether it is written."""
 
     def __init__(self) -> None:
-        self._values: dict[str, LiveTensor] = {}
+        self._values: dict[str, TrackedTensor] = {}
         self._freed: dict[str, SourcePosition] = {}
         self._written: set[str] = set()
 
     def add_weight(self, weight: WeightVar) -> None:
         """Add a weight, which is live and written from the start."""
-        value = LiveTensor(weight.name, weight.type, weight.name, weight.constant)
+        value = TrackedTensor(weight.name, weight.type, weight.name, weight.constant)
         self._values[weight.name] = value
         self._written.add(weight.name)
 
     def add_buffer(self, name: str, type: TensorType) -> None:
         """Add a buffer with undefined contents."""
-        self._values[name] = LiveTensor(name, type, name, None)
+        self._values[name] = TrackedTensor(name, type, name, None)
 
-    def add_view(self, name: str, type: TensorType, source: LiveTensor | None) -> None:
+    def add_view(self, name: str, type: TensorType, source: TrackedTensor | None) -> None:
         """Add a view of ``source``, or a buffer that counts as written if ``source`` is None."""
         if source is None:
             self.add_buffer(name, type)
             self._written.add(name)
         else:
-            self._values[name] = LiveTensor(name, type, source.storage, source.constant)
+            self._values[name] = TrackedTensor(name, type, source.storage, source.constant)
 
     def assume_written(self, names: Iterable[str]) -> None:
         """Mark tensors as written, after an instruction that could not be checked."""
         self._written.update(self._values[n].storage for n in names if n in self._values)
 
-    def find_tensor(self, name: str) -> LiveTensor | None:
+    def find_tensor(self, name: str) -> TrackedTensor | None:
         """Return the tensor ``name``, live or deallocated, or None if it is undefined."""
         return self._values.get(name)
 
@@ -62,8 +62,8 @@ class Liveness:
         """Return the names of all tensors defined so far."""
         return self._values.keys()
 
-    def check_use(self, value: LiveTensor) -> InstructionProblem | None:
-        """Return a problem if a tensor is no longer live, else None."""
+    def check_use(self, value: TrackedTensor) -> InstructionProblem | None:
+        """Return a problem if a tensor has been deallocated, or None if it is live."""
         freed = self._freed.get(value.storage)
         if freed is None:
             return None
@@ -71,7 +71,7 @@ class Liveness:
         found = f"%{value.storage} was deallocated in line {freed.line}"
         return InstructionProblem(None, message, found, "a use before that line", "LIR010")
 
-    def record_read(self, value: LiveTensor) -> InstructionProblem | None:
+    def record_read(self, value: TrackedTensor) -> InstructionProblem | None:
         """Record a read of a tensor; return a problem if it is unwritten or freed, else None."""
         problem = self.check_use(value)
         if problem or value.storage in self._written:
@@ -81,8 +81,8 @@ class Liveness:
         expected = "an instruction before this one that writes it"
         return InstructionProblem(None, message, "undefined contents", expected, "LIR010")
 
-    def record_write(self, value: LiveTensor, reads_too: bool) -> InstructionProblem | None:
-        """Record a write of a tensor; return a problem if it may not be written, else None."""
+    def record_write(self, value: TrackedTensor, reads_too: bool) -> InstructionProblem | None:
+        """Record a write of a tensor; return a problem if it is constant or freed, else None."""
         if value.constant:
             found = f"the constant WeightVar %{value.storage}"
             message = f"%{value.name} cannot be written"
@@ -94,8 +94,8 @@ class Liveness:
         self._written.add(value.storage)
         return None
 
-    def end_lifetime(self, value: LiveTensor, span: SourcePosition) -> InstructionProblem | None:
-        """End the lifetime of a buffer; return a problem if it may not be freed, or None."""
+    def end_lifetime(self, value: TrackedTensor, span: SourcePosition) -> InstructionProblem | None:
+        """End the lifetime of a buffer; return a problem if it may not be freed, else None."""
         view = value.storage != value.name
         if view or value.constant is not None:
             what = "a tensorview" if view else "a WeightVar"

@@ -155,7 +155,7 @@ class UniqueNames:
         self._last_suffix: dict[str, int] = {}
 
     def make_unique(self, name: str) -> str:
-        """Return a name, with ``__N`` appended if it is in use."""
+        """Add a name to the used names, extended by ``__N`` if it is in use, and return it."""
         candidate, number = name, self._last_suffix.get(name, 0)
         stem = _LAST_SUFFIX.sub("", name) if self.replaces_suffix else name
         while candidate in self._used_names:

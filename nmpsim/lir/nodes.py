@@ -59,13 +59,13 @@ class SourcePosition:
     """Operation of a model's file from which the instruction was made, if there is no text."""
 
     def place(self, file: str | None) -> Place:
-        """Return the ``Place`` of this position in a file, for messages."""
+        """Return this position in a file as a ``Place``, which error messages contain."""
         return Place(file, self.line, self.column, node=self.node)
 
 
 @frozen
 class Quantization:
-    """Scale and offset of ``real = scale * (q - offset)``, with the real range."""
+    """Quantization ``real = scale * (q - offset)``: its scale, its offset and the real range."""
 
     scale: float
     offset: int
@@ -85,7 +85,7 @@ class TensorType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """dtype of an element in memory."""
+        """NumPy dtype of an element in memory."""
         return ELEM_DTYPES[self.elem]
 
     @property
@@ -100,7 +100,7 @@ class TensorType:
 
 
 def make_quantized_type(elem: str, shape: Shape, scale: float, zero_point: int) -> TensorType:
-    """Return the type of a quantized tensor, with the range of its integers."""
+    """Return the type of a quantized tensor, with the real range of its integers."""
     half = 1 << (int(elem[1:]) - 1)
     low, high = (scale * (limit - zero_point) for limit in (-half, half - 1))
     return TensorType(elem, shape, Quantization(scale, zero_point, low, high))
@@ -146,7 +146,7 @@ class Instruction:
 
 @frozen
 class Module:
-    """Program: declarations, instructions, and the values of constants if attached."""
+    """LIR program: declarations, instructions, and the values of constants if attached."""
 
     name: str
     weights: tuple[WeightVar, ...]

@@ -30,7 +30,7 @@ IN, OUT, INOUT = "@in", "@out", "@inout"
 
 
 class OpcodeKind(Enum):
-    """Category of an operation, which determines the order of its operands.
+    """Kind of an operation, which determines the order of its operands.
 
     A unit of the device does those
     from CONVOLUTION to MOVE; ``compiler/placement.py`` says when.
@@ -98,7 +98,7 @@ class OperandRole:
 
 @frozen
 class AttributeKind:
-    """Set of values that an attribute may have, with its description."""
+    """Kind of an attribute: a function that accepts valid values, and their description."""
 
     text: str
     accepts: Callable[[AttributeValue], bool]
@@ -128,7 +128,7 @@ class HostProfiles(Enum):
 
 @frozen
 class Signature:
-    """Permitted dtypes of the operands of a host operation.
+    """Signature of a host operation: the permitted dtypes of its operands.
 
     Operands with the same choice of dtypes have one dtype, unless ``mixed``.
     """
@@ -145,7 +145,7 @@ class Signature:
         return [] if self.mixed else groups
 
     def find_mismatch(self, dtypes: Sequence[np.dtype[Any]]) -> str | None:
-        """Return the reason why operand dtypes do not fit, or None if they fit."""
+        """Return why operand dtypes do not match the signature, or None if they match."""
         if len(dtypes) != len(self.operands):
             return f"the number of operands is {len(dtypes)} instead of {len(self.operands)}"
         for index, (dtype, names) in enumerate(zip(dtypes, self.operands, strict=True)):
@@ -161,7 +161,7 @@ class Signature:
 
 @frozen
 class Opcode:
-    """Row of the opcode table: operands, attributes, type rules and execution of an operation."""
+    """Opcode of LIR: the operands, attributes, type rules and execution of an operation."""
 
     name: str
     summary: str
@@ -189,7 +189,7 @@ class Opcode:
     profiles: HostProfiles = HostProfiles.GLOW
 
     def find_mismatch(self, dtypes: Sequence[np.dtype[Any]]) -> str | None:
-        """Return the reason why operand dtypes fit no signature, or None if they fit one."""
+        """Return why operand dtypes match no signature of the opcode, or None if they match one."""
         reasons = [signature.find_mismatch(dtypes) for signature in self.signatures]
         return None if None in reasons else reasons[0]
 
@@ -199,7 +199,7 @@ class Opcode:
         return any(rule.name == "require_same_scale" for rule in self.rules)
 
     def find_attribute(self, name: str) -> Attribute | None:
-        """Return the attribute that has the name ``name``, or None."""
+        """Return the attribute ``name``, or None if the opcode has no such attribute."""
         return next((a for a in self.attributes if a.name == name), None)
 
 
@@ -216,7 +216,7 @@ def make_integer_kind(minimum: int) -> AttributeKind:
 
 
 def make_integer_list_kind(words: str, minimum: int, *counts: int) -> AttributeKind:
-    """Return the attribute kind of integer lists with a length in ``counts``, if any is given."""
+    """Return the attribute kind of integer lists; ``counts`` are the valid lengths, () for any."""
 
     def accepts(value: AttributeValue) -> bool:
         return (
@@ -233,7 +233,7 @@ def _is_number(value: object) -> bool:
 
 
 def make_choice_kind(*words: str | int) -> AttributeKind:
-    """Return an attribute kind that accepts only the given words or numbers."""
+    """Return an attribute kind that accepts only the words or numbers in ``words``."""
     text = ", ".join(str(word) for word in words)
     return AttributeKind(
         f"one of {text}" if len(words) > 1 else text,

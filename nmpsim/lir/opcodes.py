@@ -156,7 +156,7 @@ OPCODES = _read_opcodes("opcodes.toml") | HOST_OPCODES
 
 
 def find_opcodes(*kinds: OpcodeKind) -> frozenset[str]:
-    """Return the names of all operations of the given kinds."""
+    """Return the names of all operations whose kind is in ``kinds``."""
     return frozenset(name for name, opcode in OPCODES.items() if opcode.kind in kinds)
 
 

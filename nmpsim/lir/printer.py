@@ -23,17 +23,17 @@ _PLAIN_NAME = re.compile(PLAIN_NAME, re.ASCII)
 
 
 def format_name(name: str) -> str:
-    """Return a name as LIR text: ``%name``, quoted if it has special characters."""
+    """Format a name as LIR text: ``%name``, quoted if it has special characters."""
     return f"%{name}" if _PLAIN_NAME.fullmatch(name) else f"%{json.dumps(name, ensure_ascii=False)}"
 
 
 def format_scale(scale: float) -> str:
-    """Return a scale as LIR text, with nine decimals."""
+    """Format a scale as LIR text with nine decimals."""
     return f"{scale:.9f}"
 
 
 def format_type(type: TensorType) -> str:
-    """Return a type as LIR text, such as ``i8[S:0.500000000 O:0][-64.000,63.500]<1 x 10>``."""
+    """Format a type as LIR text, such as ``i8[S:0.500000000 O:0][-64.000,63.500]<1 x 10>``."""
     alignments = type.alignments or (1,) * len(type.shape)
     dims = (
         f"{dim}:{alignment}" if alignment != 1 else str(dim)
@@ -50,7 +50,7 @@ def _format_quantization(quant: Quantization | None) -> str:
 
 
 def format_module(module: Module) -> str:
-    """Return a module as LIR text; ``parse`` converts it back to the same module."""
+    """Format a module as LIR text, which ``parse`` converts back to the same module."""
     size = sum(weight.type.nbytes for weight in module.weights)
     lines = [f"function {module.name}", "declare {"]
     lines += [_format_weight(weight) for weight in module.weights]
@@ -73,7 +73,7 @@ def _format_predicate(name: str) -> str:
 
 
 def format_instruction(instruction: Instruction) -> str:
-    """Return an instruction as a line of LIR text without its comment."""
+    """Format an instruction as a line of LIR text without its comment."""
     head = f"  {instruction.number} {format_name(instruction.name)} = {instruction.opcode} "
     predicate = (
         f"[ pred: {_format_predicate(instruction.predicate)} ] " if instruction.predicate else ""

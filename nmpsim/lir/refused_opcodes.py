@@ -40,7 +40,7 @@ def make_opcode_diagnostic(word: str, place: Place, may_hint: bool = True) -> Di
 
 @attrs.frozen
 class OpcodeRefusal:
-    """Reason for refusing an opcode, and a hint for the user."""
+    """Refusal of an opcode that cannot be executed: the reason, and a hint for the user."""
 
     reason: str
     hint: str

@@ -63,7 +63,7 @@ def read_scales_file(path: Path) -> dict[str, Any]:
 def resolve_exact_scales(
     module: Module, tensors: Mapping[str, Any] | None, tensors_file: Path | None = None
 ) -> tuple[Module, tuple[str, ...]]:
-    """Return (module, warnings): the module with exact scales, read from a sidecar or inferred.
+    """Replace a module's printed scales by exact ones, read or inferred; return it and warnings.
 
     ``tensors`` is a sidecar's content. A scale not in it is a power of two if all scales of the
     module print as one, or the only float32 that prints so, or another one of the sidecar that
@@ -76,7 +76,7 @@ def resolve_exact_scales(
 def apply_scales(
     module: Module, scales: Mapping[str, SidecarScale]
 ) -> tuple[Module, tuple[str, ...]]:
-    """Return (module, warnings): the module with exact scales from a mapping by tensor name."""
+    """Replace a module's printed scales by exact ones; return the new module and warnings."""
     resolver = _Resolver(module, scales)
     types = iter([resolver.exact(*declaration) for declaration in iterate_types(module)])
     weights = tuple(attrs.evolve(weight, type=next(types)) for weight in module.weights)
@@ -128,7 +128,7 @@ def find_power_of_two(scale: float) -> float | None:
 
 
 def find_unique_float32(scale: float) -> float | None:
-    """Return the only float32 with the same nine decimals as a scale, or None if not unique.
+    """Return the only float32 with the same nine decimals as a scale, or None if not exactly one.
 
     Nine decimals tell float32 values apart from about 0.0084 on.
     """
@@ -142,7 +142,7 @@ def find_unique_float32(scale: float) -> float | None:
 
 
 def parse_scales(tensors: Mapping[str, Any], place: Place | None) -> dict[str, SidecarScale]:
-    """Return the exact scales of a sidecar file's content by tensor name.
+    """Parse the content of a sidecar file; return the exact scales by tensor name.
 
     An entry may say its ``name`` itself, as it has to where that holds ``/`` or ``:``.
     """

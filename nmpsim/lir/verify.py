@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 
 from nmpsim.diagnostics import Diagnostic, UserError, did_you_mean
 from nmpsim.lir.constraints import InstructionProblem, TypedInstruction, find_type_problems
-from nmpsim.lir.liveness import Liveness, LiveTensor
+from nmpsim.lir.liveness import LivenessTracker, TrackedTensor
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import (
     Instruction,
@@ -51,7 +51,7 @@ class _Verifier:
         self._found: list[Diagnostic] = []
         self._hints = 0
         self._defined: dict[str, SourcePosition] = {}
-        self._liveness = Liveness()
+        self._liveness = LivenessTracker()
         self._later = {i.name for i in module.instructions if i.opcode in _DEFINING}
         self._dummies = _dummy_scaled(module)
 
@@ -167,7 +167,9 @@ class _Verifier:
                 self._report("LIR008", message, span, shown, expected)
         return len(self._found) == before
 
-    def _operands(self, instruction: Instruction, opcode: Opcode) -> dict[str, LiveTensor] | None:
+    def _operands(
+        self, instruction: Instruction, opcode: Opcode
+    ) -> dict[str, TrackedTensor] | None:
         """Return the value of each role, or None if the operands do not fit the opcode."""
         kinds = tuple(operand.kind for operand in instruction.operands)
         if kinds != tuple(role.kind for role in opcode.operands):
@@ -177,7 +179,7 @@ class _Verifier:
             self._report("LIR007", message, self._misfit(instruction, opcode), shown, expected)
             self._liveness.assume_written(operand.name for operand in instruction.operands)
             return None
-        values: dict[str, LiveTensor] = {}
+        values: dict[str, TrackedTensor] = {}
         # Everything is read before anything is written: buffers may be worked on in place.
         roles = list(zip(opcode.operands, instruction.operands, strict=True))
         for role, operand in sorted(roles, key=lambda pair: pair[0].kind != IN):
@@ -194,7 +196,7 @@ class _Verifier:
                 return operand.span
         return instruction.span
 
-    def _value(self, operand: Operand) -> LiveTensor | None:
+    def _value(self, operand: Operand) -> TrackedTensor | None:
         value = self._liveness.find_tensor(operand.name)
         if value is not None:
             return value
@@ -214,7 +216,7 @@ class _Verifier:
             self._report("LIR003", f"unknown name {name}", operand.span, name, expected, hint)
         return None
 
-    def _use(self, operand: Operand, value: LiveTensor, instruction: Instruction) -> None:
+    def _use(self, operand: Operand, value: TrackedTensor, instruction: Instruction) -> None:
         if instruction.opcode == "deallocactivation":
             problem = self._liveness.end_lifetime(value, instruction.span)
         elif operand.kind == IN:

@@ -10,7 +10,7 @@ from nmpsim.isa.table import CONTROL_BASE, SCRATCHPAD_BASE
 
 
 class Region(Enum):
-    """A region of the address map."""
+    """A region of a core's address map, such as its scratchpad."""
 
     IMAGE = "image"
     """The bundle, at the start of DRAM; read-only."""
@@ -48,7 +48,7 @@ def iterate_regions(machine: Any, core: int) -> Iterator[tuple[Region, int, Any]
 def find_region(
     machine: Any, core: int, address: int, nbytes: int
 ) -> tuple[Region, Any, int] | None:
-    """Return the region of a byte range with its memory and offset, or None.
+    """Return (region, memory, offset) of a byte range, or None if no region contains all bytes.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def find_region(
 
 
 def read_bytes(machine: Any, core: int, address: int, nbytes: int) -> bytes | None:
-    """Return the bytes at an address of a core's memory, or None unless one region contains all."""
+    """Return the bytes at an address in a core's memory, or None if no region contains them all."""
     found = find_region(machine, core, address, nbytes)
     if found is None:
         return None
@@ -72,6 +72,6 @@ def read_bytes(machine: Any, core: int, address: int, nbytes: int) -> bytes | No
 
 
 def read_word(machine: Any, core: int, address: int) -> int | None:
-    """Return the unsigned 32-bit word at an address of a core's memory, or None if in no region."""
+    """Return the unsigned 32-bit word at an address, or None if no region contains the word."""
     found = read_bytes(machine, core, address, 4)
     return None if found is None else int.from_bytes(found, "little")

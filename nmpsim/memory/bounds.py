@@ -28,7 +28,7 @@ def is_outside_scratchpad(address: int, extent: int, spm_bytes: int) -> bool:
 
 
 def count_spanned_bytes(count_y: int, stride_y: int, count_x: int, stride_x: int, run: int) -> int:
-    """Return the number of bytes from the first to the last of strided byte ranges, or 0 if empty.
+    """Return the number of bytes from the first to the last byte of strided runs, or 0 if none.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ def count_spanned_bytes(count_y: int, stride_y: int, count_x: int, stride_x: int
 
 
 def ranges_overlap(a: int, a_extent: int, b: int, b_extent: int) -> bool:
-    """Return whether two ranges of bytes share a byte."""
+    """Return whether two ranges, each a start address and a number of bytes, share a byte."""
     return bool(max(a, b) < min(a + a_extent, b + b_extent))
 
 
-def exceeds_element(value: int, element: int) -> bool:
+def exceeds_element_range(value: int, element: int) -> bool:
     """Return whether a value is outside the range of Int8 (``element`` 0) or Int16 (1)."""
     high = (128 << 8 * element) - 1
     return bool(value < -high - 1 or value > high)
@@ -68,7 +68,7 @@ def is_invalid_result_scale(words: Any, index: int) -> bool:
 
 
 def exceeds_product(a: int, b: int, c: int, most: int) -> bool:
-    """Return whether ``a * b * c`` exceeds ``most``, without overflow.
+    """Return whether the product ``a * b * c`` exceeds ``most``, computed without overflow.
 
     This bounds results that a stride of zero would write again and again.
     """

@@ -81,8 +81,8 @@ def have_same_bytes(touches: Any, row: int, other: int) -> bool:
     return True
 
 
-def overlaps_another(kind: int, touches: Any, row: int) -> bool:
-    """Return whether a result overlaps another operand although this is not allowed.
+def overlaps_other_operand(kind: int, touches: Any, row: int) -> bool:
+    """Return whether a result overlaps another operand where the instruction set forbids this.
 
     Of two results the later one, the partial sums, is reported.
     """
@@ -99,7 +99,7 @@ def overlaps_another(kind: int, touches: Any, row: int) -> bool:
 
 
 def find_invalid_operand(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
-    """Return the index of the first operand address that is out of bounds or overlaps, or -1.
+    """Return the index of the first operand address with invalid bounds or overlaps, or -1.
 
     ``touches`` is a workspace for a footprint.
     """
@@ -117,7 +117,7 @@ def find_invalid_operand(kind: int, words: Any, spm_bytes: int, touches: Any) ->
         if row <= touches[0, WRITES] and not is_wrong:
             is_wrong = (
                 overlaps_itself(touches, row) and not _MAY_OVERLAP[kind, what]
-            ) or overlaps_another(kind, touches, row)
+            ) or overlaps_other_operand(kind, touches, row)
         if is_wrong and (bad == OK or _ADDRESSES[kind, what] < bad):
             bad = int(_ADDRESSES[kind, what])
     return bad

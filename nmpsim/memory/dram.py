@@ -25,7 +25,7 @@ def start_transfer(
     stride_x: int,
     stride_y: int,
 ) -> None:
-    """Set a cursor to the start of a transfer; merge adjacent runs.
+    """Set ``cursor`` to the start of a DRAM transfer, and merge the transfer's adjacent runs.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ def get_next_address(cursor: Any) -> int:
     return int(cursor[ADDRESS] + y * cursor[STRIDE_Y] + x * cursor[STRIDE_X] + cursor[BYTES_DONE])
 
 
-def take_grant(cursor: Any, costs: Any) -> int:
-    """Advance a transfer to the next DRAM row; return the number of bursts before that row."""
+def advance_past_grant(cursor: Any, costs: Any) -> int:
+    """Advance a transfer past its next grant; return the number of bursts in the grant."""
     address = get_next_address(cursor)
     row_begin = address // costs.dram_row_bytes * costs.dram_row_bytes
     row_end = row_begin + costs.dram_row_bytes

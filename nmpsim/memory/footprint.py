@@ -103,14 +103,14 @@ LAYOUTS = _layouts()
 OPERAND_COUNTS = np.array([len(d.operands) for d in DESCRIPTORS.values()], np.int64)
 
 
-def clear_touches(touches: Any) -> None:
-    """Remove all rows from the footprint ``touches``."""
+def clear_footprint(touches: Any) -> None:
+    """Clear a footprint: remove its rows, which describe the accessed operands."""
     touches[0, WRITES] = 0
     touches[0, COUNT] = 0
 
 
 def add_run(touches: Any, writes: bool, what: int, start: int, run: int) -> int:
-    """Add a row for ``run`` bytes at ``start`` to a footprint; return its index, or 0 if empty."""
+    """Add a row of ``run`` bytes at ``start`` to a footprint; return its index, or 0 if omitted."""
     if run <= 0 and touches[0, IS_WHOLE] == 0:
         return 0
     row = touches[0, COUNT] + 1
@@ -162,7 +162,7 @@ def repeat_row(touches: Any, row: int, count: int, step: int) -> None:
 def repeat_window(
     touches: Any, row: int, step: int, out: int, stride: int, kernel: int, dilation: int
 ) -> None:
-    """Repeat a footprint's row along the input rows or columns that windows cover.
+    """Repeat the bytes of a footprint's row along the input positions that windows cover.
 
     Parameters
     ----------
@@ -227,8 +227,8 @@ def repeat_along_axis(words: Any, touches: Any, row: int, layout: Any, axis: int
     repeat_row(touches, row, count, step)
 
 
-def repeat_by_step(words: Any, touches: Any, row: int, layout: Any) -> None:
-    """Repeat a footprint's row along all axes, smallest step first, so that byte ranges merge."""
+def repeat_along_all_axes(words: Any, touches: Any, row: int, layout: Any) -> None:
+    """Repeat a footprint's row along all axes, smallest step first, so that adjacent runs merge."""
     used = 0
     for _ in range(layout[OF_AXES]):
         best, smallest = -1, 0
@@ -247,14 +247,14 @@ def add_operand(kind: int, words: Any, touches: Any, layout: Any, writes: bool) 
         return
     row = add_run(touches, writes, layout[OF_NAME], address, get_run_bytes(kind, words, layout))
     if layout[IN_ANY_ORDER] and touches[0, IS_PLAIN] == 0:
-        repeat_by_step(words, touches, row, layout)
+        repeat_along_all_axes(words, touches, row, layout)
         return
     for axis in range(layout[OF_AXES]):
         repeat_along_axis(words, touches, row, layout, axis)
 
 
 def is_written(direction: int, part: int, whole: int) -> bool:
-    """Return whether an instruction that computes ``part`` of a sum writes an operand."""
+    """Return whether an operand is written by the instruction for part ``part`` of a sum."""
     if direction == READS:
         return False
     if whole:
@@ -263,7 +263,7 @@ def is_written(direction: int, part: int, whole: int) -> bool:
 
 
 def is_read(direction: int, part: int, whole: int) -> bool:
-    """Return whether an instruction that computes ``part`` of a sum reads an operand."""
+    """Return whether an operand is read by the instruction for part ``part`` of a sum."""
     if direction == SUMS:
         return bool(not whole and part in (PART_MIDDLE, PART_LAST))
     return bool(direction == READS)
@@ -271,7 +271,7 @@ def is_read(direction: int, part: int, whole: int) -> bool:
 
 def compute_footprint(kind: int, words: Any, touches: Any) -> None:
     """Compute the bytes that an instruction accesses and store them in ``touches``."""
-    clear_touches(touches)
+    clear_footprint(touches)
     whole, part = touches[0, IS_WHOLE], PART_ONLY
     if PART_WORD[kind] >= 0:
         part = words[PART_WORD[kind]]
@@ -286,7 +286,7 @@ def compute_footprint(kind: int, words: Any, touches: Any) -> None:
 
 
 def count_runs(touches: Any, row: Any) -> int:
-    """Return the number of contiguous byte ranges of a footprint's row."""
+    """Return the number of runs (contiguous byte ranges) in a row of a footprint."""
     count = 1
     for axis in range(AXES):
         count *= touches[row, FIRST_AXIS + 2 * axis]
@@ -340,7 +340,7 @@ def overlaps_range(touches: Any, row: int, start: int, end: int) -> bool:
 
 
 def get_run_start(touches: Any, row: Any, index: int) -> int:
-    """Return the address of the contiguous byte range ``index`` of a footprint's row."""
+    """Return the start address of run number ``index`` in a row of a footprint."""
     address = touches[row, START]
     for axis in range(AXES - 1, -1, -1):
         count, step = touches[row, FIRST_AXIS + 2 * axis], touches[row, FIRST_AXIS + 2 * axis + 1]
@@ -360,7 +360,7 @@ def rows_overlap(a: Any, row: int, b: Any, other: int) -> bool:
 
 
 def runs_overlap(a: Any, row: int, b: Any, other: int) -> bool:
-    """Return whether a byte range of one footprint's row overlaps a row of another footprint."""
+    """Return whether any run in a row of one footprint overlaps a row of another footprint."""
     for index in range(count_runs(a, row)):
         start = get_run_start(a, row, index)
         if overlaps_range(b, other, start, start + a[row, RUN]):

@@ -16,7 +16,7 @@ from nmpsim.isa.descriptors import DESCRIPTORS, Descriptor, Word
 from nmpsim.isa.layouts import Alignment, ItemSize
 from nmpsim.isa.profiles import compute_profile_mask
 from nmpsim.isa.words import KINDS, MAX_WORDS, PART_ONLY, find_word_positions
-from nmpsim.memory.bounds import OK, exceeds_element
+from nmpsim.memory.bounds import OK, exceeds_element_range
 
 _ANY = 1 << 62
 
@@ -63,7 +63,7 @@ ELEMENT_WORD, PART_WORD, SIDE_WORD, CLIP_WORD = (
 
 
 def get_element_code(kind: int, words: Any) -> int:
-    """Return the element type in a descriptor: 1 for int16, 0 for int8 or without such a word."""
+    """Return the element type of a descriptor: 1 for int16, 0 for int8 or if not specified."""
     return words[ELEMENT_WORD[kind]] if ELEMENT_WORD[kind] >= 0 else 0
 
 
@@ -78,19 +78,19 @@ def find_out_of_range_word(kind: int, words: Any, first: int, end: int) -> int:
             return index
         if value < LEAST[kind, index] or value > MOST[kind, index]:
             return index
-        if IS_ELEMENT[kind, index] and exceeds_element(value, get_element_code(kind, words)):
+        if IS_ELEMENT[kind, index] and exceeds_element_range(value, get_element_code(kind, words)):
             return index
     return OK
 
 
 def find_invalid_size(kind: int, words: Any) -> int:
-    """Return the index of the first invalid word that precedes the clip limits, or -1."""
+    """Return the index of the first invalid word before the clip limits, such as a size, or -1."""
     clip = CLIP_WORD[kind]
     return find_out_of_range_word(kind, words, 0, WORDS[kind] if clip < 0 else clip)
 
 
 def find_invalid_clip(kind: int, words: Any) -> int:
-    """Return the index of the first invalid word among the clip limits and later words, or -1.
+    """Return the index of the first invalid clip limit or later word, or -1 if all are valid.
 
     The upper clip must not be below the lower one.
     """
@@ -104,7 +104,7 @@ def find_invalid_clip(kind: int, words: Any) -> int:
 
 
 def get_item_bytes(kind: int, words: Any, size: int) -> int:
-    """Return an item's size in bytes; a negative ``size`` is an ``ItemSize``."""
+    """Return the size of an operand item in bytes; a negative ``size`` is an ``ItemSize`` code."""
     if size > 0:
         return size
     element = get_element_code(kind, words)

@@ -23,7 +23,7 @@ PURE_MODULES = (
 
 
 def register_functions(*modules: ModuleType) -> None:
-    """Make the functions of modules callable from code compiled by Numba."""
+    """Register all functions of modules with Numba, so that compiled code can call them."""
     for module in modules:
         for function in vars(module).values():
             if inspect.isfunction(function) and function.__module__ == module.__name__:
@@ -32,7 +32,7 @@ def register_functions(*modules: ModuleType) -> None:
 
 @functools.cache
 def register_pure_functions() -> None:
-    """Make the pure functions callable from compiled code; call this before any compilation."""
+    """Register the pure functions with Numba; call this function before any compilation."""
     register_functions(*PURE_MODULES)
     for function in packed_weights.FUNCTIONS:
         jit_pure(function)

@@ -17,7 +17,7 @@ from nmpsim.isa.words import AVGPOOL, ELTWISE, KINDS, SCALE, SCALE_BYTES, find_w
 from nmpsim.memory.bounds import (
     INFINITY_BITS,
     OK,
-    exceeds_element,
+    exceeds_element_range,
     is_invalid_result_scale,
     is_invalid_scale,
 )
@@ -66,7 +66,7 @@ _HAS_ADDENDS = _of_pairs(lambda pair: pair.has_addends)
 
 
 def is_invalid_output_scale(words: Any, pre: int, element: int, profile: int) -> bool:
-    """Return whether the result's scale is invalid (q31 requires an int16 shift of 1 or more)."""
+    """Return whether an output scale is invalid; int16 with q31 requires a net right shift."""
     if profile == Q31 and element and words[pre] > 14 + words[pre + 2]:
         return True
     return is_invalid_scale(words, pre, profile)
@@ -85,7 +85,7 @@ def has_invalid_scale_table(
     first = (address - SCRATCHPAD_BASE) // 4
     for channel in range(channels):
         at = first + channel * (SCALE_BYTES // 4)
-        if exceeds_element(values[at + SCALE.weight_offset], element):
+        if exceeds_element_range(values[at + SCALE.weight_offset], element):
             return True
         if is_invalid_scale(values, at + SCALE.bias_pre, profile):
             return True

@@ -13,7 +13,7 @@ from nmpsim.quantization.driver import (
     CalibratedProgram,
     QuantizedProgram,
     QuantizedResult,
-    get_float_inputs,
+    find_float_inputs,
 )
 from nmpsim.quantization.files import ProgramFiles
 from nmpsim.quantization.parameters import (
@@ -39,7 +39,7 @@ __all__ = [
     "Settings",
     "choose_parameters",
     "compare_schemas",
-    "get_float_inputs",
+    "find_float_inputs",
     "stack_examples",
     "read_profile",
     "parse_settings",

@@ -181,7 +181,7 @@ def calibrate(graph: FloatGraph, samples: Iterable[Arrays]) -> dict[FloatValue, 
 
 
 def find_sum_orders(graph: FloatGraph) -> dict[str, npt.NDArray[np.intp]]:
-    """Return Glow's summation order of matrix products over flattened images by instruction name.
+    """Return Glow's order of summation for products over flattened images, by instruction name.
 
     Glow records profiles before it changes a channels-first network to its own layout, channels
     last, so the products of such a network are summed in channels-first order.

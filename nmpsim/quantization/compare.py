@@ -33,7 +33,7 @@ _ELEMS: tuple[Elem, ...] = ("i8", "i16")
 
 @attrs.frozen
 class LayerAccuracy:
-    """Accuracy of one quantized result: its SQNR against the float program."""
+    """Accuracy of one layer's result: its SQNR against the float program, in dB."""
 
     name: str
     opcode: str
@@ -42,7 +42,7 @@ class LayerAccuracy:
 
 @attrs.frozen
 class OutputAccuracy:
-    """Accuracy of one output against the float program: SQNR and top-1 agreement."""
+    """Accuracy of one output against the float program: SQNR in dB and top-1 agreement."""
 
     name: str
     sqnr_db: float
@@ -52,7 +52,7 @@ class OutputAccuracy:
 
 @attrs.frozen
 class QuantizationAccuracy:
-    """Accuracy of a quantization on all samples, by output and by layer."""
+    """Accuracy of one quantization on all samples, for each output and each layer."""
 
     settings: Settings
     quantized: int
@@ -76,7 +76,7 @@ class QuantizationAccuracy:
 def compare_schemas(
     calibrated: CalibratedProgram, settings: Settings
 ) -> tuple[QuantizationAccuracy, ...]:
-    """Measure the accuracy of each quantization schema, in Int8 and Int16, on the samples.
+    """Measure on the samples how accurate each schema is, in Int8 and in Int16.
 
     The quantized programs run by the arithmetic of Glow's kernels (Int8 as libjit has it, Int16
     as the Interpreter), the float program in real arithmetic. Raises QUANT003 if nothing would be

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import Place, fail, locate_errors
 from nmpsim.frontends.imported_model import ImportedModel
-from nmpsim.frontends.model_origin import import_lir
+from nmpsim.frontends.model_origin import make_imported_model
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.layers import LayerEntry, find_layer
 from nmpsim.lir.names import make_display_names
@@ -24,13 +24,13 @@ from nmpsim.quantization.graph import FloatGraph, FloatValue, build_graph
 from nmpsim.quantization.parameters import Settings
 from nmpsim.quantization.placement import MOVES, find_lookup_chains, plan_quantization
 from nmpsim.quantization.profile import ValueRange, find_profile_ranges
-from nmpsim.quantization.rewrite import rewrite
+from nmpsim.quantization.rewrite import rewrite_program
 from nmpsim.quantization.scales import ValueScales
 
 
 @attrs.frozen
 class QuantizedResult:
-    """Quantized type of one instruction's result, or the reason why the result stays float."""
+    """Result of one instruction: its quantized type, or the reason why it stays float."""
 
     number: int
     """Number of the float instruction that makes it, or writes the last part of it."""
@@ -54,7 +54,7 @@ class QuantizedResult:
 
 @attrs.frozen(eq=False)
 class QuantizedProgram:
-    """Quantized module, with a description of each result."""
+    """Program after quantization: the quantized module, and a description of each result."""
 
     imported: ImportedModel
     """The quantized module for :func:`nmpsim.compile`, and what became of the operations of the
@@ -68,7 +68,7 @@ class QuantizedProgram:
         return self.imported.module
 
     def save(self, lir: Path | str) -> ProgramFiles:
-        """Write the program as ``X.lir``, ``X.npz`` and ``X.tensors.json``.
+        """Write the program as ``X.lir``, ``X.npz`` and ``X.tensors.json``; return their paths.
 
         ``X.model.json`` is written too if the program comes from a model file. Each file is
         written atomically.
@@ -93,7 +93,7 @@ class QuantizedProgram:
 
 @attrs.frozen(eq=False)
 class CalibratedProgram:
-    """Float program with the range of each value, ready for quantization with any settings."""
+    """Float program with a range for each value, which can be quantized with any settings."""
 
     graph: FloatGraph
     samples: Sequence[Sample]
@@ -108,7 +108,7 @@ class CalibratedProgram:
         arrays: Mapping[str, npt.ArrayLike] | None,
         profile: Mapping[str, ValueRange] | None = None,
     ) -> CalibratedProgram:
-        """Calibrate a float module on samples of its inputs, or with a Glow profile.
+        """Calibrate a float program with input samples or with the ranges of a Glow profile.
 
         Parameters
         ----------
@@ -126,8 +126,8 @@ class CalibratedProgram:
             QUANT001 if the module is not a float one, QUANT002 for what is not finite, QUANT005
             for the profile of another network, INPUT001 and INPUT002 for the samples.
         """
-        origin = program if isinstance(program, ImportedModel) else import_lir(program)
-        inputs = get_float_inputs(origin)
+        origin = program if isinstance(program, ImportedModel) else make_imported_model(program)
+        inputs = find_float_inputs(origin)
         graph = build_graph(origin.module)
         samples = [] if arrays is None else split_samples(inputs, arrays)
         if profile is None:
@@ -135,7 +135,7 @@ class CalibratedProgram:
         return cls(graph, samples, find_profile_ranges(graph, profile), origin)
 
     def quantize(self, settings: Settings) -> QuantizedProgram:
-        """Return the program quantized with the given settings.
+        """Quantize the program; raise UserError (QUANT003) if nothing can be quantized.
 
         Raises
         ------
@@ -148,12 +148,12 @@ class CalibratedProgram:
         return program
 
     def quantize_unchecked(self, settings: Settings) -> QuantizedProgram:
-        """Return the quantized program, even if none of its operations is quantized."""
+        """Quantize the program, even if no operation can be quantized."""
         settings = _with_names(settings, self.graph.module)
         chains = find_lookup_chains(self.graph, settings) if self.origin.operators else {}
         placements = plan_quantization(self.graph, settings, chains)
         scales = ValueScales(self.graph, placements.quantized, self.ranges, settings)
-        rewritten = rewrite(scales, chains)
+        rewritten = rewrite_program(scales, chains)
         results = tuple(
             QuantizedResult(
                 number=node.instruction.number,
@@ -177,8 +177,8 @@ class CalibratedProgram:
         return QuantizedProgram(imported, results, settings)
 
 
-def get_float_inputs(program: ImportedModel) -> dict[str, TensorType]:
-    """Return input types by name; raise UserError (QUANT001) unless the program is float."""
+def find_float_inputs(program: ImportedModel) -> dict[str, TensorType]:
+    """Return a float program's input types by name; raise UserError (QUANT001) for others."""
     _require_float(program.module)
     return {value.name: value.type for value in build_graph(program.module).inputs}
 
@@ -237,7 +237,7 @@ def _with_names(settings: Settings, module: Module) -> Settings:
 
 
 def require_quantized(programs: Sequence[QuantizedProgram], module: Module) -> None:
-    """Raise UserError (QUANT003) if none of the programs has a quantized computation."""
+    """Raise UserError (QUANT003) unless a program has a quantized operation that computes."""
     computed = [result for program in programs for result in program.computed]
     if any(result.quantized for result in computed):
         return

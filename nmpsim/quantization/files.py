@@ -13,7 +13,7 @@ import numpy as np
 
 from nmpsim.atomic import write_file, write_npz
 from nmpsim.frontends.imported_model import ImportedModel
-from nmpsim.frontends.model_origin import SUFFIX, ModelOrigin
+from nmpsim.frontends.model_origin import SUFFIX, ModelMetadata
 from nmpsim.lir.constants import CONSTANT_PREFIX, FLOAT_PREFIX, LIR_SUFFIXES
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import IN, NO_WORK
@@ -22,7 +22,7 @@ from nmpsim.lir.scales import iterate_types
 
 
 class TensorEntry(TypedDict):
-    """Entry of one tensor in `X.tensors.json`."""
+    """Entry for one tensor in ``X.tensors.json``: type, shape, exact scale and offset."""
 
     elem: str
     shape: list[int]
@@ -35,7 +35,7 @@ class TensorEntry(TypedDict):
 
 @attrs.frozen
 class ProgramFiles:
-    """Paths of the files of a quantized program."""
+    """Paths of the files of a quantized program: LIR, constants, scales and metadata."""
 
     lir: Path
     constants: Path
@@ -45,20 +45,20 @@ class ProgramFiles:
 
     @classmethod
     def for_lir(cls, lir: Path) -> ProgramFiles:
-        """Return the paths of the files that belong to an LIR file."""
+        """Return the paths for an LIR file: the file itself, and others with the same stem."""
         suffix = next((s for s in LIR_SUFFIXES if lir.name.endswith(s)), "")
         stem = lir.name.removesuffix(suffix)
         others = (lir.with_name(stem + end) for end in (".npz", ".tensors.json", SUFFIX))
         return cls(lir, *others)
 
     def list_written_files(self, program: ImportedModel) -> tuple[Path, ...]:
-        """Return the paths of the files that are written for a program."""
+        """Return the paths that :func:`write_program` writes for a program."""
         own = (self.lir, self.constants, self.tensors)
         return (*own, self.model) if program.operators else own
 
 
 def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
-    """Write the files of a quantized program and return their paths; each write is atomic.
+    """Write the files of a quantized program, each atomically; return their paths.
 
     For a program from a model file, they include the float values of the constants and the origin
     of each layer.
@@ -72,10 +72,10 @@ def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
     arrays = {_key(name): values for name, values in module.constants.items()}
     if program.operators:
         arrays |= {FLOAT_PREFIX + name: values for name, values in module.floats.items()}
-        origin = ModelOrigin(program.operators, program.normalizations).to_json()
+        origin = ModelMetadata(program.operators, program.normalizations).to_json()
         write_file(files.model, origin)
     write_npz(files.constants, arrays)
-    sidecar = json.dumps(describe_tensors(module), indent=1)
+    sidecar = json.dumps(make_tensor_entries(module), indent=1)
     write_file(files.tensors, sidecar.encode() + b"\n")
     text = format_module(module)
     write_file(files.lir, text)
@@ -87,8 +87,8 @@ def _key(name: str) -> str:
     return CONSTANT_PREFIX + name if re.match(r"[/\\]|[A-Za-z]:", name) else name
 
 
-def describe_tensors(module: Module) -> dict[str, TensorEntry]:
-    """Return the content of ``X.tensors.json``: an entry for each weight and result of a module."""
+def make_tensor_entries(module: Module) -> dict[str, TensorEntry]:
+    """Return the entries of ``X.tensors.json`` for the weights and results of a module."""
     written = {o.name for i in module.instructions for o in i.operands if o.kind != IN}
     facts: dict[str, TensorEntry] = {}
     types = {name: type_ for name, type_, *_ in iterate_types(module)}

@@ -22,7 +22,7 @@ from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES, OpcodeKind
 
 @attrs.frozen
 class FloatValue:
-    """Tensor value: a constant, an input, or a result in a buffer at one point of the program.
+    """Value of a float program: a constant, an input, or a result at one point of the program.
 
     Values with the same ``number`` are equal. A value may be written in several parts.
     """
@@ -37,7 +37,7 @@ class FloatValue:
 
 @attrs.frozen
 class ResultRegion:
-    """Region of a result that one node writes: the index of its first element and its type."""
+    """Region of a result that one node writes: index of its first element, and its type."""
 
     start: int
     type: TensorType
@@ -45,7 +45,7 @@ class ResultRegion:
 
 @attrs.frozen
 class FloatNode:
-    """Node of a float program's graph: an instruction with the values it reads and writes."""
+    """Node of a float graph: an instruction, and the values that it reads and writes."""
 
     instruction: Instruction
     results: tuple[FloatValue, ...]
@@ -56,12 +56,12 @@ class FloatNode:
 
     @property
     def opcode(self) -> str:
-        """Opcode of the instruction."""
+        """LIR opcode of the instruction, such as ``convolution``."""
         return self.instruction.opcode
 
     @property
     def kind(self) -> OpcodeKind:
-        """Kind of the operation."""
+        """Opcode kind, such as convolution or move, which decides how the node is quantized."""
         return OPCODES[self.opcode].kind
 
     @property
@@ -71,13 +71,13 @@ class FloatNode:
 
     @property
     def is_implicit(self) -> bool:
-        """Whether the node stands for a view or copy and not for an instruction of the program."""
+        """Whether the node is a view or copy for which the program has no instruction."""
         return not self.instruction.operands
 
 
 @attrs.frozen
 class FloatGraph:
-    """Data-flow graph of a float program: nodes in program order, inputs and final outputs."""
+    """Graph of a float program: nodes in program order, inputs and final outputs."""
 
     module: Module
     nodes: tuple[FloatNode, ...]

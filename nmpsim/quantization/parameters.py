@@ -33,7 +33,7 @@ _RANGES = {"i8": (-128, 127), "i16": (-32768, 32767), "i32": (-(1 << 29), (1 << 
 
 @attrs.frozen(eq=False)
 class Parameters:
-    """Scale and offset of quantized tensors: ``real = scale * (q - offset)``."""
+    """Parameters of quantized tensors: scale and offset in ``real = scale * (q - offset)``."""
 
     scale: Float32s
     offset: Int32s
@@ -42,7 +42,7 @@ class Parameters:
 def choose_parameters(
     low: npt.ArrayLike, high: npt.ArrayLike, schema: Schema, elem: str
 ) -> Parameters:
-    """Choose scale and offset for a float32 range (Glow's ``chooseQuantizationParams``).
+    """Choose the scale and offset for a range, as Glow's ``chooseQuantizationParams`` does.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def choose_bias_parameters(
     elem: str,
     is_zero: npt.ArrayLike,
 ) -> Parameters:
-    """Choose scale and offset of a bias (Glow's ``specializeBiasQuantizationParams``).
+    """Choose a bias's scale and offset as Glow's ``specializeBiasQuantizationParams`` does.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def choose_bias_weights_parameters(
     elem: str,
     is_zero: npt.ArrayLike,
 ) -> tuple[Parameters, Parameters]:
-    """Choose the parameters of bias and weights for each channel so that no Int32 bias saturates.
+    """Choose bias and weight parameters, with larger weight scales where a bias would saturate.
 
     This is Glow's ``specializeBiasWeightsQuantizationParams``: where an Int32 bias would saturate
     on the scale of the sums, the scale of the weights is increased until it does not.
@@ -226,7 +226,7 @@ _Word = TypeVar("_Word", bound=str)
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """Settings of a quantization, with the defaults of Glow."""
+    """Settings of a quantization: schema, element types and exceptions, with Glow's defaults."""
 
     schema: Schema = "asymmetric"
     elem: Elem = "i8"
@@ -249,7 +249,7 @@ def parse_settings(
     bias_scale: str,
     keep_float: Iterable[str],
 ) -> Settings:
-    """Parse settings from command-line words; raise UserError (ARG001) for an unknown word."""
+    """Return Settings from words of the command line; raise UserError (ARG001) if unknown."""
     return Settings(
         schema=_known("schema", schema, SCHEMAS),
         elem=PRECISIONS[_known("precision", precision, PRECISIONS)],

@@ -27,7 +27,7 @@ _PROBE = Quantization(1.0, 0, 0.0, 0.0)
 
 @attrs.frozen
 class QuantizationPlan:
-    """Values to quantize, and the reason for each node that stays float."""
+    """Plan of a quantization: the values to quantize, and why other nodes stay float."""
 
     quantized: frozenset[FloatValue]
     reasons: dict[FloatValue, str]
@@ -37,7 +37,7 @@ class QuantizationPlan:
 def plan_quantization(
     graph: FloatGraph, settings: Settings, lookups: Container[FloatValue] = ()
 ) -> QuantizationPlan:
-    """Choose the values to quantize and return them with the reasons why other nodes stay float.
+    """Plan which values to quantize; return them, and the reasons why other nodes stay float.
 
     A node that computes is quantized if the device can execute it; a node that moves elements, if
     it moves quantized ones or a quantized node reads its result.
@@ -158,7 +158,7 @@ class ElementwiseChain:
     """Nodes that compute it, in order; the last one makes the result."""
 
     def evaluate(self, graph: FloatGraph, reals: Float64s) -> Float64s:
-        """Evaluate the chain in float64; NaN becomes 0, and infinities the largest float32."""
+        """Evaluate the chain for ``reals``; replace NaN by 0 and inf by the largest float32."""
         known = {self.source: reals}
         with np.errstate(all="ignore"):
             for node in self.nodes:
@@ -167,7 +167,7 @@ class ElementwiseChain:
 
 
 def find_lookup_chains(graph: FloatGraph, settings: Settings) -> dict[FloatValue, ElementwiseChain]:
-    """Return the elementwise chains that a single look-up table can replace, by result.
+    """Return the elementwise chains that one look-up table can replace, by result value.
 
     A chain that is only a clip, or a single operation of the device, is left out. Only 8-bit
     programs have look-up tables.

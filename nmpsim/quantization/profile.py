@@ -36,7 +36,7 @@ _ENTRY = "a list of entries with NodeOutputName, Min, Max and Histogram, as -dum
 
 @attrs.frozen
 class ValueRange:
-    """Smallest and largest value of a tensor; both are exact in float32."""
+    """Range of a tensor's values: the smallest and the largest, both exact in float32."""
 
     low: float
     high: float
@@ -58,14 +58,14 @@ def check_finite(
     place: Place | None = None,
     hint: str | None = None,
 ) -> None:
-    """Raise UserError with a code and message if an array has infinities or NaNs."""
+    """Raise UserError with ``code`` and ``message`` if an array contains NaN or an infinity."""
     if not_finite := array.size - np.count_nonzero(np.isfinite(array)):
         found = f"{not_finite} of {array.size} values are not finite"
         raise fail(code, message, place=place, found=found, expected="finite values", hint=hint)
 
 
 def read_profile(path: Path) -> dict[str, ValueRange]:
-    """Read a Glow profile, YAML or short text, and return the range of each result by name.
+    """Read a Glow profile (YAML or short text); return each result's range by name.
 
     Histograms are not read: Glow looks at them only where it is told to calibrate by them.
 
@@ -170,7 +170,7 @@ def _no_profile(place: Place, found: str, hint: str | None = None) -> UserError:
 
 
 class ProfileLookup:
-    """Lookup of a profile's ranges by LIR name.
+    """Lookup of a Glow profile's ranges by LIR name, with or without numeric suffix.
 
     Glow derives the names of results that it adds after the profile was recorded from the results
     they replace, with another suffix ``__N``. A name is therefore looked up exactly first, and
@@ -184,11 +184,11 @@ class ProfileLookup:
             self._alike[strip_numeric_suffix(name)].add(range_)
 
     def get_range(self, name: str) -> ValueRange | None:
-        """Return the range recorded under exactly this name, or None."""
+        """Return the range recorded under exactly this name, or None if there is none."""
         return self._profile.get(name)
 
     def find_range(self, name: str, excluded: ValueRange | None = None) -> ValueRange | None:
-        """Return the only range of a name, with or without its suffix ``__N``, or None."""
+        """Return the range of a name, if necessary without ``__N``, or None if not unique."""
         if name in self._profile:
             return self._profile[name]
         alike = self._alike.get(strip_numeric_suffix(name), set())
@@ -199,7 +199,7 @@ class ProfileLookup:
 def find_profile_ranges(
     graph: FloatGraph, profile: Mapping[str, ValueRange]
 ) -> dict[FloatValue, ValueRange]:
-    """Return the ranges that a profile contains for the float values of a program.
+    """Return the range of each float value that a profile contains.
 
     Raises QUANT005 if the profile has other ranges for the constants: it is another network's.
     """

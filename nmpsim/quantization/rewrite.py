@@ -42,7 +42,7 @@ _DUMMY = Quantization(1.0, 0, 0.0, 0.0)
 
 @attrs.frozen(eq=False)
 class RewrittenProgram:
-    """Quantized module, with the instructions that write its results."""
+    """Program after quantization: module, last writers, saturation counts and names."""
 
     module: Module
     last_writers: dict[FloatValue, tuple[FloatNode, str]]
@@ -53,7 +53,9 @@ class RewrittenProgram:
     """Computing instruction of the float program -> its name in the quantized program."""
 
 
-def rewrite(scales: ValueScales, chains: Mapping[FloatValue, ElementwiseChain]) -> RewrittenProgram:
+def rewrite_program(
+    scales: ValueScales, chains: Mapping[FloatValue, ElementwiseChain]
+) -> RewrittenProgram:
     """Rewrite a float program as a quantized program.
 
     Parameters

@@ -20,7 +20,7 @@ from nmpsim.quantization.profile import ValueRange, check_finite
 
 
 class ValueScales:
-    """Quantized types of a program's values, with a shared scale for values that are only moved."""
+    """Scales and types of quantized values; values that are only moved share one scale."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ValueScales:
         self._require_ranges()
 
     def get_type(self, value: FloatValue) -> TensorType:
-        """Return the quantized type of a value."""
+        """Choose the scale and offset of a value's range; return the quantized type."""
         elem, range_ = self.settings.elem, self._shared_range(self._root(value))
         chosen = choose_parameters(range_.low, range_.high, self.settings.schema, elem)
         return make_tensor_type(elem, value.type.shape, chosen)
@@ -145,6 +145,6 @@ def make_tensor_type(elem: str, shape: Shape, parameters: Parameters) -> TensorT
 
 
 def get_parameters(type_: TensorType) -> Parameters:
-    """Return the scale and offset of a type, or 1 and 0 if it is not quantized."""
+    """Return a type's scale and offset, or scale 1 and offset 0 if it is not quantized."""
     quant = type_.quant or Quantization(1.0, 0, 0.0, 0.0)
     return Parameters(np.asarray(quant.scale, np.float32), np.asarray(quant.offset, np.int32))

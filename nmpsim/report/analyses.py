@@ -14,7 +14,7 @@ SHADOW_SCHEMA: Final = "nmpsim-shadow-2"
 
 @frozen
 class ErrorSize:
-    """Size of an error: SQNR, mean and largest absolute error."""
+    """Size of an error: SQNR in dB, and mean and largest absolute error."""
 
     sqnr_db: Annotated[Real, 'signal to quantization noise in dB; `"Infinity"` without error']
     mean_error_ulp: Annotated[
@@ -29,7 +29,7 @@ class ErrorSize:
 
 @frozen
 class Split:
-    """Division of a layer's accumulated error into errors by source.
+    """Split of a layer's accumulated error into the errors of each source.
 
     The first three are None without float weights.
     """
@@ -46,7 +46,7 @@ class Split:
 
 @frozen
 class ShadowLayer:
-    """Errors of one layer's output; an error is None if it was not measured."""
+    """Layer of a shadow report, with the errors of its output; unmeasured errors are None."""
 
     index: Annotated[Count, "position in `layers` of the report"]
     number: Annotated[Count, "number of the LIR instruction whose output it is"]
@@ -71,7 +71,7 @@ class ShadowLayer:
 
     @property
     def result_error(self) -> ErrorSize | None:
-        """Accumulated error of the result, or the rounding error without float weights."""
+        """Accumulated error of the output, or the rounding error if float weights are missing."""
         return self.accumulated or self.rounding
 
     @property
@@ -82,7 +82,7 @@ class ShadowLayer:
 
 @frozen
 class FloatWeight:
-    """Constant and the float array from which it was quantized."""
+    """Float array of a quantized constant, with its name, layout and largest error."""
 
     constant: Annotated[str, "name in the LIR"]
     source: Annotated[str, "name of the float array"]
@@ -101,7 +101,7 @@ class FloatWeight:
 
 @frozen
 class ShadowReport:
-    """Errors of a run's layers against an evaluation in real arithmetic."""
+    """Report of the errors of a run's layers against real arithmetic."""
 
     float_weights: Annotated[str | None, "file of the float weights, or `the bundle`; null without"]
     constants: Annotated[
@@ -120,13 +120,13 @@ class ShadowReport:
     ]
 
     def rank_lossy_layers(self) -> list[ShadowLayer]:
-        """Return the layers with an isolated error, ranked by ascending isolated SQNR."""
+        """Return the layers whose isolated error is not zero, ranked by ascending SQNR."""
         errors = [(one.isolated_error.sqnr_db, one) for one in self.layers if one.isolated_error]
         lossy = [item for item in errors if item[0] < math.inf]
         return [one for _, one in sorted(lossy, key=lambda item: item[0])]
 
     def find_worst_layer(self) -> tuple[ShadowLayer, float] | None:
-        """Return the layer with the lowest SQNR and that SQNR in dB, or None without an SQNR."""
+        """Return the layer with the lowest SQNR and this SQNR in dB, or None if none is known."""
         errors = [(one, one.result_error.sqnr_db) for one in self.layers if one.result_error]
         known = [item for item in errors if not math.isnan(item[1])]
         return min(known, key=lambda item: item[1], default=None)
@@ -139,7 +139,7 @@ class ShadowReport:
         "`nmpsim-shadow-2`: version of this part of the report",
         WrittenBefore("float_weights"),
     ]:
-        """Version of this part of the JSON report."""
+        """Schema version of the shadow report within the JSON report."""
         return SHADOW_SCHEMA
 
 
@@ -188,7 +188,7 @@ class SkippedSetting:
 
 @frozen
 class SensitivityReport:
-    """Effects of the assumed settings of a device on the cycles of a run."""
+    """Report of how each assumed device setting affects the cycles of a run."""
 
     cycles: Annotated[Count, "cycles of the run with the settings of the device"]
     share: Annotated[Finite, "relative change of the settings: 0.2"]
@@ -209,7 +209,7 @@ class SensitivityReport:
         "`nmpsim-sensitivity-1`: version of this part of the report",
         WrittenBefore("cycles"),
     ]:
-        """Version of this part of the JSON report."""
+        """Schema version of the sensitivity report within the JSON report."""
         return SENSITIVITY_SCHEMA
 
 
@@ -236,7 +236,7 @@ class Histogram:
 
 @frozen
 class MemoryBlock:
-    """Range of DRAM and the layers during which it contains a tensor."""
+    """Block of DRAM that contains a tensor, and the first and last layer that use it."""
 
     name: Annotated[
         str, "of the tensor in the LIR; of a part of the program, the section of the bundle"
@@ -257,7 +257,7 @@ BlockKind = Literal["loaded", "computed", "both"]
 
 @frozen
 class ScratchpadBlock:
-    """Range of the scratchpads that one layer wrote."""
+    """Block of scratchpad bytes that one layer wrote on some of the cores."""
 
     layer: Annotated[Count, "index of the layer that wrote it"]
     kind: Annotated[
@@ -272,7 +272,7 @@ class ScratchpadBlock:
 
 @frozen
 class WorkSpan:
-    """Interval in which one unit of a core works for one layer."""
+    """Span of cycles in which one unit of a core works for one layer."""
 
     core: Count
     unit: Unit
@@ -288,7 +288,7 @@ class WorkSpan:
 
 @frozen
 class Timeline:
-    """Intervals of work of the units of all cores; adjacent intervals may be joined."""
+    """Timeline of the units of all cores, as spans of work; adjacent spans may be joined."""
 
     resolution: Annotated[
         Count,

@@ -62,7 +62,7 @@ class BytesMoved:
 
 @frozen
 class Bound:
-    """Lower bounds of a layer's cycles by resource; a bound is 0 if the resource is unused."""
+    """Bound of a layer's cycles, with the cycles that each resource needs at least."""
 
     formula: Annotated[str, "formula of `cycles`, with numbers"] = ""
     mac: Annotated[Count, "cycles that the MAC arrays need at least"] = 0
@@ -77,7 +77,7 @@ class Bound:
         "what limits the layer: `compute`, `memory`, or `none` if it takes no time",
         WrittenBefore("formula"),
     ]:
-        """Resource with the largest bound: ``compute``, ``memory`` or ``none``."""
+        """Resource that determines the bound: ``compute``, ``memory``, or ``none`` if it is 0."""
         if self.cycles == 0:
             return "none"
         return "memory" if self.memory > max(self.mac, self.vector) else "compute"
@@ -97,7 +97,7 @@ class Bound:
 
 @frozen(eq=False)
 class ChannelCounts(Sequence[tuple[int, int]]):
-    """Sequence of pairs (channel, count) of the channels with a positive count.
+    """Counts of saturated values by channel, as a sequence of pairs (channel, count).
 
     Pairs are made on access, as a report of a large network has tens of thousands.
     """
@@ -137,7 +137,7 @@ def saturates_notably(saturated: int, elements: int) -> bool:
 
 @frozen
 class Saturation:
-    """Numbers of a layer's values that saturated or were clipped at one stage and limit."""
+    """Saturation of a layer at one stage and limit: number and position of the values."""
 
     stage: Annotated[str, "stage at which it saturated, see below"]
     side: Annotated[Literal["low", "high"], "`low` or `high`"]
@@ -161,13 +161,13 @@ class Saturation:
 
     @property
     def is_requested(self) -> bool:
-        """Whether the network requests this clipping."""
+        """Whether the network requests this limit, so that the values count as clipped."""
         return self.stage == "activation"
 
 
 @frozen(kw_only=True)
 class LayerReport:
-    """Placement, costs and saturation of one layer."""
+    """Report of one layer: placement, costs and saturation."""
 
     index: Annotated[Count, "position in the list, from 0"]
     name: Annotated[str, "full name: that of the LIR instruction"]
@@ -274,7 +274,7 @@ class LayerReport:
 
     @property
     def other_names(self) -> tuple[str, ...]:
-        """Names of fused instructions, by which a user may refer to the layer."""
+        """Full names of the instructions fused into the layer, which users may give instead."""
         return self.fused
 
     @property
@@ -295,7 +295,7 @@ class LayerReport:
 
 @frozen
 class OutputReport:
-    """Output of a program: its type, quantization parameters and values."""
+    """Report of one output: element type, scale, offset and values."""
 
     name: Annotated[str, NOT_IN_JSON]
     elem: Annotated[str, "element type: `i8`, `i32`, `float` and so on, as in LIR; or `ui16`"]
@@ -310,11 +310,11 @@ class OutputReport:
 
     @property
     def shape(self) -> Annotated[tuple[Count, ...], "list of sizes", WrittenBefore("scale")]:
-        """Shape of the values."""
+        """Shape of the output in elements, such as (1, 1000)."""
         return self.values.shape
 
     def dequantize(self) -> Array:
-        """Return the dequantized output ``scale * (values - offset)`` in its shape."""
+        """Return ``scale * (values - offset)`` in float64, or ``values`` if unquantized."""
         if self.scale is None:
             return self.values
         return (self.values.astype("float64") - (self.offset or 0)) * self.scale
@@ -403,7 +403,7 @@ class RunReport:
     ]
 
     def get_display_name(self, name: str) -> str:
-        """Return the display name of a layer by its full name, or ``name`` if it is unknown."""
+        """Return the display name of the layer ``name``, or ``name`` if there is no such layer."""
         return next((layer.display_name for layer in self.layers if layer.name == name), name)
 
     def __repr__(self) -> str:
@@ -428,7 +428,7 @@ class RunReport:
         "share of cycles in which each unit was busy: a [device_use](#device_use)",
         WrittenBefore("seconds"),
     ]:
-        """Utilization of the device's units as shares of its cycles."""
+        """Use of the device: activity of the DRAM and MAC arrays as shares of its cycles."""
         channels = int(self.device.get("dram_channels", 1))
         return compute_device_use(tuple(self.layers), self.device_cycles, channels)
 
@@ -463,7 +463,7 @@ class RunReport:
         "limiters of the run as text; empty if the critical path is unknown",
         WrittenBefore("seconds"),
     ]:
-        """Description of what limits the speed of the run, or "" if unknown."""
+        """Text that names what limits the speed of the run, or "" if it is unknown."""
         return describe_limiters(self.critical_path, self.use)
 
     @property
@@ -487,7 +487,7 @@ class RunReport:
     ) -> Annotated[
         HostWork, "layers on the host: a [host_work](#host_work)", WrittenBefore("seconds")
     ]:
-        """Number of host layers, number of elements of their results, and their cycles."""
+        """Work of the host: its layers, the elements of their results, and their cycles."""
         layers = [layer for layer in self.layers if layer.placement == "host"]
         is_counted = any(self.device.get(name) for name in HOST_COSTS)
         return HostWork(
@@ -500,5 +500,5 @@ class RunReport:
     def schema(
         self,
     ) -> Annotated[Literal["nmpsim-report-6"], "`nmpsim-report-6`", WrittenBefore("program")]:
-        """Version of the JSON report."""
+        """Name and version of the JSON report's schema."""
         return SCHEMA

@@ -72,7 +72,7 @@ HOST_COSTS = (
 
 @frozen
 class HostWork:
-    """Number of layers that the host executes, and the elements and cycles of these layers."""
+    """Work of the host: number of layers, elements of their results, and cycles."""
 
     layers: Annotated[Count, "layers on the host"]
     elements: Annotated[Count, "elements of their results"]
@@ -83,7 +83,7 @@ class HostWork:
 
     @property
     def text(self) -> str:
-        """Description such as ``3 host layers, 1,210 elements, not counted``."""
+        """Text for reports, such as ``3 host layers, 1,210 elements, not counted``."""
         if not self.layers:
             return "no host layers"
         cost = "not counted" if self.cycles is None else f"{self.cycles:,} cycles"
@@ -93,7 +93,7 @@ class HostWork:
 
 @frozen
 class DeviceUse:
-    """Utilization of a device as shares of its cycles."""
+    """Use of a device as shares of its cycles: DRAM, row misses, bursts, MAC arrays."""
 
     dram_busy: Annotated[Share, "the DRAM served loads or stores; mean of all channels"] = 0.0
     row_misses: Annotated[
@@ -108,7 +108,7 @@ class DeviceUse:
     ] = 0.0
 
     def describe_dram(self) -> str:
-        """Describe the share of cycles in which the DRAM was busy."""
+        """Describe the use of the DRAM in one line, as shares of the device's cycles."""
         return (
             f"busy {self.dram_busy:.1%} of cycles: {self.row_misses:.1%} opening rows,"
             f" {self.bursts_wasted:.1%} for unrequested bytes"
@@ -134,7 +134,7 @@ def compute_device_use(layers: Iterable[Any], cycles: int, channels: int) -> Dev
 
 
 def compute_limiter_shares(path: Mapping[str, int]) -> Mapping[str, float]:
-    """Compute the share of each limiter in the critical path, or {} for an empty path."""
+    """Compute the share of each limiter in a critical path, largest first; {} for an empty path."""
     total = sum(path.values())
     if not total:
         return {}
@@ -146,7 +146,7 @@ def compute_limiter_shares(path: Mapping[str, int]) -> Mapping[str, float]:
 
 
 def describe_limiters(path: Mapping[str, int], use: DeviceUse) -> str:
-    """Describe what limits a run's speed; return "" if the critical path is unknown.
+    """Describe what limits a run's speed in one line; return "" if the critical path is empty.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class Throughput:
         "mean of all runs but the first, or of a single run, divided by `batch`",
         WrittenBefore("clock_mhz"),
     ]:
-        """Mean number of cycles of an inference after the first run."""
+        """Mean cycles of an inference, without the first run if there are several."""
         later = self.run_cycles[1:] or self.run_cycles
         return sum(later) / len(later) / self.batch
 
@@ -202,7 +202,7 @@ class Throughput:
         "`clock_mhz` / `cycles_per_inference`; null if they take no cycles",
         WrittenBefore(""),
     ]:
-        """Inferences per second at the device's clock, or None if an inference takes no cycles."""
+        """Inferences per second at ``clock_mhz``, or None if an inference takes no cycles."""
         cycles = self.cycles_per_inference
         return self.clock_mhz * 1e6 / cycles if cycles else None
 

@@ -44,14 +44,14 @@ class JsonKey:
 
 @frozen
 class WrittenBefore:
-    """Annotation of a property that is written to JSON before the named field."""
+    """Annotation that writes a property to JSON, before the named field."""
 
     name: str
 
 
 @frozen
 class Source:
-    """Annotation that names the attribute or function that supplies a document field."""
+    """Annotation with the attribute or function that supplies a field's value."""
 
     source: str | Callable[[Any], Any]
     """Path of attributes, or function of the record."""
@@ -99,7 +99,7 @@ class Field:
 
     @property
     def description(self) -> str:
-        """Description of the field as Markdown, or "" if it has none."""
+        """Markdown text that describes the field, or "" if there is none."""
         return next((one for one in get_annotations(self.kind) if isinstance(one, str)), "")
 
 
@@ -109,7 +109,7 @@ def get_annotations(kind: Any) -> tuple[Any, ...]:
 
 
 def strip_annotations(kind: Any) -> Any:
-    """Return a type without ``Annotated``."""
+    """Return ``T`` for ``Annotated[T, ...]``, and other types unchanged."""
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
@@ -156,7 +156,7 @@ def _key(name: str, kind: Any) -> str:
     return next((one.key for one in get_annotations(kind) if isinstance(one, JsonKey)), name)
 
 
-def get_value(record: Any, path: str) -> Any:
+def get_path_value(record: Any, path: str) -> Any:
     """Return the value at a dotted path of attributes or keys, or None if a part is None."""
     for name in path.split("."):
         if record is not None:
@@ -165,7 +165,7 @@ def get_value(record: Any, path: str) -> Any:
 
 
 def encode_float(value: float) -> float | str:
-    """Return a float for JSON, with infinities and NaN as strings."""
+    """Return a float, or "Infinity", "-Infinity" or "NaN" if it is not finite."""
     if np.isfinite(value):
         return float(value)
     return "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -31,7 +31,7 @@ from nmpsim.report.fields import (
     Source,
     encode_float,
     get_annotations,
-    get_value,
+    get_path_value,
     is_record,
     list_fields,
     strip_annotations,
@@ -59,7 +59,7 @@ def to_json(record: Any, definition: Any = None) -> Any:
 
 
 def write_report(report: RunReport, path: Path | str) -> None:
-    """Write a report to a JSON file. Raises UserError (FILE002) if it cannot be written."""
+    """Write a report to a JSON file; raise UserError (FILE002) if the file cannot be written."""
     write_file(Path(path), format_json(to_json(report)))
 
 
@@ -139,7 +139,7 @@ def _reader(field: Field) -> Callable[[Any], Any]:
         (one.source for one in get_annotations(field.kind) if isinstance(one, Source)),
         field.name,
     )
-    return source if callable(source) else partial(get_value, path=source)
+    return source if callable(source) else partial(get_path_value, path=source)
 
 
 def _is_special(value: Any) -> bool:

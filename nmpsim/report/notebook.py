@@ -51,7 +51,7 @@ _SHOWN = (
 
 
 def make_columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return the columns of a data frame with a row per layer, by column name."""
+    """Return the columns of a data frame by name, with one element for each layer."""
     table = {name: [*map(attrgetter(name), layers)] for name in COLUMNS}
     return {
         **table,
@@ -62,7 +62,7 @@ def make_columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def make_data_frame(library: str, layers: Sequence[Any]) -> Any:
-    """Return a pandas or polars DataFrame with a row per layer; raise UserError (PKG001)."""
+    """Return a pandas or polars DataFrame of layers; raise UserError (PKG001) if not installed."""
     from nmpsim.extras import require_extra  # slow to import
 
     with require_extra(library, f"a data frame needs {library}"):
@@ -79,7 +79,7 @@ def summarize_run(report: Any) -> str:
 
 
 def make_html_table(report: Any) -> str:
-    """Return an HTML fragment with a summary and a table of layers."""
+    """Return an HTML fragment with a run's summary and a table of its layers."""
     from html import escape
 
     head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in (*_SHOWN, "shape", "saturated"))

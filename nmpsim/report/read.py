@@ -28,7 +28,7 @@ _MAX_FOUND = 200
 
 
 def read_report(path: Path | str) -> RunReport:
-    """Read the JSON report of a run from a file.
+    """Read a run report from a JSON file; raise UserError if the file is not a report.
 
     Outputs are int64, float64 or bool arrays; ``elem`` is the element type of the device.
 
@@ -43,12 +43,12 @@ def read_report(path: Path | str) -> RunReport:
 
 
 def parse_report(text: bytes, place: Place) -> RunReport:
-    """Parse the text of a JSON report. Raises UserError (REPORT001) if it is not a report."""
+    """Parse the text of a JSON report; raise UserError (REPORT001) if it is not a report."""
     return decode_report(_parsed(text, place), place)
 
 
 def decode_report(data: Any, place: Place | None = None) -> RunReport:
-    """Convert parsed JSON to a report. Raises UserError (REPORT001) if it is not a report."""
+    """Convert parsed JSON to a report; raise UserError (REPORT001) if it is not a report."""
     found = data.get("schema") if isinstance(data, dict) else type(data).__name__
     if found != SCHEMA:
         raise _unusable(place, _short(found), f"an object whose schema is {SCHEMA!r}")

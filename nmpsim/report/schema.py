@@ -51,7 +51,7 @@ def make_report_schema() -> dict[str, Any]:
 
 
 def make_document_schema(definition: Any, title: str) -> dict[str, Any]:
-    """Return the JSON Schema of a document from the type that defines the document."""
+    """Return the JSON Schema of a document that a record class or type defines."""
     defs: dict[str, Any] = {}
     whole = _object(definition, defs) if is_record(definition) else _type_schema(definition, defs)
     names = [one.get("properties", {}).get("schema", {}) for one in (whole, *defs.values())]
@@ -66,7 +66,7 @@ def make_document_schema(definition: Any, title: str) -> dict[str, Any]:
 
 
 def get_object_name(definition: type) -> str:
-    """Return the name of a class in schemas: ``float_weight`` for ``FloatWeight``."""
+    """Return the schema name of a record class, such as ``float_weight`` for ``FloatWeight``."""
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", definition.__name__).lower()
     return name.removesuffix("_report").removesuffix("_document")
 
@@ -172,7 +172,7 @@ def _values(defs: dict[str, Any]) -> dict[str, Any]:
 
 
 def fill_tables(page: str) -> str:
-    """Return a Markdown page with tables of fields regenerated from the record classes."""
+    """Return a Markdown page with its tables of report fields filled from the record classes."""
     titles = {f"`{get_object_name(one)}`": one for one in _records(RunReport)}
     titles["The run"] = RunReport
 
@@ -188,7 +188,7 @@ def fill_tables(page: str) -> str:
 
 
 def make_field_table(definition: type) -> str:
-    """Return a Markdown table of the fields of a class."""
+    """Return a Markdown table with the key and meaning of each field of a record class."""
     rows = [f"| `{field.key}` | {field.description} |\n" for field in list_fields(definition)]
     return _HEAD + "".join(rows)
 
@@ -204,7 +204,7 @@ def _records(kind: Any) -> Iterator[type]:
 
 
 def main() -> None:
-    """Print the Markdown page named as argument with regenerated tables of report fields."""
+    """Print the Markdown page ``sys.argv[1]`` with its tables of report fields updated."""
     sys.stdout.write(fill_tables(Path(sys.argv[1]).read_text(encoding="utf-8")))
 
 

@@ -10,7 +10,7 @@ from nmpsim.report.fields import Count, Whole
 
 @frozen
 class TrapReport:
-    """Reason and position at which a run stopped early."""
+    """Report of why and where a run stopped before its end."""
 
     kind: Annotated[
         Literal["trap", "deadlock", "cycle_limit", "timeout", "contract"],
@@ -35,7 +35,7 @@ class TrapReport:
 
 @frozen
 class ViolationReport:
-    """Violation of the contract of the instruction set, with its location."""
+    """Report of one contract violation: the case, the instruction and the bytes."""
 
     code: Annotated[str, "code of the [error](errors.md), by category"]
     category: Annotated[str, "undefined, unpredictable value used, missing synchronization"]
@@ -68,7 +68,7 @@ class ViolationReport:
 
 @frozen
 class ContractReport:
-    """Result of checking a run against the contract of the instruction set."""
+    """Report of whether a run obeyed the contract of the instruction set."""
 
     status: Annotated[
         Literal["proved", "checked", "violated", "not_checked"],

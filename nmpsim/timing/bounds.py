@@ -22,17 +22,17 @@ def compute_mac_bound(macs: int, wide: int, config: DeviceConfig) -> int:
 
 
 def compute_vector_bound(busy_cycles: int, config: DeviceConfig) -> int:
-    """Return the minimum number of cycles for ``busy_cycles`` of work on all vector units."""
+    """Return the minimum number of cycles in which all vector units do ``busy_cycles`` of work."""
     return ceil_div(busy_cycles, config.cores_count)
 
 
 def compute_memory_bound(bursts: int, costs: Costs) -> int:
-    """Return the minimum cycles in which the DRAM serves ``bursts`` bursts, without row misses."""
+    """Return the minimum number of cycles in which the DRAM serves bursts without row misses."""
     return convert_to_cycles(bursts * costs.dram_burst_bytes, costs)
 
 
 def compute_burst_efficiency(bytes_moved: int, bursts: int, config: DeviceConfig) -> float:
-    """Return the efficiency of bursts: bytes moved divided by bytes of all bursts; 0 if no bursts.
+    """Return the burst efficiency: bytes moved per byte of all bursts, or 0 if there are no bursts.
 
     It exceeds 1 if a transfer reads bytes of a burst more than once.
     """

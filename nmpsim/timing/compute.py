@@ -32,7 +32,7 @@ def count_conv_cycles(
     wide: int,
     costs: Any,
 ) -> int:
-    """Return the MAC array's cycles for a convolution; ``in_channels`` are those of one group."""
+    """Return the MAC array's cycles for a convolution with ``in_channels`` channels per group."""
     steps = kernel_h * ceil_div(kernel_w * in_channels, count_lanes(costs.mac_in_lanes, wide))
     blocks = groups * ceil_div(out_channels // groups, costs.mac_out_lanes)
     cycles: int = costs.mac_startup_cycles + pixels * steps * blocks
@@ -55,7 +55,7 @@ def count_gemm_cycles(rows: int, inner: int, columns: int, wide: int, costs: Any
 
 
 def count_vector_cycles(rows: int, columns: int, wide: int, costs: Any) -> int:
-    """Return the cycles of the vector unit for rows of elements, ``vector_lanes`` per cycle."""
+    """Return the vector unit's cycles for rows of elements, ``vector_lanes`` elements per cycle."""
     steps = ceil_div(columns, count_lanes(costs.vector_lanes, wide))
     cycles: int = costs.vector_startup_cycles + rows * steps
     return cycles

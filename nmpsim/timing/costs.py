@@ -45,5 +45,5 @@ class Costs(NamedTuple):
 
 
 def get_costs(config: DeviceConfig) -> Costs:
-    """Return the settings of a device that determine cycles."""
+    """Return the costs of a device: its settings that determine cycles, as integers."""
     return Costs(*(int(getattr(config, name)) for name in Costs._fields))

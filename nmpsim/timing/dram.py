@@ -31,7 +31,7 @@ def reset_dram(dram: Any) -> None:
 
 
 def restart_dram(dram: Any, cycle: int, costs: Any) -> None:
-    """Shift the state of the DRAM in time so that ``cycle`` becomes cycle 0.
+    """Shift all times in the DRAM's state so that ``cycle`` becomes cycle 0; rows stay open.
 
     Rows stay open, and refreshes stay due at the same time. Without refreshes, states that no later
     grant can distinguish become equal.
@@ -55,13 +55,13 @@ def find_channel(row: int, costs: Any) -> int:
 
 
 def find_bank(row: int, costs: Any) -> int:
-    """Return the index of a row's bank in the state of its channel."""
+    """Return the index at which a channel's state stores the bank of a DRAM row."""
     bank = row // costs.dram_channels % costs.dram_banks
     return int(BANKS + bank * BANK_WORDS)
 
 
-def refresh(channel: Any, tick: int, costs: Any) -> None:
-    """Execute the refreshes of a channel that are due at a tick; each closes all rows.
+def refresh_channel(channel: Any, tick: int, costs: Any) -> None:
+    """Execute the refreshes of a channel that are due at a tick, each of which closes all rows.
 
     A refresh that is due while the channel is busy waits.
     """
@@ -84,7 +84,7 @@ def refresh(channel: Any, tick: int, costs: Any) -> None:
 def compute_first_burst(
     channel: Any, row: int, is_store: Any, known: int, request: int, costs: Any
 ) -> int:
-    """Return the tick of the first burst of a grant.
+    """Return the tick at which the first burst of a grant begins.
 
     The bank may open the row from ``known`` on, while the channel serves other grants.
     """
@@ -128,7 +128,7 @@ def serve_grant(
     tuple of int and bool
         Tick at which the channel is free again, and whether the row had to be opened.
     """
-    refresh(channel, max(request, channel[FREE]), costs)
+    refresh_channel(channel, max(request, channel[FREE]), costs)
     bank = find_bank(row, costs)
     is_miss = channel[bank + OPEN_ROW] != row
     end = compute_first_burst(channel, row, is_store, known, request, costs) + ticks

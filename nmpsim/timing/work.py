@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.isa.descriptors import DESCRIPTORS
-from nmpsim.isa.layouts import UnitThroughput
+from nmpsim.isa.layouts import ThroughputKind
 from nmpsim.isa.words import find_word_positions
 from nmpsim.timing.compute import (
     count_conv_cycles,
@@ -20,8 +20,8 @@ from nmpsim.timing.compute import (
     count_vector_cycles,
 )
 
-PRODUCT, DEPTHWISE = int(UnitThroughput.PRODUCT), int(UnitThroughput.DEPTHWISE)
-LANES, ELEMENT = int(UnitThroughput.LANES), int(UnitThroughput.ELEMENT)
+PRODUCT, DEPTHWISE = int(ThroughputKind.PRODUCT), int(ThroughputKind.DEPTHWISE)
+LANES, ELEMENT = int(ThroughputKind.LANES), int(ThroughputKind.ELEMENT)
 _THROUGHPUTS = np.array([int(d.work.throughput) for d in DESCRIPTORS.values()], np.int64)
 _ELEMENT_WORD = np.array(find_word_positions("element"))
 
@@ -55,7 +55,7 @@ def multiply_words(factors: Any, kind: int, d: Any) -> int:
 def count_unit_cycles(
     throughput: int, rows: int, depth: int, columns: int, groups: int, wide: int, costs: Any
 ) -> int:
-    """Return the cycles that a unit computes; 0 for a transfer, which the DRAM determines."""
+    """Return the cycles that a unit works, or 0 for a transfer, whose time the DRAM determines."""
     if throughput == PRODUCT:
         return count_conv_cycles(rows, 1, 1, depth, columns, groups, wide, costs)
     if throughput == DEPTHWISE:
@@ -68,7 +68,7 @@ def count_unit_cycles(
 
 
 def count_macs(kind: int, d: Any) -> int:
-    """Return the number of multiply-accumulates of a tensor instruction; 0 if it has none."""
+    """Return the multiply-accumulates of a tensor instruction, or 0 if another unit executes it."""
     if _THROUGHPUTS[kind] not in (PRODUCT, DEPTHWISE):
         return 0
     return (
@@ -79,7 +79,7 @@ def count_macs(kind: int, d: Any) -> int:
 
 
 def count_busy_cycles(kind: int, d: Any, costs: Any) -> int:
-    """Return the cycles for which an instruction keeps its unit busy; 0 for a transfer."""
+    """Return the cycles for which an instruction keeps its unit busy, or 0 for a transfer."""
     return count_unit_cycles(
         _THROUGHPUTS[kind],
         multiply_words(_ROWS, kind, d),

@@ -22,7 +22,7 @@ from nmpsim.escape import escape_line
 from nmpsim.lir.names import get_operation_name
 from nmpsim.records import frozen
 from nmpsim.report.data import LayerReport, RunReport, saturates_notably
-from nmpsim.report.fields import get_value
+from nmpsim.report.fields import get_path_value
 from nmpsim.views import text
 from nmpsim.views.text import format_elem, format_percent, format_shape
 
@@ -63,7 +63,7 @@ class TableColumn:
     def make_cell(self, row: Any) -> TableCell:
         """Return the table cell for a record."""
         source = self.value or self.title.replace(" ", "_")
-        value = source(row) if callable(source) else get_value(row, source)
+        value = source(row) if callable(source) else get_path_value(row, source)
         if isinstance(value, TableCell):
             return value
         if value is None:
@@ -199,7 +199,7 @@ def _worst(layer: LayerReport) -> int | None:
 
 def _dram_share(path: str) -> Callable[[LayerReport], TableCell]:
     """Return a function that reads a share of the DRAM's time; ``-`` on the host."""
-    return lambda layer: make_share_cell(get_value(layer, path), layer.placement == "device")
+    return lambda layer: make_share_cell(get_path_value(layer, path), layer.placement == "device")
 
 
 def format_cycles(cycles: float) -> str:
@@ -244,8 +244,8 @@ def _make_column(row: Mapping[str, Any], reader: Callable[[Any], Any] | None) ->
     make = NumberColumn if options.pop("number", False) else TableColumn
     if whole := row.get("of") or row.get("known_if"):
         options["value"] = lambda record: make_share_cell(
-            get_value(record, row["value"]),
-            get_value(record, whole) if "of" in row else bool(get_value(record, whole)),
+            get_path_value(record, row["value"]),
+            get_path_value(record, whole) if "of" in row else bool(get_path_value(record, whole)),
         )
     if reader is not None:
         options["value"] = reader

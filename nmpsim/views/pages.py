@@ -20,7 +20,7 @@ from nmpsim.isa.profiles import PROFILES_OF, ROWS, ArithmeticProfile
 from nmpsim.lir.opcode import Opcode
 from nmpsim.lir.opcodes import NO_WORK, OPCODES
 from nmpsim.lir.refused_opcodes import REFUSED
-from nmpsim.report.fields import get_value
+from nmpsim.report.fields import get_path_value
 from nmpsim.views.templates import make_environment
 
 _DIRECTIONS = {
@@ -146,7 +146,7 @@ def group_profiles(
     """Return the names of profiles that share the attributes at ``paths``, and the attributes."""
     names: dict[tuple[Any, ...], list[str]] = {}
     for row in rows:
-        key = tuple(get_value(row, path) for path in paths)
+        key = tuple(get_path_value(row, path) for path in paths)
         names.setdefault(key, []).append(f"`{row.name}`")
     return [(", ".join(who), key) for key, who in names.items()]
 

@@ -14,7 +14,7 @@ from tiers import each_value, examples, program_parts
 
 from nmpsim.bundle import Metadata, parse_bundle, read_bundle
 from nmpsim.bundle.assembly import assemble, disassemble_bundle
-from nmpsim.bundle.debug import PackedConstantPlace, make_debug_sections
+from nmpsim.bundle.debug import PackedConstantLocation, make_debug_sections
 from nmpsim.bundle.layout import DEBUG_SECTIONS, LIR_CONSTANTS, LIR_INDEX, LIR_TEXT
 from nmpsim.bundle.write import BundleBuilder, write_bundle
 from nmpsim.compiler.driver import compile_module
@@ -167,7 +167,7 @@ def build_in_pieces(module: Module) -> bytes:
         for out in (slice(0, 2), slice(2, 3))
         for depth in (slice(0, 3), slice(3, 4))
     ]
-    packed = PackedConstantPlace("w", "IO", (0, 2, 3), (0, 3, 4), tuple(at))
+    packed = PackedConstantLocation("w", "IO", (0, 2, 3), (0, 3, 4), tuple(at))
     for name, chunks in make_debug_sections(module, {}, {"w": packed}).items():
         builder.set_debug(name, chunks)
     return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
@@ -217,7 +217,9 @@ def test_many_constants_cannot_share_packed_bytes():
     def built(sharing: list[str]) -> bytes:
         builder = BundleBuilder()
         at = builder.add_constant("", pack_weights(VALUES["w"].T[:, None, None]))
-        packed = {name: PackedConstantPlace(name, "IO", (0, 3), (0, 4), (at,)) for name in sharing}
+        packed = {
+            name: PackedConstantLocation(name, "IO", (0, 3), (0, 4), (at,)) for name in sharing
+        }
         for name, chunks in make_debug_sections(module, {}, packed).items():
             builder.set_debug(name, chunks)
         return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))

@@ -29,7 +29,7 @@ from nmpsim.compiler.tiling.simulate import LayerCostEstimate, make_simulation_i
 from nmpsim.config import DeviceConfig, default_device, load_device
 from nmpsim.core.device import Device
 from nmpsim.isa.table import DRAM_BASE, SCRATCHPAD_BASE, Unit
-from nmpsim.memory.dram import CURSOR_WORDS, get_next_address, start_transfer, take_grant
+from nmpsim.memory.dram import CURSOR_WORDS, advance_past_grant, get_next_address, start_transfer
 from nmpsim.timing import get_costs
 
 COSTS = get_costs(default_device())
@@ -69,7 +69,7 @@ def test_grants_equal_a_count_one_by_one(box: dict[str, Any], burst: int, row: i
     expected = []
     while cursor[6] < cursor[2] * cursor[3]:
         at = get_next_address(cursor) // row
-        expected.append((at, take_grant(cursor, costs)))
+        expected.append((at, advance_past_grant(cursor, costs)))
     rows, bursts = zip(*expected, strict=True)
     found = estimate_load(box, DramModel(costs))
     assert (found.grants, found.bursts) == (len(expected), sum(bursts))

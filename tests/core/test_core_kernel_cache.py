@@ -16,7 +16,7 @@ from nmpsim.core.kernel_cache import (
     MARK,
     MAX_UNUSED_FOLDERS,
     MAX_UNUSED_SECONDS,
-    mark_used,
+    mark_folder_used,
     remove_unused_folders,
 )
 from nmpsim.kernels.cache_folder import CacheFolder
@@ -54,12 +54,12 @@ def test_the_first_user_of_a_new_folder_removes_old_ones(tmp_path: Path) -> None
         make_kernel_folder(tmp_path, f"old{day}", day, marked=day % 2 == 0)
     make_kernel_folder(tmp_path, "today", 0.5)
     new = CacheFolder(make_kernel_folder(tmp_path, "new", 0, marked=False))
-    mark_used(new)
+    mark_folder_used(new)
     left = {f"old{day}" for day in range(2, 2 + MAX_UNUSED_FOLDERS)}
     assert names(tmp_path) == {"new", "today", *left}
     assert new.read("run-1") == b"code"
     make_kernel_folder(tmp_path, "older", 30)
-    mark_used(CacheFolder(new.path))
+    mark_folder_used(CacheFolder(new.path))
     assert "older" in names(tmp_path), "it looks only once"
 
 
@@ -110,6 +110,6 @@ def test_a_partly_removed_folder_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_is_not_created(tmp_path: Path) -> None:
-    mark_used(CacheFolder(tmp_path / "kernels-1"))
-    mark_used(None)
+    mark_folder_used(CacheFolder(tmp_path / "kernels-1"))
+    mark_folder_used(None)
     assert not list(tmp_path.iterdir())

@@ -19,7 +19,7 @@ from nmpsim.isa.codec import (
     get_word_range,
 )
 from nmpsim.isa.expressions import tokenize
-from nmpsim.isa.fields import BitField, BitRange, make_simple_field
+from nmpsim.isa.fields import BitField, BitRange, make_contiguous_field
 from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, InstructionFormat
 
 
@@ -183,4 +183,4 @@ def test_a_field_with_a_gap_or_an_overlap_is_refused():
         BitField("x", (BitRange(0, 0, 2), BitRange(4, 3, 2)))
     with pytest.raises(ValueError, match="overlap"):
         BitField("x", (BitRange(0, 0, 2), BitRange(1, 2, 2)))
-    assert make_simple_field("x", 3, 2).mask == 0b11000
+    assert make_contiguous_field("x", 3, 2).mask == 0b11000

@@ -30,7 +30,7 @@ from nmpsim.kernels.formula_ranges import (
     FormulaError,
     Interval,
     contains,
-    find_parameters,
+    find_parameter_ranges,
     find_ranges,
     make_signed_interval,
 )
@@ -144,7 +144,7 @@ def test_the_narrowest_word(low: int, high: int, bits: int) -> None:
 @pytest.mark.parametrize("element", [0, 1])
 def test_parameters_of_all_sums_are_proved(element: int) -> None:
     for (_, own), formula in read_formulas("sums").items():
-        for known in find_parameters(formula).values():
+        for known in find_parameter_ranges(formula).values():
             assert (
                 own != element
                 or not isinstance(known, Interval)

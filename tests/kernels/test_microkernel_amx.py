@@ -29,7 +29,7 @@ from tiers import examples
 
 from nmpsim.cli.environment import get_numba_settings
 from nmpsim.kernels import amx_tiles, microkernel_amx
-from nmpsim.kernels.amx_check import emit_check, is_correct
+from nmpsim.kernels.amx_check import is_amx_code_correct, make_check_module
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.host_cpu import remove_forbidden_features
 from nmpsim.kernels.ir_functions import emit_function, flatten
@@ -436,8 +436,8 @@ class UnsignedTiles(Tiles):
 
 @pytest.mark.parametrize(("kind", "expected"), [(Tiles, True), (UnsignedTiles, False)])
 def test_wrong_tiles_fail_the_self_test(kind: type[Tiles], expected: bool) -> None:
-    with link_tile_functions(kind([], []), emit_check()) as code:
-        assert is_correct(code) is expected
+    with link_tile_functions(kind([], []), make_check_module()) as code:
+        assert is_amx_code_correct(code) is expected
 
 
 @pytest.mark.parametrize(

@@ -319,7 +319,7 @@ def make_descriptor_words(layer: Layer) -> dict[str, int]:
 def make_requantizer(layer: Layer) -> reference.RequantizationParameters:
     columns = np.array([[*c.bias_scale, *c.out] for c in layer.channels], np.int64).T
     bias = np.array([c.bias for c in layer.channels], np.int64)
-    return reference.make_requantizer(
+    return reference.make_requantization_parameters(
         make_descriptor_words(layer),
         FORMULAS[layer.profile],
         bias,

@@ -56,7 +56,7 @@ from nmpsim.kernels.result_table import (
     clear_counts,
     copy_parameters_to_blocks,
     record_first_saturation,
-    undo_counts,
+    restore_counts,
 )
 from nmpsim.kernels.workspace_size import COUNT_ROWS, LANES
 
@@ -79,7 +79,7 @@ finish_entry: Any = numba.njit(
     )
 )
 clear_entry: Any = numba.njit(lambda counts: clear_counts(counts))
-undo_entry: Any = numba.njit(lambda counts: undo_counts(counts))
+undo_entry: Any = numba.njit(lambda counts: restore_counts(counts))
 record_entry: Any = numba.njit(
     lambda counts, lane, count, clip, index, counters: record_first_saturation(
         counts, lane, count, clip, index, counters

@@ -14,7 +14,7 @@ from nmpsim.isa.words import KINDS
 from nmpsim.memory.bounds import (
     OK,
     count_spanned_bytes,
-    exceeds_element,
+    exceeds_element_range,
     exceeds_product,
     is_outside_scratchpad,
     ranges_overlap,
@@ -146,9 +146,9 @@ def test_the_first_misaligned_word_is_named() -> None:
 @pytest.mark.parametrize(("element", "most"), [(INT8, 127), (INT16, 32767)])
 def test_values_outside_the_element_are_wrong(element: int, most: int) -> None:
     for value in (-most - 1, -1, 0, most):
-        assert not exceeds_element(value, element)
+        assert not exceeds_element_range(value, element)
     for value in (most + 1, -most - 2):
-        assert exceeds_element(value, element)
+        assert exceeds_element_range(value, element)
 
 
 def test_unknown_profiles_are_wrong() -> None:

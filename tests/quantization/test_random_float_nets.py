@@ -26,7 +26,7 @@ from nmpsim.quantization import (
     compare_schemas,
 )
 from nmpsim.quantization.graph import build_graph
-from nmpsim.quantization.rewrite import rewrite
+from nmpsim.quantization.rewrite import rewrite_program
 from nmpsim.quantization.scales import ValueScales
 
 CHOICES = st.builds(
@@ -65,7 +65,7 @@ def quantize(net: FloatNet, choices: Settings) -> QuantizedProgram | None:
 @given(float_nets())
 def test_separate_buffers_give_the_same_values(net):
     graph = build_graph(net.module)
-    module = rewrite(ValueScales(graph, frozenset(), {}, Settings()), {}).module
+    module = rewrite_program(ValueScales(graph, frozenset(), {}, Settings()), {}).module
     verify(module)
     inputs = sample(net)
     expected = get_outputs(execute_real(net.module, inputs), net.module)

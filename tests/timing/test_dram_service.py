@@ -29,7 +29,7 @@ from nmpsim.timing.dram import (
     compute_next_request,
     find_bank,
     find_channel,
-    refresh,
+    refresh_channel,
     reset_dram,
     restart_dram,
     serve_grant,
@@ -142,7 +142,7 @@ def test_a_refresh_closes_all_rows(
     channel = new_channel()
     channel[FREE], channel[REFRESHES], channel[WRITES] = free, done, STORE
     channel[BANKS : BANKS + 4] = 4, 11, 5, 12
-    refresh(channel, tick, numbers)
+    refresh_channel(channel, tick, numbers)
     assert (channel[FREE], channel[REFRESHES]) == (free_after, done_after)
     banks = channel[BANKS : BANKS + 4].tolist()
     if done_after == done:
@@ -154,7 +154,7 @@ def test_a_refresh_closes_all_rows(
 
 def test_without_an_interval_nothing_is_refreshed() -> None:
     channel = new_channel()
-    refresh(channel, 10**12, costs())
+    refresh_channel(channel, 10**12, costs())
     assert channel[REFRESHES] == channel[FREE] == 0
 
 
@@ -198,9 +198,9 @@ def test_another_run_finds_rows_open_and_refreshes_due() -> None:
     assert channel[BANKS : BANKS + 4].tolist() == [4, 30, 5, 0]
     # That of tick 1000 was not done, as nobody asked: it is over. The next one is due at 650.
     assert (channel[PHASE], channel[REFRESHES]) == (350, -1)
-    refresh(channel, 649, numbers)
+    refresh_channel(channel, 649, numbers)
     assert (channel[FREE], channel[REFRESHES]) == (-50 + 300, 0)
-    refresh(channel, 650, numbers)
+    refresh_channel(channel, 650, numbers)
     assert (channel[FREE], channel[REFRESHES]) == (650 + 300, 1)
     restart_dram(dram, 2 * 65, numbers)
     assert (channel[PHASE], channel[REFRESHES]) == (650, 0)

@@ -30,7 +30,7 @@ from nmpsim.analysis.matching import (
 from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import fail
 from nmpsim.lir.nodes import ELEM_DTYPES
-from nmpsim.report.fields import FLAT, OR_NULL, WrittenBefore, get_value
+from nmpsim.report.fields import FLAT, OR_NULL, WrittenBefore, get_path_value
 
 
 @attrs.frozen
@@ -102,7 +102,7 @@ class RunDifference:
     def worst_tensor(self) -> TensorDifference | None:
         """Differing tensor with the lowest SQNR (largest ulp if unscaled), or None if all agree."""
         measured = [one for one in self.differing if one.difference is not None]
-        if all(get_value(one.difference, "sqnr_db") is not None for one in measured):
+        if all(get_path_value(one.difference, "sqnr_db") is not None for one in measured):
             return min(measured, key=lambda one: rank_sqnr(one.difference), default=None)
         return max(measured, key=lambda one: one.worst_ulp, default=None)
 

@@ -23,7 +23,7 @@ from nmpsim.bundle.patch import ByteChange, apply_patch
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.core.engine_selection import make_engine
-from nmpsim.core.host_steps import run_host_step, write_tensor
+from nmpsim.core.host_steps import execute_host_step, write_tensor
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.load import load_machine
 from nmpsim.core.run import TURNS
@@ -141,7 +141,7 @@ def _run_until(
     runner, costs = make_engine(engine), get_costs(config)
     for step in bundle.metadata.steps:
         if step.kind == "host":
-            run_host_step(machine, step)
+            execute_host_step(machine, step)
             continue
         start_cores(machine, step.entry or 0)
         while (outcome := runner.run(machine, costs, TURNS, False, stops)) != Outcome.DONE:

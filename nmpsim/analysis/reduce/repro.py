@@ -12,7 +12,7 @@ from nmpsim.arrays import Arrays
 from nmpsim.atomic import make_write_error, write_file, write_npz
 from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import fail
-from nmpsim.frontends.model_origin import import_lir
+from nmpsim.frontends.model_origin import make_imported_model
 from nmpsim.quantization.files import write_program
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
@@ -67,7 +67,7 @@ def write_repro(folder: Path, reduction: Reduction) -> tuple[str, ...]:
     if expected:
         write_npz(folder / EXPECTED, expected)
     if program.module is not None:
-        write_program(import_lir(program.module), folder / LIR)
+        write_program(make_imported_model(program.module), folder / LIR)
     if program.assembly is not None:
         write_file(folder / ASSEMBLY, program.assembly)
     write_file(folder / SUITE, _suite(reduction))

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from nmpsim.analysis.trace.selection import Selection
 from nmpsim.isa.table import DRAM_BASE, Unit
-from nmpsim.memory.dram import get_next_address, take_grant
+from nmpsim.memory.dram import advance_past_grant, get_next_address
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import count_grant_ticks
 
@@ -48,4 +48,4 @@ def _bursts(cursor: Any, count: int, costs: Costs) -> Iterator[int]:
     for _ in range(count):
         address = get_next_address(cursor)
         yield address - address % costs.dram_burst_bytes - DRAM_BASE
-        take_grant(cursor, one_burst)
+        advance_past_grant(cursor, one_burst)

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.bundle.assembly.directives import parse_raw_words, run_directive
+from nmpsim.bundle.assembly.directives import execute_directive, parse_raw_words
 from nmpsim.bundle.assembly.draft import AssemblySection, LayerRecord, ProgramDraft, Variable
 from nmpsim.bundle.assembly.source import Statement, split_statements
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
@@ -64,7 +64,7 @@ class AssembledProgram:
 def assemble(
     text: str, file: str = "<text>", device: Mapping[str, Any] | None = None
 ) -> AssembledProgram:
-    """Assemble source text into a program.
+    """Assemble the text of a program; raise UserError with all errors in the text.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _first_pass(draft: ProgramDraft, statement: Statement) -> None:
             expected="an instruction, a directive or a label",
         )
     if name.text.startswith("."):
-        run_directive(name, draft, statement, operands)
+        execute_directive(name, draft, statement, operands)
     else:
         _add_instruction(name, operands, draft, statement)
 

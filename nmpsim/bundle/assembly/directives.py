@@ -320,7 +320,7 @@ DIRECTIVES: dict[str, Directive] = {
 }
 
 
-def run_directive(
+def execute_directive(
     name: ExpressionToken,
     draft: ProgramDraft,
     statement: Statement,
@@ -334,7 +334,7 @@ def run_directive(
 
 
 def parse_raw_words(text: str) -> bytes | None:
-    """Return the bytes of a ``.word`` line of plain hexadecimal numbers, or None for another line.
+    """Parse a ``.word`` line of hexadecimal numbers; return its bytes, or None for another line.
 
     A fast path: the constants of a disassembled bundle are millions of such lines.
     """

@@ -31,7 +31,7 @@ _WORDS_A_LINE = 8
 
 
 def disassemble_bundle(bundle: Bundle, data: bool = False) -> str:
-    """Return the code, descriptors and optionally the data of a bundle as assembly text.
+    """Disassemble the code and descriptors of a bundle, and its data if requested; return text.
 
     With ``data`` the text also has constants, symbols and metadata, so that
     :func:`~nmpsim.bundle.assembly.assemble` turns it back into the same bundle, if that was made by

@@ -14,7 +14,7 @@ _PAIR_BYTES = 8
 
 @attrs.frozen
 class CodeAnalysis:
-    """Branch targets, loaded addresses and descriptors found in a range of code."""
+    """Analysis of a range of code: branch targets, loaded addresses and used descriptors."""
 
     start: int
     words: Sequence[int]
@@ -29,7 +29,7 @@ class CodeAnalysis:
 
 
 def analyze_code(words: Sequence[int], start: int) -> CodeAnalysis:
-    """Return the branch targets, loaded addresses and descriptors found in instruction words."""
+    """Analyze instruction words: find branch targets, loaded addresses and used descriptors."""
     decoded = [decode(word) for word in words]
     targets = frozenset(
         start + 4 * index + one.operands["offset"]

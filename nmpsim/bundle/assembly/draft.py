@@ -67,7 +67,7 @@ class AssemblySection:
 
 @attrs.frozen
 class Variable:
-    """Tensor in read-write memory with its address."""
+    """Variable of an assembly program: a tensor in read-write memory, with its address."""
 
     name: str
     type: TensorType
@@ -76,7 +76,7 @@ class Variable:
 
 @attrs.frozen
 class LayerRecord:
-    """Operands of a ``.layer`` directive."""
+    """Layer declared by a ``.layer`` directive: its name, operation, output and barrier."""
 
     statement: Statement
     name: str
@@ -87,7 +87,7 @@ class LayerRecord:
 
 @attrs.define
 class ProgramDraft:
-    """Program after the first pass of the assembler."""
+    """Draft of a program, which the first pass of the assembler fills and the second encodes."""
 
     sections: dict[str, AssemblySection] = attrs.field(
         factory=lambda: {
@@ -155,7 +155,7 @@ class ProgramDraft:
         self.variables[text] = Variable(text, type, address)
 
     def reserve_total(self, nbytes: int, column: int) -> None:
-        """Enlarge the read-write memory to ``nbytes`` in total; raise SourceError if too large."""
+        """Enlarge the read-write memory to ``nbytes`` bytes; raise SourceError above the limit."""
         if not 0 <= nbytes <= RW_LIMIT:
             raise SourceError(
                 "ASM003",
@@ -167,7 +167,7 @@ class ProgramDraft:
         self.rw_bytes = max(self.rw_bytes, nbytes)
 
     def get_known_number(self, name: ExpressionToken) -> int:
-        """Return the value of a symbol that is known in the first pass, or raise SourceError."""
+        """Return the value of a symbol; raise SourceError if no number is defined for it."""
         if name.text in self.numbers:
             return self.numbers[name.text]
         raise SourceError(
@@ -178,7 +178,7 @@ class ProgramDraft:
         )
 
     def compute_section_addresses(self) -> dict[str, int]:
-        """Return the first address of each section in the bundle."""
+        """Compute the first address of each section in the bundle; return the addresses by name."""
         addresses = {}
         offset = CONSTANTS_OFFSET
         for name, section in self.sections.items():

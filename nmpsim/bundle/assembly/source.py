@@ -37,7 +37,7 @@ class Statement:
         return len(self.text.rstrip()) + 1
 
     def get_place(self, column: int) -> Place:
-        """Return the place in the file of a character, given its column in the joined text."""
+        """Return the file, line and column of a character, given its column in the joined text."""
         index = bisect_right(self.starts, (column - 1, 1 << 62)) - 1
         start, line = self.starts[index]
         return Place(self.file, line, column - start)
@@ -64,7 +64,7 @@ class Statement:
 
 
 def split_statements(text: str, file: str) -> Iterator[Statement]:
-    """Split assembly text into statements, omitting empty ones."""
+    """Split assembly text into statements; yield all statements that are not empty."""
     joined = ""
     starts: list[tuple[int, int]] = []
     for number, line in enumerate(text.split("\n"), start=1):

@@ -73,7 +73,7 @@ def command(options: EvalOptions) -> int:
     from nmpsim.cli.dataset import load_dataset, read_class_names
     from nmpsim.cli.samples import ProgramInputs
     from nmpsim.experiments import evaluate, make_evaluation_document, write_confusion
-    from nmpsim.experiments.samples import check_labels, count_classes
+    from nmpsim.experiments.samples import count_classes, parse_labels
     from nmpsim.views.eval_text import print_evaluation
 
     bundle = load_program(options.bundle, inputs=[str(options.dataset)])
@@ -86,7 +86,7 @@ def command(options: EvalOptions) -> int:
     )
     classes = count_classes(bundle)
     with locate_errors(data.source):
-        check_labels(data.labels, len(data.samples), classes)
+        parse_labels(data.labels, len(data.samples), classes)
     names = data.class_names
     if options.classes is not None:
         names = read_class_names(options.classes, classes)

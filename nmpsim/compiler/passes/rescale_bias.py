@@ -50,7 +50,7 @@ class RescaledBias:
 
 
 def rescale_bias(module: Module) -> tuple[Module, tuple[RescaledBias, ...]]:
-    """Return the module with each bias in the scale of its layer's result, and the changed biases.
+    """Requantize biases to the scale of their layer's result; return the module and the changes.
 
     Constants must be attached. Float layers and computed biases are not changed.
     """

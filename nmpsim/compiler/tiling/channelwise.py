@@ -18,9 +18,9 @@ from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions, selec
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import (
     build_grid,
-    describe_count,
     divide_ranges,
     divide_rows,
+    format_count,
     list_divisions,
     list_halvings,
     list_part_counts,
@@ -56,7 +56,7 @@ POOLS = frozenset({OpcodeKind.MAX_POOL, OpcodeKind.AVERAGE_POOL})
 
 @attrs.frozen
 class ImageShape:
-    """Geometry of a pool or depthwise convolution."""
+    """Shape of a pool or depthwise convolution: images, channels and spatial axes."""
 
     images: int
     channels: int
@@ -90,8 +90,8 @@ class ChannelTiling(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Description of the tiling for users."""
-        channels = describe_count(self.channels, "channel")
+        """Text for reports: the core grid, and the rows, columns and channels of a tile."""
+        channels = format_count(self.channels, "channel")
         return f"{self.across}x{self.down} cores, tiles {self.rows}x{self.columns} of {channels}"
 
 
@@ -104,7 +104,7 @@ def is_depthwise(op: Operation) -> bool:
 
 
 def make_image_shape(op: Operation) -> ImageShape:
-    """Return the geometry of a pool or depthwise convolution."""
+    """Return the shape of a pool or depthwise convolution and its constants' size."""
     source, axes, tables = op.operands[1], make_spatial_axes(op), 0
     if op.kind not in POOLS:
         weights = axes[0].kernel * axes[1].kernel * source.element_bytes
@@ -278,7 +278,9 @@ def _options(
     return TilingOptions(key, simple, candidates, build)
 
 
-def plan_depthwise(op: Operation, layer: WeightedLayer, context: PlanningContext) -> TilingOptions:
+def make_depthwise_options(
+    op: Operation, layer: WeightedLayer, context: PlanningContext
+) -> TilingOptions:
     """Return the tiling options of a depthwise convolution."""
     taps, wide = layer.axes[0].kernel * layer.axes[1].kernel, layer.element_bytes
     records = context.add_constant("channels", layer.channel_records)
@@ -333,7 +335,7 @@ def plan_depthwise(op: Operation, layer: WeightedLayer, context: PlanningContext
     )
 
 
-def plan_pool(op: Operation, context: PlanningContext) -> TilingOptions:
+def make_pool_options(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of a maximum or average pool."""
     target, source = op.output, op.operands[1]
     shape = make_image_shape(op)

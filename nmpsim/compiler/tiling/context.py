@@ -20,7 +20,7 @@ from nmpsim.timing import Costs, get_costs
 
 @attrs.frozen(eq=False)
 class PlanningContext:
-    """Device, numerics profile, addresses and constants for planning a layer."""
+    """Context for planning a layer: device, numerics profile, addresses and constants."""
 
     name: str
     """Name of the layer's instruction, for messages."""
@@ -31,12 +31,12 @@ class PlanningContext:
     memory: ProgramMemory
 
     def add_constant(self, what: str, array: Array | LazyBytes) -> int:
-        """Store a constant array of the layer and return its DRAM address."""
+        """Add an array named ``LAYER.what`` to the program's constants; return its address."""
         return self.memory.add_constant(f"{self.name}.{what}", array)
 
     @property
     def costs(self) -> Costs:
-        """Costs of the device in cycles."""
+        """Costs of instructions and DRAM transfers on the device, in cycles."""
         return get_costs(self.config)
 
     def get_row_offsets(self, *addresses: int) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ class PlanningContext:
 
 @attrs.frozen(eq=False)
 class TilingOptions:
-    """Possible tilings of a layer, with functions for their costs and plans.
+    """Options for the tiling of a layer: candidate tilings, their costs, and a plan builder.
 
     A tiling is a named tuple with a property ``label``. Many tilings are one named tuple whose
     fields are arrays.

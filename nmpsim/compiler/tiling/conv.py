@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from nmpsim.bundle.debug import PackedConstantPlace
+from nmpsim.bundle.debug import PackedConstantLocation
 from nmpsim.bundle.elf import Buffer, LazyBytes, encode_array
 from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions
 from nmpsim.compiler.tiling.conv_scheme import (
@@ -55,7 +55,7 @@ from nmpsim.isa.words import (
 _SLICE, _ROWS, _COLUMNS, _PART = range(4)
 
 
-def plan_conv(layer: WeightedLayer, context: PlanningContext) -> TilingOptions:
+def make_conv_options(layer: WeightedLayer, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of a convolution or fully connected layer."""
     config, slicer = context.config, ChannelSlicer(layer)
     simple = choose_simple_tiling(layer, slicer, config)
@@ -185,7 +185,7 @@ def _place_weights(
     ]
     context.memory.record_packed_constant(
         layer.constant,
-        PackedConstantPlace(
+        PackedConstantLocation(
             layer.constant.buffer.name,
             layer.order,
             (*outputs.begin.tolist(), layer.out_channels),

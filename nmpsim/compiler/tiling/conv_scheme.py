@@ -12,7 +12,7 @@ from nmpsim.compiler.tiling.context import list_tilings, select_tilings
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import (
     Integers,
-    describe_count,
+    format_count,
     list_divisions,
     list_halvings,
     list_part_counts,
@@ -56,8 +56,8 @@ class ConvTiling(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Description of the tiling for users."""
-        blocks, inputs = describe_count(self.atoms, "block"), describe_count(self.part, "input")
+        """Text for reports: core grid, tile size, channels, and the operand that stays loaded."""
+        blocks, inputs = format_count(self.atoms, "block"), format_count(self.part, "input")
         return (
             f"{self.across}x{self.down}x{self.beside} cores, tiles {self.rows}x{self.columns},"
             f" {blocks} of {inputs}, {'input stays' if self.input_stays else 'weights stay'}"
@@ -66,7 +66,7 @@ class ConvTiling(NamedTuple):
 
 @attrs.frozen
 class ConvBuffers:
-    """Sizes in bytes of a core's scratchpad buffers, and the number of copies of each."""
+    """Scratchpad buffers of a core: size in bytes and number of copies of each."""
 
     weights: Any
     channels: Any

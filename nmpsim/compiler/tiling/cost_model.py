@@ -25,7 +25,7 @@ class DramModel:
 
 @attrs.frozen(eq=False)
 class Traffic:
-    """Transfers of one core: their number, and the DRAM cycles of each transfer."""
+    """Traffic of one core: number of transfers, and DRAM cycles for each."""
 
     count: Any
     cycles: Any
@@ -61,7 +61,7 @@ class RoughCost:
 
     @property
     def cycles(self) -> Any:
-        """Approximate cycles of the layer.
+        """Approximate cycles of the layer, with imperfect overlap of transfers and computation.
 
         The DRAM serves all traffic while cores compute. A core begins after its first loads, for
         which it waits until half of the cores, on average, are served. The more equal transfers
@@ -83,7 +83,7 @@ def estimate_box_cycles(
     stride_y: Any = 0,
     aligned: Any = False,
 ) -> Any:
-    """Estimate the DRAM cycles of a transfer of a strided box of bytes.
+    """Estimate the DRAM cycles for transferring a strided box of bytes.
 
     ``aligned`` tells that the box begins at the begin of a row. All banks but one are expected to
     open rows while others are served. Refresh and turnaround, which cost nearly the same for all

@@ -19,8 +19,8 @@ from nmpsim.compiler.tiling.grid import (
     Bounds,
     TileGrid,
     build_grid,
-    describe_count,
     divide_ranges,
+    format_count,
     list_halvings,
     split_evenly,
 )
@@ -78,8 +78,8 @@ class FlatTiling(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Description of the tiling for users."""
-        cores = describe_count(self.cores, "core")
+        """Text for reports: number of cores, and a tile's elements and alignment."""
+        cores = format_count(self.cores, "core")
         return f"{cores}, tiles of {self.tile} elements at multiples of {self.unit}"
 
 
@@ -185,7 +185,7 @@ def _flat_options(
 _UNARY = frozenset({OpcodeKind.CLIP, OpcodeKind.RESCALE, OpcodeKind.LOOK_UP})
 
 
-def plan_binary(op: Operation, context: PlanningContext) -> TilingOptions:
+def make_binary_options(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of an elementwise operation of two tensors."""
     constant = {
         "operation": BINARY[op.instruction.opcode],
@@ -203,7 +203,7 @@ def plan_binary(op: Operation, context: PlanningContext) -> TilingOptions:
     return _flat_options(op, op.operands[1:], 2, add_compute, context)
 
 
-def plan_unary(op: Operation, context: PlanningContext) -> TilingOptions:
+def make_unary_options(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of a clip, rescale, leaky ReLU or table lookup."""
     constant = {} if op.kind is OpcodeKind.LOOK_UP else _unary_words(op, context)
 
@@ -217,7 +217,7 @@ def plan_unary(op: Operation, context: PlanningContext) -> TilingOptions:
     return _flat_options(op, op.operands[1:2], 2, add_compute, context)
 
 
-def plan_splat(op: Operation, context: PlanningContext) -> TilingOptions:
+def make_splat_options(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of an operation that fills a tensor with one value."""
     view = op.output
     value = view.clamp(context.profile.quantize(op.get_number("Value"), view))
@@ -230,7 +230,7 @@ def plan_splat(op: Operation, context: PlanningContext) -> TilingOptions:
     return _flat_options(op, (), 1, add_compute, context)
 
 
-def plan_batched_add(op: Operation, context: PlanningContext) -> TilingOptions:
+def make_batched_add_options(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of an addition of one tensor to each item of a batch."""
     _, batch, piece = op.operands
     wide, slice_wide = batch.element_bytes, piece.element_bytes

@@ -32,7 +32,7 @@ class TileRanges:
 
 @attrs.frozen(eq=False)
 class TileGrid:
-    """Tiles of all cores, each with its range along every dimension."""
+    """Grid of the tiles of all cores, with each tile's range along every dimension."""
 
     ends: Integers
     """[cores + 1]: the tiles of core c are ``ends[c]`` to ``ends[c + 1]``."""
@@ -45,14 +45,14 @@ class TileGrid:
 
     @classmethod
     def from_counts(cls, counts: npt.ArrayLike) -> TileGrid:
-        """Return a grid without dimensions from the number of tiles of each core."""
+        """Return a grid without dimensions, with ``counts[c]`` tiles on core ``c``."""
         ends = compute_offsets(counts)
         none = np.zeros((0, ends[-1]), np.int64)
         return cls(ends, none, none, none)
 
     @classmethod
     def concatenate(cls, grids: Sequence[TileGrid]) -> TileGrid:
-        """Return a grid with the cores of all given grids, in order."""
+        """Concatenate grids: return one grid with the cores of all ``grids``, in order."""
         ends = compute_offsets(np.concatenate([compute_sizes(grid.ends) for grid in grids]))
         arrays = ([grid.index, grid.begin, grid.end] for grid in grids)
         return cls(ends, *(np.concatenate(one, axis=1) for one in zip(*arrays, strict=True)))
@@ -73,7 +73,7 @@ class TileGrid:
         return self.find_changes()
 
     def find_changes(self, *keys: Integers) -> npt.NDArray[np.bool_]:
-        """Return a mask of the tiles whose keys differ from the previous tile of the same core."""
+        """Return a mask of tiles that are first on a core or have other keys than the previous."""
         changed = np.zeros(self.ends[-1], np.bool_)
         changed[self.ends[:-1]] = True
         for key in keys:
@@ -86,7 +86,7 @@ class TileGrid:
         return turns - turns[self.ends[:-1]][self.core]
 
     def compute_core_maxima(self, values: Integers) -> Integers:
-        """Return the largest value among the tiles of each core."""
+        """Return the maximum of ``values`` over the tiles of each core."""
         most: Integers = np.maximum.reduceat(values, self.ends[:-1])
         return most
 
@@ -120,7 +120,7 @@ def build_grid(dimensions: Sequence[TileRanges], order: Sequence[int] | None = N
 
 @lru_cache(maxsize=1024)
 def divide_ranges(bounds: Bounds, size: int) -> TileRanges:
-    """Divide ranges into consecutive tiles of a maximum size."""
+    """Divide each range into consecutive tiles of at most ``size``."""
     begin, end = np.array(bounds, np.int64).reshape(-1, 2).T
     ends = compute_offsets(-(-(end - begin) // size))
     which = np.repeat(np.arange(begin.size), compute_sizes(ends))
@@ -130,7 +130,7 @@ def divide_ranges(bounds: Bounds, size: int) -> TileRanges:
 
 @lru_cache(maxsize=1024)
 def divide_rows(bounds: Bounds, rows_per_image: int, size: int) -> TileRanges:
-    """Divide ranges of rows into tiles that do not cross images."""
+    """Divide row ranges into tiles of at most ``size`` rows, each within one image."""
     pieces = [
         [
             (max(begin, image * rows_per_image), min(end, (image + 1) * rows_per_image))
@@ -143,30 +143,30 @@ def divide_rows(bounds: Bounds, rows_per_image: int, size: int) -> TileRanges:
 
 
 def compute_offsets(counts: npt.ArrayLike) -> Integers:
-    """Return the start offsets of consecutive groups and the total size: [n + 1]."""
+    """Return the start offset of each of n consecutive groups, and the total size: [n + 1]."""
     ends = np.zeros(np.size(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     return ends
 
 
 def compute_sizes(ends: Integers) -> Integers:
-    """Return the sizes of consecutive groups from their end offsets: [n]."""
+    """Return the size of each of n consecutive groups from their n + 1 offsets."""
     return ends[1:] - ends[:-1]
 
 
 def split_evenly(total: int, parts: int) -> Bounds:
-    """Split a number of items into ranges of nearly equal size."""
+    """Split ``range(total)`` into at most ``parts`` nonempty ranges of nearly equal size."""
     bounds = [total * i // parts for i in range(parts + 1)]
     return tuple((a, b) for a, b in pairwise(bounds) if a < b)
 
 
 def list_part_counts(total: int, most: int) -> list[int]:
-    """Return the part counts up to ``most`` whose largest part would grow with one part less."""
+    """Return the part counts up to ``most`` for which one part less would enlarge the parts."""
     return sorted({-(-total // -(-total // n)) for n in range(1, min(total, most) + 1)})
 
 
 def list_divisions(size: int) -> list[int]:
-    """Return a size divided by 1, 2, 3, 4, 6 and powers of two, in descending order."""
+    """Return ``size`` divided by 1, 2, 3, 4, 6 and powers of two, in descending order."""
     sizes = {-(-size // n) for n in (1, 2, 3, 4, 6)}
     return sorted(sizes.union(list_halvings(size)), reverse=True)
 
@@ -179,6 +179,6 @@ def list_halvings(size: int) -> list[int]:
     return sizes
 
 
-def describe_count(number: Any, noun: str) -> str:
-    """Return a number with its noun in singular or plural, such as ``4 cores``."""
+def format_count(number: Any, noun: str) -> str:
+    """Format a number with a noun in singular or plural, such as ``4 cores``."""
     return f"1 {noun}" if number == 1 else f"{number} {noun}s"

@@ -28,11 +28,11 @@ class SpatialAxis:
     dilation: int = 1
 
     def count_inputs(self, count: Any) -> Any:
-        """Return the number of input positions, including padding, that ``count`` results need."""
+        """Return how many input positions, including padding, ``count`` adjacent results need."""
         return (count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
     def find_input_span(self, begin: Integers, end: Integers) -> InputSpan:
-        """Return the input positions that a range of results needs."""
+        """Return the inputs and the padding that results ``begin`` to ``end - 1`` need."""
         origin = begin * self.stride - self.pad
         extent = self.count_inputs(end - begin)
         low, high = (np.minimum(np.maximum(at, 0), self.size) for at in (origin, origin + extent))
@@ -43,7 +43,7 @@ class SpatialAxis:
 
 @attrs.frozen(eq=False)
 class InputSpan:
-    """Input positions of each tile along one axis, with the padding before and after."""
+    """Span of input positions that each tile needs along one axis, and the padding around it."""
 
     origin: Integers
     """First position, which may lie in the padding."""
@@ -69,14 +69,14 @@ def make_spatial_axes(op: Operation) -> tuple[SpatialAxis, SpatialAxis]:
 
 
 def make_window_words(rows: SpatialAxis, columns: SpatialAxis, *names: str) -> dict[str, int]:
-    """Return descriptor words such as ``kernel_h`` and ``kernel_w`` from the axes."""
+    """Return descriptor words such as ``kernel_h`` and ``kernel_w`` from attributes of the axes."""
     axes = (("h", rows), ("w", columns))
     return {f"{name}_{side}": getattr(axis, name) for name in names for side, axis in axes}
 
 
 @attrs.frozen(eq=False)
 class ChannelRange:
-    """Range of channels of a tensor."""
+    """Range of a tensor's channels: first channel, count, and all channels of the tensor."""
 
     first: Numbers
     count: Numbers
@@ -90,13 +90,13 @@ class ChannelRange:
 
     @property
     def pixel_bytes(self) -> int:
-        """Size of one pixel with all channels, in bytes."""
+        """Size in bytes of one pixel with all channels of the tensor."""
         return self.total * self.element_bytes
 
 
 @attrs.frozen(eq=False)
 class ImageTiles:
-    """Tiles of images: rows and columns of the result and of the required input."""
+    """Tiles of images: rows and columns of each tile's result, and the input they need."""
 
     axes: tuple[SpatialAxis, SpatialAxis]
     image: Integers
@@ -120,12 +120,12 @@ class ImageTiles:
 
     @property
     def pixel(self) -> Integers:
-        """Index of the first pixel of each tile in the result."""
+        """Index of each tile's first pixel among all pixels of the result."""
         rows, columns = self.axes
         return (self.image * rows.out + self.top) * columns.out + self.left
 
     def get_shape_words(self, in_width: Integers, in_run: Numbers, out_run: Numbers) -> Any:
-        """Return the descriptor words of the tile's shape and its packed strides.
+        """Return the descriptor words for the tiles' height, width and packed strides.
 
         ``in_width`` is in pixels, ``in_run`` and ``out_run`` are bytes of a pixel.
         """
@@ -139,7 +139,7 @@ class ImageTiles:
         }
 
     def get_position_words(self, channels: ChannelRange) -> dict[str, Numbers]:
-        """Return the descriptor words of the tile's position in the result."""
+        """Return the descriptor words for the tiles' position in the layer's result."""
         return {
             "event_origin": self.pixel * channels.total + channels.first,
             "event_stride_y": self.axes[1].out * channels.total,
@@ -147,7 +147,7 @@ class ImageTiles:
         }
 
     def get_padding_words(self, element: int, fill: int) -> dict[str, Numbers]:
-        """Return the descriptor words of a load that pads the input with ``fill``."""
+        """Return the descriptor words for loading inputs padded with ``fill``."""
         return {
             "pad_x_before": self.columns.before,
             "pad_x_after": self.columns.after,
@@ -160,7 +160,7 @@ class ImageTiles:
     def get_input_words(
         self, dram: int, spm: Numbers, channels: ChannelRange, width: Integers
     ) -> dict[str, Numbers]:
-        """Return the descriptor words of a load of the tile's input."""
+        """Return the descriptor words for loading the tiles' input from DRAM."""
         rows, columns, run = self.rows, self.columns, channels.run_bytes
         pixel = channels.pixel_bytes
         row = pixel * self.axes[1].size
@@ -180,7 +180,7 @@ class ImageTiles:
     def get_output_words(
         self, dram: int, spm: Numbers, channels: ChannelRange
     ) -> dict[str, Numbers]:
-        """Return the descriptor words of a store of the tile's result."""
+        """Return the descriptor words for storing the tiles' result in DRAM."""
         pixel, run = channels.pixel_bytes, channels.run_bytes
         return make_box_words(
             dram + self.pixel * pixel + channels.first * channels.element_bytes,
@@ -203,6 +203,6 @@ def add_table_load(
     nbytes: int,
     where: npt.NDArray[np.bool_],
 ) -> None:
-    """Add an instruction that loads the table records of a range of channels."""
+    """Add loads of channel records, ``nbytes`` per channel, for the tiles in ``where``."""
     words = make_box_words(dram + channels.first * nbytes, spm, channels.count * nbytes)
     builder.add_instructions(LOAD, words, where)

@@ -40,11 +40,11 @@ class MatmulTiling(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Description of the tiling for users."""
+        """Text for reports: the grid of cores."""
         return f"{self.down}x{self.across} cores, the largest tiles"
 
 
-def plan_matmul(op: Operation, context: PlanningContext) -> TilingOptions:
+def make_matmul_options(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of a matrix product of two activations."""
     target, lhs, rhs = op.operands
     (rows, inner), columns, wide = lhs.shape, rhs.shape[1], target.element_bytes

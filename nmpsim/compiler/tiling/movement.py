@@ -17,7 +17,7 @@ import numpy as np
 from nmpsim.compiler.operations import Operation, compute_row_major_strides
 from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic
-from nmpsim.compiler.tiling.grid import Integers, TileGrid, describe_count, split_evenly
+from nmpsim.compiler.tiling.grid import Integers, TileGrid, format_count, split_evenly
 from nmpsim.compiler.tiling.plan import ALIGNMENT, LOAD, STORE, LayerPlan, PlanBuilder
 from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.isa.table import Unit
@@ -45,7 +45,7 @@ class BoxDimension(NamedTuple):
 
 
 class BoxMove(NamedTuple):
-    """Box of elements to move from one DRAM region to another."""
+    """Move of a box of elements from one DRAM region to another."""
 
     source: int
     """DRAM address of the first element that is read."""
@@ -62,12 +62,12 @@ class BoxMove(NamedTuple):
 
     @property
     def is_reordering(self) -> bool:
-        """Whether the move changes the order of elements in memory."""
+        """Whether the elements are in a different order in the source and in the target."""
         reads = [d.read for d in self.dimensions]
         return reads != sorted(reads, reverse=True)
 
     def split(self) -> tuple[BoxMove, BoxMove]:
-        """Split the box in half along its outermost dimension."""
+        """Split the move in half along the outermost dimension; return both moves."""
         index = next(i for i, d in enumerate(self.dimensions) if d.size > 1)
         d = self.dimensions[index]
         low = d.size // 2
@@ -80,7 +80,7 @@ class BoxMove(NamedTuple):
 
 
 def merge_dimensions(dimensions: Sequence[BoxDimension], element: int) -> tuple[BoxDimension, ...]:
-    """Merge adjacent dimensions that are contiguous in both source and target."""
+    """Merge dimensions that are contiguous in source and target; return the new dimensions."""
     merged: list[BoxDimension] = []
     for d in dimensions:
         outer = merged[-1] if merged else None
@@ -126,11 +126,11 @@ class MoveTiling(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Description of the tiling for users."""
-        return f"{describe_count(self.cores, 'core')}, tiles of at most {self.limit} bytes"
+        """Text for reports: number of cores and largest tile in bytes."""
+        return f"{format_count(self.cores, 'core')}, tiles of at most {self.limit} bytes"
 
 
-def plan_move(op: Operation, context: PlanningContext) -> TilingOptions:
+def make_move_options(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of an operation that moves elements."""
     moves = list_box_moves(op, context)
     config = context.config

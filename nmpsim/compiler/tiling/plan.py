@@ -34,7 +34,7 @@ class TileInstructions:
 
 @attrs.frozen(eq=False)
 class LayerPlan:
-    """Tensor instructions of a layer: loads, computations and stores."""
+    """Plan of a layer: its load, compute and store instructions for each core's tiles."""
 
     unit: Unit
     cores: Integers
@@ -55,7 +55,7 @@ class PlanBuilder:
         self._parts: dict[str, list[tuple[Integers, Words]]] = {}
 
     def allocate(self, nbytes: Numbers) -> Any:
-        """Allocate a scratchpad buffer; return its address for each core."""
+        """Allocate a scratchpad buffer on each core; return its address, or one per core."""
         address = self._next
         self._next = address + align_size(nbytes)
         if np.max(self._next) > SCRATCHPAD_BASE + self._config.scratchpad_bytes:
@@ -65,7 +65,7 @@ class PlanBuilder:
     def allocate_buffers(
         self, nbytes: Numbers, copies: int = 2, changed: npt.NDArray[np.bool_] | None = None
     ) -> Integers:
-        """Allocate buffers that tiles use in rotation; return the address for each tile.
+        """Allocate ``copies`` buffers, which tiles use in turn; return each tile's address.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class PlanBuilder:
         self.add_to_tiles(mnemonic, words, tiles)
 
     def add_to_tiles(self, mnemonic: str, words: Words, tiles: Integers) -> None:
-        """Add one instruction for each of the given tiles, whose numbers must ascend.
+        """Add one instruction to each tile in ``tiles``, which are in ascending order.
 
         Arrays among the words have one element for each of the commands.
         """
@@ -130,7 +130,7 @@ class PlanBuilder:
 
 
 def get_word_offsets(mnemonic: str) -> Mapping[str, int]:
-    """Return the offsets, in words, of the descriptor words of an instruction by name."""
+    """Return the offset, in words, of each descriptor word of an instruction, by name."""
     return get_word_indices(str(BY_MNEMONIC[mnemonic].descriptor))
 
 
@@ -142,7 +142,7 @@ def make_box_words(
     count_y: Numbers = 1,
     **strides: Numbers,
 ) -> dict[str, Numbers]:
-    """Return the descriptor words of a load or store of a strided box of bytes.
+    """Return the descriptor words for loading or storing a strided box of bytes.
 
     ``strides`` are in bytes, by their names in the descriptor such as ``dram_stride_x``.
     """

@@ -6,17 +6,21 @@ from collections.abc import Callable
 
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
-from nmpsim.compiler.tiling.channelwise import is_depthwise, plan_depthwise, plan_pool
-from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions
-from nmpsim.compiler.tiling.conv import plan_conv
-from nmpsim.compiler.tiling.elementwise import (
-    plan_batched_add,
-    plan_binary,
-    plan_splat,
-    plan_unary,
+from nmpsim.compiler.tiling.channelwise import (
+    is_depthwise,
+    make_depthwise_options,
+    make_pool_options,
 )
-from nmpsim.compiler.tiling.matmul import plan_matmul
-from nmpsim.compiler.tiling.movement import plan_move
+from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions
+from nmpsim.compiler.tiling.conv import make_conv_options
+from nmpsim.compiler.tiling.elementwise import (
+    make_batched_add_options,
+    make_binary_options,
+    make_splat_options,
+    make_unary_options,
+)
+from nmpsim.compiler.tiling.matmul import make_matmul_options
+from nmpsim.compiler.tiling.movement import make_move_options
 from nmpsim.compiler.tiling.weighted import make_weighted_layer
 from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.lir.opcode import OpcodeKind
@@ -25,8 +29,8 @@ from nmpsim.lir.opcode import OpcodeKind
 def _weighted(op: Operation, context: PlanningContext) -> TilingOptions:
     layer = make_weighted_layer(op, context)
     if is_depthwise(op):
-        return plan_depthwise(op, layer, context)
-    return plan_conv(layer, context)
+        return make_depthwise_options(op, layer, context)
+    return make_conv_options(layer, context)
 
 
 def _matmul(op: Operation, context: PlanningContext) -> TilingOptions:
@@ -40,27 +44,27 @@ def _matmul(op: Operation, context: PlanningContext) -> TilingOptions:
     is_exact = largest <= 1 << (lhs.accumulator_bits - 1)
     if rhs.buffer.constant and is_exact:
         return _weighted(op, context)
-    return plan_matmul(op, context)
+    return make_matmul_options(op, context)
 
 
 _BY_KIND: dict[OpcodeKind, Callable[[Operation, PlanningContext], TilingOptions]] = {
     OpcodeKind.CONVOLUTION: _weighted,
     OpcodeKind.FULLY_CONNECTED: _weighted,
     OpcodeKind.PRODUCT: _matmul,
-    OpcodeKind.BATCHED_ADD: plan_batched_add,
-    OpcodeKind.MAX_POOL: plan_pool,
-    OpcodeKind.AVERAGE_POOL: plan_pool,
-    OpcodeKind.PAIR: plan_binary,
-    OpcodeKind.CLIP: plan_unary,
-    OpcodeKind.RESCALE: plan_unary,
-    OpcodeKind.LOOK_UP: plan_unary,
-    OpcodeKind.FILL: plan_splat,
-    OpcodeKind.MOVE: plan_move,
+    OpcodeKind.BATCHED_ADD: make_batched_add_options,
+    OpcodeKind.MAX_POOL: make_pool_options,
+    OpcodeKind.AVERAGE_POOL: make_pool_options,
+    OpcodeKind.PAIR: make_binary_options,
+    OpcodeKind.CLIP: make_unary_options,
+    OpcodeKind.RESCALE: make_unary_options,
+    OpcodeKind.LOOK_UP: make_unary_options,
+    OpcodeKind.FILL: make_splat_options,
+    OpcodeKind.MOVE: make_move_options,
 }
 PLANNERS = make_exhaustive_table("the planners", _BY_KIND, KINDS_ON_THE_DEVICE)
 """Planner of each kind of operation that the device supports."""
 
 
-def plan_operation(op: Operation, context: PlanningContext) -> TilingOptions:
-    """Return the tiling options of an operation."""
+def make_tiling_options(op: Operation, context: PlanningContext) -> TilingOptions:
+    """Return the tiling options of an operation, according to its kind."""
     return PLANNERS[op.kind](op, context)

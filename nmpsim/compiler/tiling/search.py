@@ -40,7 +40,7 @@ BLIND_SHARE = 6
 
 @attrs.frozen
 class TilingTrial:
-    """Tiling of a layer with its simulated cost."""
+    """Trial of a tiling in the search: the tiling as text and its simulated cost."""
 
     label: Annotated[str, JsonKey("tiling")]
     estimate: Annotated[LayerCostEstimate, FLAT]
@@ -57,7 +57,7 @@ class LayerName:
 
 @attrs.frozen
 class TiledLayer:
-    """Chosen tiling of a layer and all tilings that were simulated."""
+    """Layer with its chosen tiling and all tilings that were simulated."""
 
     layer: Annotated[LayerName, FLAT]
     chosen: Annotated[TilingTrial, "with all costs of the device, whatever chose it"]
@@ -72,7 +72,7 @@ class TiledLayer:
 
     @property
     def reason(self) -> Annotated[str, "why this tiling was chosen", WrittenBefore("like")]:
-        """Reason for the choice of the tiling."""
+        """Why the tiling was chosen, as a sentence for reports."""
         if self.like:
             return f"tiled like {self.like}, which has the same geometry"
         if not self.trials:
@@ -109,7 +109,7 @@ class _Decision:
 
 
 class TilingSearch:
-    """Search for the fastest tiling of each layer, shared by layers of equal geometry."""
+    """Search for each layer's fastest tiling, with a cache for layers of equal geometry."""
 
     def __init__(
         self, tiling: str, config: DeviceConfig, on_tiling: Callable[[TiledLayer], None] | None
@@ -120,7 +120,7 @@ class TilingSearch:
         self._decisions: dict[Hashable, _Decision] = {}
 
     def choose(self, layer: LayerName, options: TilingOptions) -> LayerPlan:
-        """Choose the fastest tiling of a layer and return its plan."""
+        """Choose the fastest tiling of a layer; return the layer's plan."""
         if options.key not in self._decisions:
             self._decisions[options.key] = self._decide(layer, options)
         decision = self._decisions[options.key]

@@ -28,7 +28,7 @@ _BOX = ("run_bytes", "count_x", "count_y")
 
 @attrs.frozen
 class LayerCostEstimate:
-    """Simulated cost of a layer, from the barrier before it to the barrier after it."""
+    """Estimate of a layer's cost by simulation, from the barrier before it to its own barrier."""
 
     cycles: int
     compute: Annotated[int, "cycles that the busiest core's unit works"]
@@ -41,7 +41,7 @@ class LayerCostEstimate:
 
 
 def order_instructions(plan: LayerPlan) -> tuple[Integers, Integers]:
-    """Return the instructions of all cores in order, and the offset of each core's instructions.
+    """Return the instructions and waits of all cores in order, and each core's first index.
 
     See :func:`~nmpsim.compiler.tiling.compiled.schedule_instructions.schedule_instructions`.
     """

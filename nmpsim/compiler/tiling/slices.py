@@ -22,7 +22,7 @@ from nmpsim.isa.layouts import LANES
 
 @attrs.frozen
 class ChannelSlice:
-    """Range of output channels: whole groups, or channels of one group."""
+    """Slice of output channels: some channels of one group, or several whole groups."""
 
     first: int
     count: int
@@ -32,7 +32,7 @@ class ChannelSlice:
 
 
 def split_into_smallest_slices(layer: WeightedLayer) -> list[ChannelSlice]:
-    """Return the smallest slices: blocks of 16 channels, or whole groups if smaller."""
+    """Split a layer's output channels into whole small groups or blocks of up to 16 channels."""
     per_group = layer.out_channels // layer.groups
     step = per_group if must_keep_groups_whole(layer) else LANES
     return [
@@ -59,7 +59,7 @@ def join_slices(atoms: list[ChannelSlice], most: int, whole_groups: bool) -> Ite
 
 
 def must_keep_groups_whole(layer: WeightedLayer) -> bool:
-    """Return whether groups are so small that a slice must consist of whole groups."""
+    """Return whether groups have at most 16 output channels, so that no slice may cut them."""
     return layer.groups > 1 and layer.out_channels // layer.groups <= LANES
 
 
@@ -80,7 +80,7 @@ class ChannelSlices:
 
 
 class SliceSizes(NamedTuple):
-    """Largest sizes among the slices of output channels."""
+    """Sizes of the largest channel slice, and the largest number of slices in a range."""
 
     out: Any
     """Channels of the largest slice."""
@@ -93,7 +93,7 @@ class SliceSizes(NamedTuple):
 
 
 class ChannelSlicer:
-    """Divider of a layer's output channels into slices, with cached results."""
+    """Divider of a layer's output channels into slices, which caches each division."""
 
     def __init__(self, layer: WeightedLayer) -> None:
         self._whole = must_keep_groups_whole(layer)

@@ -47,7 +47,7 @@ class WeightedLayer:
 
     @property
     def images(self) -> int:
-        """Number of images."""
+        """Number of images in the batch, or 1 for a fully connected layer."""
         return self.source.shape[0] if len(self.source.shape) == 4 else 1
 
     @property
@@ -82,7 +82,7 @@ class WeightedLayer:
 
     @property
     def scale_bytes(self) -> int:
-        """Size of a channel's scale record in bytes, or 0 if channels have none."""
+        """Size in bytes of a channel's scale record, or 0 if all channels share one scale."""
         return 0 if self.scale_records is None else SCALE_BYTES
 
     @property
@@ -92,7 +92,7 @@ class WeightedLayer:
 
 
 def make_weighted_layer(op: Operation, context: PlanningContext) -> WeightedLayer:
-    """Return the geometry and descriptor words of an operation with constant weights."""
+    """Return the WeightedLayer of a convolution, fully connected layer or matrix product."""
     target, source, constant = op.operands[:3]
     values = context.memory.get_values(constant)
     order: Literal["OI", "IO"] = "OI"
@@ -212,7 +212,7 @@ def _activation_words(
 def make_clip_words(
     op: Operation, target: BufferView, low: int | None = None, high: int | None = None
 ) -> dict[str, int]:
-    """Return the descriptor words of a result's range and of its clipped sides."""
+    """Return the descriptor words for a result's limits and the sides that the network clips."""
     lowest, highest = target.limits
     low, high = lowest if low is None else low, highest if high is None else high
     if op.clip_low is not None and op.clip_high is not None:
@@ -223,7 +223,7 @@ def make_clip_words(
 def compute_zero_terms(
     weights: Array, offsets: npt.NDArray[Any], in_offset: int
 ) -> npt.NDArray[np.int64]:
-    """Return the term ``K*Ow*Ox - Ox*sum(w)`` of each output channel."""
+    """Return each output channel's sum of zero-point terms, ``K*Ow*Ox - Ox*sum(w)``, int64 [O]."""
     flat = weights.reshape(weights.shape[0], -1)
     sums = flat.sum(axis=1, dtype=np.int64)
     terms: npt.NDArray[np.int64] = in_offset * (flat.shape[1] * offsets.astype(np.int64) - sums)

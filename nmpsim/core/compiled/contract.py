@@ -44,8 +44,8 @@ from nmpsim.core.compiled.contract_state import (
     ContractState,
     check_read,
     has_violation,
-    is_ram,
-    is_scratchpad,
+    is_in_ram,
+    is_in_scratchpad,
     is_writable,
     report_violation,
     track_access,
@@ -80,7 +80,7 @@ from nmpsim.memory.footprint import (
     TENSOR,
     WORD,
     add_run,
-    clear_touches,
+    clear_footprint,
     compute_footprint,
 )
 from nmpsim.memory.footprint import WRITES as WRITE_COUNT
@@ -96,7 +96,7 @@ NONE = np.int64(-1)
 
 
 def check_tensor_instruction(c: ContractState, core: Int, number: Int, d: Int64s) -> None:
-    """Check a tensor instruction against the contract, and record a violation in ``c``."""
+    """Check a tensor instruction against the contract; record the first violation in ``c``."""
     unit, depth = INSTRUCTION_UNIT[number], c.numbers[DEPTH]
     job = c.issued[core, unit]
     c.issued[core, unit] = job + 1
@@ -117,14 +117,14 @@ def check_tensor_instruction(c: ContractState, core: Int, number: Int, d: Int64s
 def check_core_access(
     c: ContractState, core: Int, what: int, start: int, nbytes: int, writes: bool
 ) -> None:
-    """Check a scalar load or store, or the fetch of an instruction or descriptor, by a core."""
+    """Check a core's scalar access, or fetch of an instruction or descriptor, for violations."""
     if not is_writable(c, start):
         return
     touches = c.row
-    clear_touches(touches)
+    clear_footprint(touches)
     add_run(touches, writes, what, start, nbytes)
-    in_ram = is_ram(c, touches, 1)
-    if not in_ram and not is_scratchpad(c, touches, 1):
+    in_ram = is_in_ram(c, touches, 1)
+    if not in_ram and not is_in_scratchpad(c, touches, 1):
         return
     check_units(c, core, NONE, touches)
     if writes:
@@ -159,7 +159,7 @@ def check_synchronization(
     elif number == OP.nmp_barrier:
         ended = arrive_at_barrier(c, core, first, second)
         if ended < 0:
-            clear_touches(c.row)
+            clear_footprint(c.row)
             add_run(c.row, False, WORD, first, 1)
             report_violation(c, BARRIER_COUNTS, c.row, 1)
         elif ended > 0:
@@ -173,7 +173,7 @@ def check_synchronization(
 
 
 def begin_segment(c: ContractState) -> None:
-    """Begin a device segment: set all cores to running, with the merged clocks of all cores."""
+    """Begin a device segment: set all cores to running and merge their vector clocks."""
     for core in range(1, c.waits.shape[0]):
         merge_clock(c.clocks[0], c.clocks[core])
     for core in range(c.waits.shape[0]):
@@ -186,9 +186,9 @@ def begin_segment(c: ContractState) -> None:
 def check_host_access(c: ContractState, start: int, nbytes: int, writes: bool) -> None:
     """Check a host access to a tensor against the contract, after all cores have halted."""
     touches = c.row
-    clear_touches(touches)
+    clear_footprint(touches)
     add_run(touches, writes, TENSOR, start, nbytes)
-    if nbytes == 0 or not is_ram(c, touches, 1):
+    if nbytes == 0 or not is_in_ram(c, touches, 1):
         return
     for core in range(c.waits.shape[0]):
         for unit in range(LOADS_AND_STORES):
@@ -210,7 +210,7 @@ def check_host_event(c: ContractState, kind: Int, address: int, nbytes: int) -> 
 
 
 def check_core_event(c: ContractState, event: Int64s, words: Int64s, first_word: Int) -> None:
-    """Check the event of one instruction that a core executed against the contract."""
+    """Check one instruction that a core executed, given as an event, against the contract."""
     number, core, pc = event[EVENT_NUMBER], event[EVENT_CORE], event[EVENT_PC]
     is_tensor = FOOTPRINT_KIND[number] >= 0
     c.found[NUMBER], c.found[CORE], c.found[PC] = number, core, pc

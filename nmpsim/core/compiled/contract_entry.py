@@ -29,7 +29,7 @@ PLAIN_MODULES = (
 
 @functools.cache
 def register_plain_functions() -> None:
-    """Make plain Python functions callable from compiled code; call this before any compilation."""
+    """Register plain Python functions for compiled code; call this before any compilation."""
     register_pure_functions()
     register_functions(*PLAIN_MODULES)
 

@@ -37,7 +37,7 @@ from nmpsim.core.compiled.contract_state import (
     UNITS,
     ContractState,
     ServedPend,
-    is_ram,
+    is_in_ram,
     report_conflict,
 )
 from nmpsim.core.compiled.dram_conflicts import (
@@ -74,7 +74,7 @@ def merge_clock(clocks: Int64s, other: Int64s) -> None:
 
 
 def record_completions(c: ContractState, core: Int, other: Int, agent: Int, done: Int) -> None:
-    """Record in the clock of ``core`` that ``done`` jobs of an agent of ``other`` are complete."""
+    """Record in a core's clock that core ``other`` has completed ``done`` jobs of a unit."""
     c.clocks[core, other, agent] = max(c.clocks[core, other, agent], done)
 
 
@@ -159,7 +159,7 @@ def complete_pend(c: ContractState, core: Int, semaphore: Int, count: Int) -> No
 
 
 def count_needed_posts(c: Any, semaphore: Any, number: Any, other: Any, rivals: Any) -> Any:
-    """Return the count that core ``other`` must post before a pend; 0 or less if others suffice."""
+    """Return the count that core ``other`` must post before a pend; it is at most 0 if none."""
     needed = c.served[semaphore, number, SERVED_TAKEN]
     for one in range(c.waits.shape[0]):
         if one != other:
@@ -204,14 +204,14 @@ FAR = np.int64(1) << np.int64(62)
 
 
 def record_origin(c: ContractState, touches: Int64s, unit: Int, job: Int) -> None:
-    """Store the current instruction, its unit and its job number as the origin of a footprint."""
+    """Record the current instruction, its unit and its job number as a footprint's origin."""
     for i in range(ORIGIN_WORDS):
         touches[0, BY_NUMBER + i] = c.found[NUMBER + i]
     touches[0, BY_UNIT], touches[0, BY_JOB] = unit, job
 
 
 def accesses_overlap(c: ContractState, a: Int64s, row: int, b: Int64s, other: int) -> Any:
-    """Return whether two accesses share a byte; False once the limit of comparisons is exceeded."""
+    """Return whether two accesses share a byte, or False if the comparison limit is exceeded."""
     if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
         return False
     if c.numbers[COMPARISONS] > MAX_COMPARISONS:
@@ -221,8 +221,8 @@ def accesses_overlap(c: ContractState, a: Int64s, row: int, b: Int64s, other: in
     return rows_overlap(a, row, b, other)
 
 
-def check_pair(c: ContractState, case: Int, touches: Int64s, others: Int64s) -> None:
-    """Report a conflict if accesses of two instructions overlap and one of them writes."""
+def check_footprints(c: ContractState, case: Int, touches: Int64s, others: Int64s) -> None:
+    """Report a conflict if accesses in two footprints overlap and one of the accesses writes."""
     for row in range(1, touches[0, COUNT] + 1):
         writes = row <= touches[0, WRITE_COUNT]
         last = others[0, COUNT] if writes else others[0, WRITE_COUNT]
@@ -237,7 +237,7 @@ def check_pair(c: ContractState, case: Int, touches: Int64s, others: Int64s) -> 
 def check_unit(c: ContractState, case: Int, core: Int, unit: Int, touches: Int64s) -> None:
     """Report a violation if accesses conflict with possibly unfinished jobs of a unit."""
     for job in range(c.clocks[core, core, unit], c.issued[core, unit]):
-        check_pair(c, case, touches, c.touches[core, unit, job % c.numbers[DEPTH]])
+        check_footprints(c, case, touches, c.touches[core, unit, job % c.numbers[DEPTH]])
 
 
 def check_units(c: ContractState, core: Int, unit: Int, touches: Int64s) -> None:
@@ -251,7 +251,7 @@ def check_units(c: ContractState, core: Int, unit: Int, touches: Int64s) -> None
 
 
 def compute_range(c: ContractState, touches: Int64s, row: Int) -> None:
-    """Compute the DRAM range of an access and store it in ``c.accessed``."""
+    """Compute the DRAM range of an access, and store the range in ``c.accessed``."""
     n0, s0 = touches[row, FIRST_AXIS], touches[row, FIRST_AXIS + 1]
     n1, s1 = touches[row, FIRST_AXIS + 2], touches[row, FIRST_AXIS + 3]
     stride = s0 if n1 == 1 else s1
@@ -263,7 +263,7 @@ def compute_range(c: ContractState, touches: Int64s, row: Int) -> None:
 def check_dram_accesses(c: ContractState, core: Int, touches: Int64s) -> None:
     """Check DRAM accesses for conflicts with other cores, and store them for later checks."""
     for row in range(1, touches[0, COUNT] + 1):
-        if is_ram(c, touches, row):
+        if is_in_ram(c, touches, row):
             check_other_cores(c, core, touches, row)
             store_access(c, core, touches, row)
 
@@ -291,11 +291,11 @@ def check_other_cores(c: ContractState, core: Int, touches: Int64s, row: Int) ->
         if one[1, START] >= end or start >= one[1, END]:
             continue
         if not is_ordered(c, core, one[0, BY_CORE], one[0, BY_UNIT], one[0, BY_JOB]):
-            check_pair(c, CORE_ORDER, touches, one)
+            check_footprints(c, CORE_ORDER, touches, one)
 
 
 def extend_ranges(c: ContractState, core: Int, kind: Int, touches: Int64s, row: Int) -> None:
-    """Extend the DRAM ranges that a core reads or writes by an access."""
+    """Extend a core's ranges of DRAM reads or writes to include an access."""
     compute_range(c, touches, row)
     add_range(c.ranges[core, kind], c.accessed)
     c.hull[kind, 0] = min(c.hull[kind, 0], touches[row, START])

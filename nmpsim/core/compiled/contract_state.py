@@ -80,7 +80,7 @@ class StateWord(IntEnum):
 
 
 class ServedPend(IntEnum):
-    """Columns of ``ContractState.served``, which has a row for each served pend."""
+    """Columns of ``ContractState.served``: core, job number and taken count of each served pend."""
 
     CORE = 0
     JOB = 1
@@ -264,7 +264,7 @@ def has_violation(c: ContractState) -> Any:
 
 
 def report_violation(c: ContractState, case: Int, touches: Int64s, row: Int) -> None:
-    """Record a violation by the current instruction, unless one is already recorded."""
+    """Report a violation by the current instruction, unless a violation is already recorded."""
     if has_violation(c):
         return
     c.found[CASE] = case
@@ -277,7 +277,7 @@ def report_violation(c: ContractState, case: Int, touches: Int64s, row: Int) -> 
 def report_conflict(
     c: ContractState, case: Int, touches: Int64s, row: Int, others: Int64s, other: Int
 ) -> None:
-    """Record a conflict with an earlier instruction, unless a violation is already recorded."""
+    """Report a conflict with an earlier instruction, unless a violation is already recorded."""
     if has_violation(c):
         return
     what = touches[row, WHAT]
@@ -299,7 +299,7 @@ NOTHING = np.int64(-1)
 
 
 def is_range_written(written_ranges: Int64s, start: Int, end: Int) -> Any:
-    """Return whether one of the written ranges contains all offsets from ``start`` to ``end``."""
+    """Return whether a written range contains ``start`` to ``end - 1``; move that range forward."""
     for i in range(MAX_RANGES):
         begin, after = written_ranges[i, 0], written_ranges[i, 1]
         if begin <= start and end <= after:
@@ -314,7 +314,7 @@ def is_range_written(written_ranges: Int64s, start: Int, end: Int) -> Any:
 
 
 def add_written_range(written_ranges: Int64s, start: Int, end: Int) -> None:
-    """Add a range of offsets to the list of written ranges."""
+    """Add a range to the written ranges: merge adjoining ranges, or replace the shortest range."""
     shortest = 0
     for i in range(MAX_RANGES):
         if (
@@ -334,7 +334,7 @@ def add_written_range(written_ranges: Int64s, start: Int, end: Int) -> None:
 
 
 def find_unwritten(written: Bytes, start: Int, end: Int) -> Any:
-    """Return the offset of the first unwritten byte of a range, or -1."""
+    """Return the offset of the first unwritten byte in a range, or -1 if all are written."""
     for at in range(start, end):
         if written[at] == 0:
             return np.int64(at)
@@ -368,12 +368,12 @@ def track_bytes(
     return NOTHING
 
 
-def is_ram(c: ContractState, touches: Int64s, row: Int) -> Any:
+def is_in_ram(c: ContractState, touches: Int64s, row: Int) -> Any:
     """Return whether an access lies entirely in the writable part of DRAM."""
     return c.numbers[RAM_BASE] <= touches[row, START] and touches[row, END] <= c.numbers[RAM_END]
 
 
-def is_scratchpad(c: ContractState, touches: Int64s, row: Int) -> Any:
+def is_in_scratchpad(c: ContractState, touches: Int64s, row: Int) -> Any:
     """Return whether an access lies entirely in a scratchpad."""
     end = SCRATCHPAD_BASE + c.numbers[SCRATCHPAD_BYTES]
     return touches[row, START] >= SCRATCHPAD_BASE and touches[row, END] <= end
@@ -387,31 +387,31 @@ def is_writable(c: ContractState, address: Int) -> Any:
 
 def track_access(c: ContractState, core: Int, touches: Int64s, row: Int, writes: bool) -> Any:
     """Record a write in ``c``; for a read, return the first unwritten address or -1."""
-    if is_scratchpad(c, touches, row):
+    if is_in_scratchpad(c, touches, row):
         return track_bytes(
             c.scratchpad[core], c.written_ranges[core], touches, row, SCRATCHPAD_BASE, writes
         )
-    if is_ram(c, touches, row):
+    if is_in_ram(c, touches, row):
         last = c.written_ranges.shape[0] - 1
         return track_bytes(c.ram, c.written_ranges[last], touches, row, c.numbers[RAM_BASE], writes)
     return NOTHING
 
 
 def check_read(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
-    """Report a violation if an access reads unwritten bytes (a scalar load: only such bytes)."""
+    """Report a violation if a read includes unwritten bytes, or a scalar load only such bytes."""
     missing = track_access(c, core, touches, row, False)
     if missing < 0:
         return
     if touches[row, WHAT] == WORD and has_written_byte(c, core, touches, row):
         return
-    in_ram = is_ram(c, touches, row)
+    in_ram = is_in_ram(c, touches, row)
     report_violation(c, DRAM_UNWRITTEN if in_ram else SCRATCHPAD_UNWRITTEN, touches, row)
     c.found[FOUND_START] = missing
 
 
 def has_written_byte(c: ContractState, core: Int, touches: Int64s, row: Int) -> Any:
     """Return whether at least one byte of an access has been written."""
-    in_ram = is_ram(c, touches, row)
+    in_ram = is_in_ram(c, touches, row)
     written = c.ram if in_ram else c.scratchpad[core]
     base = c.numbers[RAM_BASE] if in_ram else np.int64(SCRATCHPAD_BASE)
     for address in range(touches[row, START], touches[row, END]):

@@ -45,7 +45,7 @@ def spend_cycles(m: Machine, core: Int, activity: Int, cycles: Int) -> None:
 
 
 def attribute_cycles(m: Machine, core: Int, cause: Int) -> Any:
-    """Attribute a core's cycles since the last call to busy units or ``cause``; return idle cycles.
+    """Attribute new cycles to MAC array, vector unit or ``cause``; return the cycles of ``cause``.
 
     Must be called before a unit gets work and before the layer changes.
     """
@@ -61,7 +61,7 @@ def attribute_cycles(m: Machine, core: Int, cause: Int) -> Any:
 
 
 def wait_cycles(m: Machine, core: Int, activity: Int, cause: Int, cycles: Int) -> Any:
-    """Advance a waiting core's clock by ``cycles``; return how many of them had no busy unit."""
+    """Advance a waiting core's clock; return the cycles without MAC array or vector unit work."""
     attribute_cycles(m, core, ON_CONTROL)
     spend_cycles(m, core, activity, cycles)
     return attribute_cycles(m, core, cause)
@@ -78,8 +78,8 @@ def wait_for_transfer(m: Machine, core: Int, unit: Int, slot: Int, cycles: Int) 
     charged[unit] += contention
 
 
-def assign_to_layer(m: Machine, core: Int, layer: Int) -> None:
-    """Move a core's pending cycles to the counters of a layer."""
+def assign_pending_cycles(m: Machine, core: Int, layer: Int) -> None:
+    """Assign a core's pending cycles to the counters of a layer, and clear the pending cycles."""
     attribute_cycles(m, core, ON_CONTROL)
     c, total = m.cores[core], m.layers[layer]
     for activity in range(ACTIVITIES):
@@ -91,16 +91,16 @@ def assign_to_layer(m: Machine, core: Int, layer: Int) -> None:
 
 
 def begin_layer(m: Machine, core: Int, layer: Int) -> None:
-    """Begin a layer: attribute a core's work since the last barrier, and later work, to it."""
+    """Begin a layer on a core: attribute work since the last barrier, and later work, to it."""
     c = m.cores[core]
     if c["layer"] >= 0 and c["layer"] != layer:
-        assign_to_layer(m, core, c["layer"])
+        assign_pending_cycles(m, core, c["layer"])
     c["layer"] = layer
     m.layers[layer]["worked"] |= np.int64(1) << core
 
 
 def mark_unused(m: Machine, core: Int) -> None:
-    """Attribute a core's cycles without unit work since the last barrier to ``ON_UNUSED``."""
+    """Attribute a core's pending cycles without MAC array or vector unit work to ``ON_UNUSED``."""
     attribute_cycles(m, core, ON_CONTROL)
     spent = m.cores[core]["spent"]
     for cause in range(ON_VECTOR + 1, CAUSES):
@@ -113,6 +113,6 @@ def leave_layer(m: Machine, core: Int, ended: Int) -> None:
     """Assign a core's pending cycles to its layer, or to ``ended`` if none, and end the layer."""
     c = m.cores[core]
     layer = c["layer"] if c["layer"] >= 0 else np.int64(ended)
-    assign_to_layer(m, core, layer)
+    assign_pending_cycles(m, core, layer)
     c["layer"] = -1
     c["previous_layer"] = layer

@@ -51,7 +51,7 @@ class KernelTable:
         self.compilation.seconds += time.perf_counter() - begin
 
     def notify_compiling(self, function: CompiledEntry | AddressedKernel) -> None:
-        """Call the listener unless a function is cached; raise MEM002 if memory is short."""
+        """Notify the listener unless ``function`` is cached; raise UserError if memory is short."""
         if function.is_cached():
             return
         check_compiling()

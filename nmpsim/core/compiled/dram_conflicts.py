@@ -23,7 +23,7 @@ RANGE_WORDS = 5
 
 
 def set_range(accessed: Int64s, start: Int, end: Int, stride: Int, run: Int) -> None:
-    """Write a DRAM range to ``accessed``: ``run`` bytes every ``stride`` bytes if this is not 0."""
+    """Set ``accessed`` to a DRAM range: ``run`` bytes in every ``stride``, or all bytes if 0."""
     first = start % stride if stride > 0 else np.int64(0)
     is_regular = stride > 0 and first + run <= stride
     accessed[RANGE_BEGIN], accessed[RANGE_END] = start, end
@@ -81,7 +81,7 @@ def add_range(ranges: Int64s, accessed: Int64s) -> None:
 
 
 def extend_range(known: Int64s, accessed: Int64s) -> None:
-    """Extend the range ``known`` to contain the range ``accessed``."""
+    """Extend the range ``known`` in place so that it contains the range ``accessed``."""
     if known[RANGE_END] == 0:
         for i in range(RANGE_WORDS):
             known[i] = accessed[i]

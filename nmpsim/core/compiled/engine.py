@@ -10,7 +10,7 @@ from nmpsim.core.compiled.kernel_arguments import (
     LoopContext,
     RecordingBuffers,
     make_context,
-    make_recorder,
+    make_recording_buffers,
 )
 from nmpsim.core.compiled.parallel_cores import ParallelCores
 from nmpsim.core.compiled.recording import STEPS_PER_TURN, Recording, Recordings, record_program
@@ -64,10 +64,10 @@ class CompiledEngine(Engine):
         stop_at_layers: bool,
         stops: StopConditions | None = None,
     ) -> Outcome:
-        """Run a machine for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
+        """Run a machine for at most ``turns`` turns of cores and the DRAM; see ``Engine.run``."""
         asked = make_default_stop_conditions(machine.cores.size) if stops is None else stops
         self._compile_once(machine, costs)
-        context = self._make_context(machine, make_recorder(machine.cores.size, 0))
+        context = self._make_context(machine, make_recording_buffers(machine.cores.size, 0))
         if turns == 0:
             self._parallel.begin_run()
 
@@ -81,13 +81,13 @@ class CompiledEngine(Engine):
     def check_events(
         self, state: ContractState, events: Int64s, words: Int64s, first_word: int
     ) -> bool:
-        """Check events in compiled code; see :class:`~nmpsim.core.engine.Engine`."""
+        """Check events in compiled code; return whether all are valid. See ``Engine``."""
         return bool(check_events(state, events, words, first_word))
 
     def record(
         self, machine: Machine, costs: Costs, consume: EventConsumer | None = None
     ) -> Recording | None:
-        """Record a program to its end; see :class:`~nmpsim.core.engine.Engine`."""
+        """Record a program to its end, or return None if it depends on data. See ``Engine``."""
         if IS_JIT_DISABLED or not self._recordings.can_record(machine, costs):
             return None
         self._compile_once(machine, costs)
@@ -122,7 +122,7 @@ class CompiledEngine(Engine):
         strict: bool = False,
         layer_kernels: bool = False,
     ) -> bool:
-        """Replay a recorded program; see :class:`~nmpsim.core.engine.Engine`."""
+        """Replay a recorded program; return False if data invalidate it. See ``Engine``."""
         assert isinstance(recorded, Recording)
         epochs = recorded.whole if layer_kernels else None
         is_valid = self._workers.replay(machine, epochs or recorded.epochs, on_layer, strict)
@@ -163,7 +163,7 @@ class CompiledEngine(Engine):
             warmup = Warmup()
             warmup.start()
             self._kernels.wait_for_warmup = warmup.wait
-        context = self._make_context(machine, make_recorder(machine.cores.size, 0))
+        context = self._make_context(machine, make_recording_buffers(machine.cores.size, 0))
         stops = make_default_stop_conditions(machine.cores.size)
         with pause_garbage_collection():
             run.compile_for(machine, costs, context, 0, False, stops)

@@ -58,6 +58,6 @@ KERNELS = {
 
 
 def prepare_contract_check() -> None:
-    """Compile the contract check, or load it from the cache."""
+    """Prepare the contract check: compile it, or load it from the kernel cache."""
     nothing = np.zeros((0, EVENT_WORDS), np.int64)
     check_events.compile_for(make_contract_state(1, 0, 0, 0, 1), nothing, nothing, 0)

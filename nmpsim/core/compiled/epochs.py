@@ -47,7 +47,7 @@ class Epochs:
 
     @cached_property
     def runs(self) -> tuple[tuple[int, int, bool], ...]:
-        """Begin, end and ``is_whole`` of each range of epochs that share the ``is_whole`` value."""
+        """Range of epochs for each replay call, as (begin, end, is_whole)."""
         return tuple(_runs_of(self.is_whole))
 
 
@@ -59,6 +59,6 @@ def _runs_of(is_whole: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]
 
 
 def find_lowest_layers(lowest: Int64s, machine: Machine) -> Int64s:
-    """Return the lowest layer of all later epochs for each epoch (layer count for the last one)."""
+    """Return for each epoch the lowest layer of later epochs, or the layer count for the last."""
     later = np.append(lowest, machine.layers.size)
     return np.minimum.accumulate(later[::-1])[::-1][1:]

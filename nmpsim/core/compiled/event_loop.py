@@ -19,15 +19,15 @@ from nmpsim.core.compiled.event_queue import (
     update_cycles,
 )
 from nmpsim.core.compiled.fetch import decode_rs1, decode_rs2, fetch
-from nmpsim.core.compiled.issue import issue_tensor
+from nmpsim.core.compiled.issue import issue_tensor_instruction
 from nmpsim.core.compiled.kernel_arguments import NO_RESULT, LoopContext
 from nmpsim.core.compiled.recorder import (
     count_free_steps,
     depends_on_data,
     is_recording,
-    record_sync,
+    record_synchronization,
 )
-from nmpsim.core.compiled.rv32im import DECODED, DECODED_WORDS, run_rv32im
+from nmpsim.core.compiled.rv32im import DECODED, DECODED_WORDS, execute_rv32im
 from nmpsim.core.compiled.scalar import execute_scalar
 from nmpsim.core.compiled.traps import (
     FETCHED,
@@ -173,7 +173,7 @@ def run_events(
                 if IS_RV32IM[number]:
                     turn = m.cores[core].clock if has_turn else ZERO - 1
                     most: Any = min(turns_left, MAX_TURNS)
-                    ended, went, left, passed, taken = run_rv32im(
+                    ended, went, left, passed, taken = execute_rv32im(
                         m, costs, core, number, word, max_steps - steps, turn, until, most,
                         max_steps, decoded, clocks, is_watched, stops,
                     )  # fmt: skip
@@ -187,7 +187,7 @@ def run_events(
                     until = ZERO - 1  # others may answer to what it does
                     if INSTRUCTION_UNIT[number] >= 0:
                         steps_left -= steps_of_values
-                        ended = issue_tensor(
+                        ended = issue_tensor_instruction(
                             m, costs, context, core, number, word, d, touches, has_turn
                         )
                         passed += (m.cores[core].retired - done) * (TENSOR_STEPS - 1)
@@ -201,7 +201,7 @@ def run_events(
                         ended = execute_scalar(m, costs, core, number, word, has_turn)
                         is_sync = is_recording(context) and IS_SYNCHRONISATION[number]
                         if is_sync and m.cores[core].retired > done:
-                            record_sync(m, context, core, number, word)
+                            record_synchronization(m, context, core, number, word)
             if m.cores[core].retired > done:
                 other = np.int64(m.cores[core].registers[decode_rs2(word)]) & WORD
                 address = compute_access_address(number, word, source)
@@ -263,7 +263,7 @@ def run_in_parallel(m: Machine, costs: Costs, stops: StopConditions) -> None:
             if ended == FETCHED and IS_RV32IM[number]:
                 if must_trace(m, stops, core, number, word):
                     break
-                ended, _, left, _, _ = run_rv32im(
+                ended, _, left, _, _ = execute_rv32im(
                     m, costs, core, number, word, left, np.int64(turn), ZERO - 1, ZERO,
                     ZERO, decoded, stops.clocks, stops.trace.shape[0] > 0, stops,
                 )  # fmt: skip
@@ -284,7 +284,7 @@ def run(
     stop_at_layers: bool,
     stops: StopConditions,
 ) -> Any:
-    """Run cores in parallel if ``stops.parallel`` lists any, else in order; return the outcome."""
+    """Run the cores in ``stops.parallel``, or if empty, all events in order; return an outcome."""
     m, costs, context = struct_pointer(machine), struct_pointer(settings), struct_pointer(given)
     if stops.parallel.shape[0] > 1:
         run_in_parallel(m, costs, stops)

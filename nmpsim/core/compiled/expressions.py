@@ -18,7 +18,7 @@ _NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
 
 
 def define_function(header: str, *lines: str, **names: Any) -> Any:
-    """Return the Python function with a header, such as ``f(x)``, and a body of ``lines``.
+    """Define a Python function with a header, such as ``f(x)``, and a body; return the function.
 
     ``names`` are the values of the names in the body.
     """
@@ -29,7 +29,7 @@ def define_function(header: str, *lines: str, **names: Any) -> Any:
 def make_switch(
     place: str, results: Mapping[str, str], *kinds: InstructionKind, **names: Any
 ) -> Any:
-    """Return a compiled function that computes the result of an instruction.
+    """Return a compiled switch: a function from instruction number and operands to the result.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ execute: Any = _execute_in_python if IS_JIT_DISABLED else jit(_execute_compiled)
 
 
 @jit
-def issue_tensor(
+def issue_tensor_instruction(
     m: Machine,
     costs: Costs,
     context: LoopContext,
@@ -88,7 +88,7 @@ def issue_tensor(
     touches: Int64s,
     has_turn: bool,
 ) -> Any:
-    """Wait for a queue slot, check the descriptor, execute the tensor instruction; return a status.
+    """Issue a tensor instruction: await a queue slot, check the descriptor, execute it.
 
     ``d`` and ``touches`` are buffers for its descriptor and footprint.
     """

@@ -50,13 +50,13 @@ def make_workspace(m: Machine) -> Int64s:
 
 
 def use_scratchpads(contexts: Any, m: Machine) -> None:
-    """Let kernel contexts address the scratchpads of the cores."""
+    """Set the addresses in kernel contexts, in place, to the scratchpads of the cores."""
     contexts["scratchpad"] = m.scratchpad.ctypes.data
     contexts["scratchpad_bytes"] = contexts["scratchpad_step"] = m.scratchpad.shape[1]
 
 
 def use_host_memory(contexts: Any) -> None:
-    """Let kernel contexts address all host memory instead of scratchpads."""
+    """Set the addresses in kernel contexts, in place, to all host memory."""
     contexts["scratchpad"], contexts["scratchpad_bytes"] = ORIGIN, HOST_BYTES
     contexts["scratchpad_step"] = 0
 
@@ -107,7 +107,7 @@ class RecordingBuffers(NamedTuple):
 
 
 class LoopContext(NamedTuple):
-    """Kernels and recording buffers of the event loop."""
+    """Context of the event loop: addresses of kernels, and recording buffers."""
 
     addresses: Int64s
     """[instructions] addresses of compiled kernels; 0 for those that were not needed yet."""
@@ -123,8 +123,8 @@ class LoopContext(NamedTuple):
     events: Int64s
 
 
-def make_recorder(cores: int, rows: int) -> RecordingBuffers:
-    """Return an empty recorder for at most ``rows`` tensor instructions."""
+def make_recording_buffers(cores: int, rows: int) -> RecordingBuffers:
+    """Return empty recording buffers for at most ``rows`` tensor instructions."""
     return RecordingBuffers(
         np.zeros((rows, ITEM_WORDS), np.int64),
         np.zeros(COUNTERS, np.int64),
@@ -160,7 +160,7 @@ class SharedWord(IntEnum):
 
 
 class ReplayContext(NamedTuple):
-    """Arrays that the threads of a replay share."""
+    """Context of a replay: arrays that all its threads share."""
 
     addresses: Int64s
     """[instructions] addresses of compiled kernels."""

@@ -38,7 +38,7 @@ ZERO = "np.int64(0)"
 
 
 class KernelContext(NamedTuple):
-    """Memory and counters for the kernels of one core."""
+    """Context of kernels: the memory and the counters of one core."""
 
     scratchpad: Bytes
     spm: ScratchpadViews
@@ -99,8 +99,8 @@ def _list_terms(descriptor: str) -> dict[str, str]:
     return terms
 
 
-def make_reader(record: Any, descriptor: str, **fields: str) -> Any:
-    """Return a compiled function that reads the fields of a named tuple from descriptor words.
+def make_descriptor_reader(record: Any, descriptor: str, **fields: str) -> Any:
+    """Return a compiled function that reads a named tuple's fields from descriptor words.
 
     Parameters
     ----------

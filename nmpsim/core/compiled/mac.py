@@ -7,7 +7,7 @@ from nmpsim.core.compiled.kernel_context import (
     ZERO,
     KernelContext,
     get_layer_counters,
-    make_reader,
+    make_descriptor_reader,
 )
 from nmpsim.isa.words import CONV, GEMM, PART_FIRST, PART_LAST, PART_ONLY
 from nmpsim.kernels.array_types import Int, Int64s
@@ -29,29 +29,29 @@ from nmpsim.kernels.operands import (
 
 _QUANTIZER = {"bias": "{bias_scale}", "out": "{out_scale}", "leaky": "{activation}"}
 
-read_conv_shape = make_reader(ConvShape, "conv")
-read_conv_offsets = make_reader(
+read_conv_shape = make_descriptor_reader(ConvShape, "conv")
+read_conv_offsets = make_descriptor_reader(
     OperandOffsets, "conv", partial=f"({NONE} if {{part}} == {PART_ONLY} else {{partial}})"
 )
-read_conv_quantizer = make_reader(Quantizer, "conv", **_QUANTIZER)
-read_conv_position = make_reader(OutputPosition, "conv")
+read_conv_quantizer = make_descriptor_reader(Quantizer, "conv", **_QUANTIZER)
+read_conv_position = make_descriptor_reader(OutputPosition, "conv")
 
-read_dwconv_shape = make_reader(
+read_dwconv_shape = make_descriptor_reader(
     ConvShape,
     "dwconv",
     groups="{channels_count}",
     in_channels="np.int64(1)",
     out_channels="{channels_count}",
 )
-read_dwconv_offsets = make_reader(OperandOffsets, "dwconv", partial=ZERO)
-read_dwconv_quantizer = make_reader(Quantizer, "dwconv", **_QUANTIZER)
-read_dwconv_position = make_reader(OutputPosition, "dwconv")
+read_dwconv_offsets = make_descriptor_reader(OperandOffsets, "dwconv", partial=ZERO)
+read_dwconv_quantizer = make_descriptor_reader(Quantizer, "dwconv", **_QUANTIZER)
+read_dwconv_position = make_descriptor_reader(OutputPosition, "dwconv")
 
-read_gemm_shape = make_reader(MatmulShape, "gemm")
-read_gemm_offsets = make_reader(
+read_gemm_shape = make_descriptor_reader(MatmulShape, "gemm")
+read_gemm_offsets = make_descriptor_reader(
     OperandOffsets, "gemm", input="{lhs}", weights="{rhs}", channels=NONE, scales=NONE
 )
-read_gemm_quantizer = make_reader(
+read_gemm_quantizer = make_descriptor_reader(
     Quantizer,
     "gemm",
     weight_offset=ZERO,
@@ -60,7 +60,7 @@ read_gemm_quantizer = make_reader(
     leaky=ZERO,
     leaky_scale="{out_scale}",
 )
-read_gemm_position = make_reader(OutputPosition, "gemm")
+read_gemm_position = make_descriptor_reader(OutputPosition, "gemm")
 
 
 @jit

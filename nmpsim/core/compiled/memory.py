@@ -16,7 +16,7 @@ NOWHERE, IMAGE, RAM, SCRATCHPAD, CONTROL = range(5)
 
 @jit
 def locate(m: Machine, address: Int, nbytes: Int) -> Any:
-    """Return the memory region and the offset of an access; the region is NOWHERE if invalid."""
+    """Locate an access: return its memory region, or NOWHERE if invalid, and its offset there."""
     offset = address - m.shared[0].image_base
     if 0 <= offset <= m.image.size - nbytes:
         return IMAGE, offset
@@ -52,7 +52,7 @@ def get_memory(m: Machine, core: Int, region: Int) -> Any:
 
 @jit
 def read(memory: Bytes, offset: Int, nbytes: Int) -> Any:
-    """Read a little-endian unsigned integer of ``nbytes`` bytes."""
+    """Read the little-endian unsigned integer of ``nbytes`` bytes at an offset in a memory."""
     if nbytes == 4:  # one load
         at = np.uintp(offset)
         low = np.int64(memory[at]) | np.int64(memory[at + np.uintp(1)]) << 8
@@ -66,7 +66,7 @@ def read(memory: Bytes, offset: Int, nbytes: Int) -> Any:
 
 @jit
 def write(memory: Bytes, offset: Int, nbytes: Int, value: Int) -> None:
-    """Write the low ``nbytes`` bytes of ``value``, little-endian."""
+    """Write the low ``nbytes`` bytes of ``value``, little-endian, at an offset in a memory."""
     if nbytes == 4:  # one store
         at, word = np.uintp(offset), np.int64(value)
         memory[at], memory[at + np.uintp(1)] = np.uint8(word & 255), np.uint8(word >> 8 & 255)

@@ -53,13 +53,13 @@ from nmpsim.kernels.jit import jit, jit_inlined
 
 @jit
 def is_recording(context: LoopContext) -> Any:
-    """Return whether the event loop records."""
+    """Return whether the event loop records tensor instructions instead of executing them."""
     return context.items.shape[0] > 0
 
 
 @jit
 def count_free_steps(context: LoopContext) -> Any:
-    """Return the number of instructions the recorder has space for; MAX_STEPS if not recording."""
+    """Return how many more instructions the recorder can store, or MAX_STEPS if not recording."""
     if not is_recording(context):
         return MAX_STEPS
     return min(
@@ -77,7 +77,7 @@ def depends_on_data(m: Machine, core: Int, number: Int) -> Any:
 
 @jit
 def compute_range(d: Int64s, accessed: Int64s) -> None:
-    """Compute the DRAM range of a load or store and write it to ``accessed``."""
+    """Compute the DRAM range of a load or store, and write the range to ``accessed``."""
     start, step_x, step_y = d[LOAD.dram], d[LOAD.dram_stride_x], d[LOAD.dram_stride_y]
     stride = step_y if d[LOAD.count_x] == 1 else step_x
     regular = d[LOAD.count_x] == 1 or d[LOAD.count_y] == 1 or (step_x > 0 and step_y % step_x == 0)
@@ -89,7 +89,7 @@ def compute_range(d: Int64s, accessed: Int64s) -> None:
 def begin_epoch_on_conflict(
     m: Machine, context: LoopContext, core: Int, number: Int, d: Int64s
 ) -> None:
-    """Begin a new epoch if a transfer may conflict with another core's; record its DRAM range."""
+    """Begin a new epoch if a transfer may conflict with another core; record its DRAM range."""
     region, _ = locate(m, d[LOAD.dram], np.int64(1))
     if region != RAM or d[LOAD.run_bytes] * d[LOAD.count_x] * d[LOAD.count_y] == 0:
         return
@@ -113,8 +113,10 @@ def append_event(m: Machine, context: LoopContext, core: Int, number: Int) -> An
 
 
 @jit
-def record_sync(m: Machine, context: LoopContext, core: Int, number: Int, word: Int) -> None:
-    """Record a synchronization event: a wait, barrier, post, pend or halt."""
+def record_synchronization(
+    m: Machine, context: LoopContext, core: Int, number: Int, word: Int
+) -> None:
+    """Record a synchronization instruction as an event: wait, barrier, post, pend or halt."""
     event = append_event(m, context, core, number)
     event[EVENT_PC] -= 4
     a, b = decode_unit(word), decode_outstanding(word)

@@ -24,7 +24,7 @@ from nmpsim.core.compiled.kernel_arguments import (
     USED,
     WORDS,
     RecordingBuffers,
-    make_recorder,
+    make_recording_buffers,
 )
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.engine import EventConsumer
@@ -71,7 +71,7 @@ class Recording:
     """Result of :meth:`plan_layer_kernels`, None before."""
 
     def plan_layer_kernels(self, machine: Machine, layers: Sequence[Layer]) -> tuple[bool, bool]:
-        """Plan layer kernels once; see :class:`~nmpsim.core.engine.RecordedStep`."""
+        """Plan layer kernels at the first call; see ``RecordedStep.plan_layer_kernels``."""
         if self._reads_scratchpads is None:
             # Programs that run once need no plan.
             from nmpsim.core.layer_kernels.planning import plan_layer_kernels
@@ -99,14 +99,14 @@ def copy_timing_arrays(machine: Machine) -> list[Any]:
 def record_program(
     machine: Machine, costs: Costs, loop: RecordTurns, consume: EventConsumer
 ) -> Recording | None:
-    """Return the recording of a program from a machine's state, or None if it cannot be recorded.
+    """Record a program from a machine's state; return the recording, or None if impossible.
 
     Returns None if data decide what happens, if the run is too long or ``consume`` returned False.
     """
     parts = {name: getattr(machine, name).copy() for name in ("cores", "layers", "barriers")}
     ahead = add_wait_log(machine._replace(**parts, shared=machine.shared.copy()), LOG_ENTRIES)
     path = PathRecorder(ahead, costs)
-    recorder = make_recorder(machine.cores.size, ROWS)
+    recorder = make_recording_buffers(machine.cores.size, ROWS)
     pieces: list[Int64s] = []
     retired_before = machine.cores.retired.sum()
     for _ in range(0, MAX_TURNS, TURNS):
@@ -167,13 +167,13 @@ class Recordings:
         return self._can_record
 
     def find(self, machine: Machine) -> Recording | None:
-        """Return the recording that begins with the machine's timing state, or None."""
+        """Return the recording that begins with the machine's timing state, or None if unknown."""
         now = [part.tobytes() for part in list_timing_arrays(machine)]
         same = (r for r in self._known if [part.tobytes() for part in r.before] == now)
         return next(same, None)
 
     def add(self, recording: Recording | None) -> None:
-        """Add a recording; None marks the program as dependent on data."""
+        """Add a recording, or with None, mark the program as dependent on data."""
         if recording is None:
             self._known, self._can_record = [], False
             return

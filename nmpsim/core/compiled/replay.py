@@ -72,7 +72,7 @@ class Workers:
     def replay(
         self, machine: Machine, epochs: Epochs, reached: LayerCallback, strict: bool
     ) -> bool:
-        """Compute all values of a recording; return False if the data invalidate the recording."""
+        """Replay a recording: compute all values; return False if data invalidate the recording."""
         with self._at_work(machine, strict) as context:
             for first, end, is_whole in epochs.runs:
                 if is_whole:
@@ -172,7 +172,7 @@ def prepare_replay() -> None:
 
 
 def make_zero_counters(machine: Machine) -> WorkerCounters:
-    """Return a worker's counters, all 0, for the layers of a machine, and a workspace."""
+    """Return counters of a worker, all 0, for the layers of a machine, with a workspace."""
     layers = np.zeros_like(machine.layers)
     layers.first[:] = NEVER
     return WorkerCounters(layers, np.zeros_like(machine.channel_saturated), make_workspace(machine))

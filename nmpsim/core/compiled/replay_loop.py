@@ -78,7 +78,7 @@ def get_done_address(context: ReplayContext, thread: Int) -> Any:
 
 @jit_allocating
 def has_valid_tables(kernel_context: Int, core: Int, number: Int, words: Int, strict: bool) -> Any:
-    """Return whether a scale table and, if ``strict``, the padding of the weights are valid."""
+    """Return whether an instruction's scale table and, if ``strict``, weight padding are valid."""
     if SCALES_WORD[number] < 0:
         return True
     d, context = get_descriptor_words(words), get_kernel_context(kernel_context, core)
@@ -89,7 +89,7 @@ def has_valid_tables(kernel_context: Int, core: Int, number: Int, words: Int, st
 
 @jit
 def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
-    """Compute the results of the instructions in part ``which`` of the current epoch."""
+    """Execute part ``which`` of the current epoch: compute the results of its instructions."""
     part = atomic_load(get_shared_address(context, PARTS)) + which * PART_WORDS * BYTES
     items = atomic_load(get_shared_address(context, ITEMS))
     strict = atomic_load(get_shared_address(context, IS_STRICT)) != 0
@@ -166,7 +166,7 @@ def count_completed_parts(context: ReplayContext) -> Any:
 
 @jit_allocating
 def add_counters(context: ReplayContext) -> None:
-    """Add the counters of all workers to those of the main thread, and reset the workers' to zero.
+    """Add the counters of all workers to the main thread's counters; clear the workers' counters.
 
     Sums, maxima and minima depend neither on the order nor on the thread that counted.
     """
@@ -181,7 +181,7 @@ def add_counters(context: ReplayContext) -> None:
 
 @jit
 def add_layer_counters(mine: SaturationCounters, theirs: SaturationCounters, layer: Int) -> None:
-    """Add a worker's counters of a layer to the main thread's, and reset the worker's to zero."""
+    """Add a worker's counters of a layer to the main thread's counters; clear the worker's."""
     to, account = mine.layers[layer], theirs.layers[layer]
     to.elements += account.elements
     account.elements = 0

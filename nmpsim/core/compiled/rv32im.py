@@ -182,7 +182,7 @@ def decode(entry: Int64s, costs: Costs, pc: Int, number: Int, word: Int) -> None
 
 @jit
 def decode_at(m: Machine, costs: Costs, decoded: Int64s, at: Int, pc: Int, accesses: bool) -> Any:
-    """Decode the instruction at ``pc`` into ``decoded``; return False if not RV32IM in the image.
+    """Decode the image's RV32IM instruction at ``pc``; return False if there is none to decode.
 
     ``accesses`` allows loads and stores.
     """
@@ -207,7 +207,7 @@ def get_extra_access_cycles(costs: Costs, region: Int) -> Any:
 
 @jit
 def find_access_fault(region: Int, address: Int, nbytes: Int, writes: bool) -> Any:
-    """Return the trap cause of a load or store; -1 if it does not trap."""
+    """Return the trap cause of a scalar load or store, or -1 if the access is valid."""
     if address & (nbytes - 1):
         return STORE_MISALIGNED if writes else LOAD_MISALIGNED
     if region == NOWHERE or (writes and region == IMAGE):
@@ -224,7 +224,7 @@ def store_core_state(m: Machine, core: Int, pc: Int, clock: Int, steps: Int) -> 
 
 
 @jit
-def run_rv32im(
+def execute_rv32im(
     m: Machine,
     costs: Costs,
     core: Int,
@@ -240,7 +240,7 @@ def run_rv32im(
     is_watched: bool,
     stops: StopConditions,
 ) -> Any:
-    """Execute a fetched RV32IM instruction and those after it; return why execution ended.
+    """Execute a fetched RV32IM instruction and later instructions; return why execution ended.
 
     At the cycle ``turn`` the core has its turn, with ``steps_left`` steps left, and may access
     shared memory. Up to the cycle ``until`` at most ``most_turns`` further turns follow, of cores

@@ -26,14 +26,14 @@ BARRIER, SEMAPHORE = int(CountColumn.BARRIER), int(CountColumn.SEMAPHORE)
 
 
 def set_waiting(m: Machine, core: Int, status: Int, number: Int, count: Int) -> None:
-    """Set a core to a waiting status for barrier or semaphore ``number`` and a count."""
+    """Set a core to wait for barrier or semaphore ``number``, with a waiting status and a count."""
     c = m.cores[core]
     c["status"] = status
     c["wait"][0], c["wait"][1] = number, count
 
 
 def is_waiting_for(m: Machine, core: Int, status: Int, number: Int) -> Any:
-    """Return whether a core has a waiting status for barrier or semaphore ``number``."""
+    """Return whether a core waits with ``status`` for barrier or semaphore ``number``."""
     return m.cores[core]["status"] == status and m.cores[core]["wait"][0] == number
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from nmpsim.core.compiled.kernel_context import (
     KernelContext,
     compute_scratchpad_offset,
-    make_reader,
+    make_descriptor_reader,
 )
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
 from nmpsim.core.compiled.units import count_padding_bytes
@@ -27,7 +27,7 @@ def make_copy_shape_reader(descriptor: str, source: str, target: str) -> Any:
         for side, memory in (("from", source), ("to", target))
         for axis in "xy"
     }
-    return make_reader(CopyShape, descriptor, run="{run_bytes}", **strides)
+    return make_descriptor_reader(CopyShape, descriptor, run="{run_bytes}", **strides)
 
 
 read_load_box = make_copy_shape_reader("load", "dram", "spm")

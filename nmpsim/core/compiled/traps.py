@@ -56,7 +56,7 @@ def to_signed(value: Int, bits: Int) -> Any:
 
 @jit
 def trap(m: Machine, core: Int, cause: Int, value: Int) -> Any:
-    """Enter the trap handler and return WENT_ON; return TRAPPED if no handler is set."""
+    """Enter the trap handler and return WENT_ON; without one, record the trap, return TRAPPED."""
     csr = m.cores[core].csr
     if csr[MTVEC] == 0:
         record_end(m, core, m.cores[core].pc, cause, value & WORD)
@@ -73,7 +73,7 @@ def trap(m: Machine, core: Int, cause: Int, value: Int) -> Any:
 
 @jit
 def set_register(m: Machine, core: Int, rd: Int, value: Int) -> None:
-    """Write a register; x0 stays 0."""
+    """Set a register to the low 32 bits of ``value``; x0 stays 0."""
     if rd != 0:
         m.cores[core].registers[rd] = np.int32(to_signed(value, 32))
 

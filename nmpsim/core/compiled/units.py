@@ -38,10 +38,10 @@ from nmpsim.memory.dram import (
     CURSOR_WORDS,
     RUN,
     RUNS_DONE,
+    advance_past_grant,
     get_next_address,
     is_served,
     start_transfer,
-    take_grant,
 )
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import ceil_div, convert_to_cycles, convert_to_ticks, count_grant_ticks
@@ -64,7 +64,7 @@ RUNNING, WAITING_UNIT = int(CoreStatus.RUNNING), int(CoreStatus.WAITING_UNIT)
 
 
 def count_loggable_steps(m: Machine) -> Any:
-    """Return the number of steps for which the logs have space; MAX_STEPS if there is no log."""
+    """Return how many more steps the logs have space for, or MAX_STEPS if there is no log."""
     if m.work.size == 0:
         return MAX_STEPS
     steps = (m.work.size - m.shared[0]["noted"]) // MAX_NOTES
@@ -76,7 +76,7 @@ def count_loggable_steps(m: Machine) -> Any:
 def record_wait(
     m: Machine, core: Int, what: Int, begin: Int, happened: Int, end: Int, awaited: Int
 ) -> None:
-    """Append a wait of a core to the wait log, unless there is no log or the wait is empty."""
+    """Record a wait of a core in the wait log, unless there is no log or the wait is empty."""
     if m.waits.size == 0 or end <= begin:
         return
     wait = m.waits[m.shared[0]["waited"]]
@@ -98,7 +98,7 @@ def record_work(
     done: Int,
     nbytes: Int,
 ) -> Any:
-    """Append an entry to the work log; return its index, or -1 if there is no log."""
+    """Record a job or DRAM grant in the work log; return the entry's index, or -1 without a log."""
     if m.work.size == 0:
         return np.int64(-1)
     n = m.shared[0]["noted"]
@@ -121,7 +121,7 @@ def record_grant(
     end: Int,
     nbytes: Int,
 ) -> None:
-    """Append a DRAM grant to the work log, with the transfer's progress before the grant."""
+    """Record a DRAM grant in the work log, with the transfer's progress before the grant."""
     n = record_work(m, core, unit, 1, job[PC], job[DESCRIPTOR], job[LAYER], begin, end, end, nbytes)
     if n >= 0:
         cursor = m.work[n]["cursor"]
@@ -141,7 +141,7 @@ def record_descriptor_fetch(
     end: Int,
     nbytes: Int,
 ) -> None:
-    """Append a DRAM grant that reads a descriptor to the work log."""
+    """Record in the work log a DRAM grant that reads a descriptor."""
     c = m.cores[core]
     pc, descriptor = c["pc"], c["descriptor"]
     n = record_work(m, core, LOAD_UNIT, 1, pc, descriptor, layer, begin, end, end, nbytes)
@@ -214,7 +214,7 @@ def start_tensor_instruction(
 def enqueue_transfer(
     m: Machine, costs: Costs, core: Int, unit: Int, words: Any, layer: Int, setup: Int
 ) -> None:
-    """Append a transfer to a core's queue, with ``setup`` cycles before the first request."""
+    """Enqueue a transfer on a unit of a core, with ``setup`` cycles before the first request."""
     c = m.cores[core]
     number = c["issued"][unit]
     slot = number % costs.queues_depth
@@ -237,7 +237,7 @@ def enqueue_transfer(
 
 
 def begin_transfers(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
-    """Begin the queue's next transfers until one needs the DRAM or none is left."""
+    """Begin the next transfers of a queue until one needs the DRAM or the queue is empty."""
     c = m.cores[core]
     while c["served"][unit] < c["issued"][unit]:
         slot = c["served"][unit] % costs.queues_depth
@@ -257,7 +257,7 @@ def begin_transfers(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
 def finish_transfer(
     m: Machine, core: Int, unit: Int, slot: Int, free_cycle: Int, done_cycle: Int
 ) -> None:
-    """Complete a transfer, and resume the core if it waits for this transfer.
+    """Finish a transfer, and resume the core if it waits for this transfer.
 
     Its queue is free from ``free_cycle`` on; its data have arrived at ``done_cycle``.
     """
@@ -284,7 +284,7 @@ def get_next_request(m: Machine, costs: Costs, queue: Int) -> Any:
 
 
 def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) -> Any:
-    """Return the queue that receives the next DRAM grant, and the cycle of this decision.
+    """Choose the queue that gets the next DRAM grant; return the queue and the decision's cycle.
 
     With look-ahead, a channel decides when it is free: of the requests within the look-ahead after
     its oldest one it serves the one whose first burst is earliest.
@@ -367,7 +367,7 @@ def serve_queue(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     row = get_next_address(job) // costs.dram_row_bytes
     channel, counts = m.shared[0]["dram"][find_channel(row, costs)], m.layers[job[LAYER]]["counts"]
     runs_done, bytes_done = job[RUNS_DONE], job[BYTES_DONE]
-    bursts = take_grant(job, costs)
+    bursts = advance_past_grant(job, costs)
     nbytes = bursts * costs.dram_burst_bytes
     begin_tick = max(request * per_cycle, channel[FREE])
     end_tick, miss = serve_grant(

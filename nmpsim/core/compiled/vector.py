@@ -10,7 +10,7 @@ from nmpsim.core.compiled.kernel_context import (
     KernelContext,
     compute_scratchpad_offset,
     get_layer_counters,
-    make_reader,
+    make_descriptor_reader,
 )
 from nmpsim.isa.words import FILL, LUT, MAXPOOL, RESCALE, RHS_INT32, TRANSPOSE
 from nmpsim.kernels.array_types import Int, Int64s
@@ -35,22 +35,26 @@ _IN_ELEMENTS = (
 )
 """Words of a pool in bytes, which kernels take in elements."""
 read_maxpool_shape, read_avgpool_shape = (
-    make_reader(PoolShape, name, **{word: f"{{{word}}} >> {{element}}" for word in _IN_ELEMENTS})
+    make_descriptor_reader(
+        PoolShape, name, **{word: f"{{{word}}} >> {{element}}" for word in _IN_ELEMENTS}
+    )
     for name in ("maxpool", "avgpool")
 )
-read_average = make_reader(
+read_average = make_descriptor_reader(
     AverageParameters, "avgpool", by_valid_taps="{divide}", scale="{out_scale}"
 )
-read_average_position = make_reader(OutputPosition, "avgpool")
-read_binary_shape = make_reader(
+read_average_position = make_descriptor_reader(OutputPosition, "avgpool")
+read_binary_shape = make_descriptor_reader(
     BinaryShape,
     "eltwise",
     rhs_size=f"(np.int64(2) if {{rhs_kind}} == {RHS_INT32} else {{element}})",
 )
-read_binary_scales = make_reader(BinaryScales, "eltwise")
-read_binary_position = make_reader(OutputPosition, "eltwise")
-read_rescale = make_reader(RescaleParameters, "rescale", scale="{out_scale}", leaky="{activation}")
-read_rescale_position = make_reader(OutputPosition, "rescale")
+read_binary_scales = make_descriptor_reader(BinaryScales, "eltwise")
+read_binary_position = make_descriptor_reader(OutputPosition, "eltwise")
+read_rescale = make_descriptor_reader(
+    RescaleParameters, "rescale", scale="{out_scale}", leaky="{activation}"
+)
+read_rescale_position = make_descriptor_reader(OutputPosition, "rescale")
 
 
 @jit

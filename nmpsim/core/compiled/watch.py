@@ -35,7 +35,7 @@ def compute_access_address(number: Int, word: Int, source: Int) -> Any:
 
 @jit
 def read_rs1(m: Machine, stops: StopConditions, core: Int, word: Int) -> Any:
-    """Return rs1 and note the pc for a traced instruction; return 0 if nothing is traced."""
+    """Return rs1 and record the pc for the trace, or return 0 if nothing is traced."""
     if stops.trace.shape[0] == 0:
         return np.int64(0)
     stops.noted[FETCHED_AT] = m.cores[core].pc

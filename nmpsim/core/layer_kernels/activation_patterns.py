@@ -33,7 +33,7 @@ TABLE_BYTES = 256
 
 
 class MaxPoolPattern(LayerPattern):
-    """Pattern of a maximum pool, which ignores taps outside the input."""
+    """Pattern that matches the tiles of a maximum pool, which ignores taps outside the input."""
 
     number = OP.nmp_maxpool
     words: ClassVar[Any] = MAXPOOL
@@ -65,14 +65,14 @@ class MaxPoolPattern(LayerPattern):
 
 
 class AveragePoolPattern(MaxPoolPattern):
-    """Pattern of an average pool or a sum pool."""
+    """Pattern that matches the tiles of an average pool or a sum pool."""
 
     number = OP.nmp_avgpool
     words: ClassVar[Any] = AVGPOOL
 
 
 class MatrixProductPattern(LayerPattern):
-    """Pattern of a product of two matrices.
+    """Pattern that matches the tiles of a product of two matrices.
 
     The inner dimension may come in parts. They are added in order, as in one instruction, so that
     the same values saturate.
@@ -106,7 +106,7 @@ class MatrixProductPattern(LayerPattern):
 
 
 class UnaryElementwisePattern(LayerPattern):
-    """Pattern of an operation that rescales the values of one tensor."""
+    """Pattern that matches the tiles of an operation that rescales one tensor."""
 
     number = OP.nmp_rescale
     words: ClassVar[Any] = RESCALE
@@ -140,7 +140,7 @@ class UnaryElementwisePattern(LayerPattern):
 
 
 class BinaryElementwisePattern(UnaryElementwisePattern):
-    """Pattern of an elementwise operation of two tensors."""
+    """Pattern that matches the tiles of an elementwise operation on two tensors."""
 
     number = OP.nmp_eltwise
     words: ClassVar[Any] = ELTWISE
@@ -160,7 +160,7 @@ class BinaryElementwisePattern(UnaryElementwisePattern):
 
 
 class TableLookupPattern(UnaryElementwisePattern):
-    """Pattern of a look-up of Int8 values in a table."""
+    """Pattern that matches the tiles of a lookup of Int8 values in a table."""
 
     number = OP.nmp_lut
     words: ClassVar[Any] = LUT

@@ -34,7 +34,7 @@ MAX_EXTENT = 1 << 24
 
 
 class UnprovedError(Exception):
-    """Exception for a layer whose tiles are not proved to compute the claimed operation."""
+    """Exception raised if a layer's tiles are not proved to compute the claimed operation."""
 
 
 def require(condition: Any) -> None:
@@ -46,7 +46,7 @@ def require(condition: Any) -> None:
 def view_region(
     memory: npt.NDArray[Any], start: int, shape: Sequence[int], steps: Sequence[int]
 ) -> Any:
-    """Return a strided view of a one-dimensional array; raise UnprovedError beyond its ends."""
+    """Return a strided view of a one-dimensional array; raise UnprovedError if out of bounds."""
     size = memory.itemsize
     require(start >= 0 and min(steps) >= 0)
     try:
@@ -57,7 +57,7 @@ def view_region(
 
 
 def make_constant_origins(value: int, element: int) -> Origins:
-    """Return the origins of the bytes of a constant element."""
+    """Return the origins that represent the bytes of a constant element, such as padding."""
     size = 2 if element == INT16 else 1
     pattern = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
     return CONSTANT - np.frombuffer(pattern, np.uint8).astype(np.int32)
@@ -65,7 +65,7 @@ def make_constant_origins(value: int, element: int) -> Origins:
 
 @attrs.frozen
 class TensorView:
-    """Row-major tensor in DRAM: its address, its rows and columns, and the bytes of a pixel."""
+    """View of a row-major tensor in DRAM: its address, rows, columns, and bytes of a pixel."""
 
     address: int
     rows: int
@@ -120,7 +120,7 @@ class DramOrigins:
         return size + start
 
     def list_origins(self, tensor: TensorView) -> Origins:
-        """Return the origins of a tensor, [rows, columns, bytes]."""
+        """Return the origins of a tensor's bytes, [rows, columns, bytes]."""
         shape = tensor.rows, tensor.columns, tensor.nbytes
         return self._view_range(tensor.address, shape, tensor.steps)
 
@@ -143,7 +143,7 @@ class DramOrigins:
         return origins
 
     def find_address_offset(self, origins: Origins) -> int:
-        """Return the offset from origins to addresses; raise UnprovedError for two memories."""
+        """Return the offset from origins to addresses; raise UnprovedError for mixed memories."""
         require(origins.min() >= 0 and origins.max() < self._end)
         in_ram = origins >= self.image.size
         require(in_ram.all() or not in_ram.any())
@@ -151,7 +151,7 @@ class DramOrigins:
 
 
 class TileScratchpad:
-    """Scratchpad of a core during a layer's tiles, with the origin of each byte."""
+    """Model of a scratchpad that stores the origin of each byte while tiles are checked."""
 
     def __init__(self, dram: DramOrigins) -> None:
         self._dram = dram

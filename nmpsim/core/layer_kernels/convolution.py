@@ -128,7 +128,7 @@ class WindowedProductPattern(LayerPattern):
 
 
 class DepthwiseConvolutionPattern(WindowedProductPattern):
-    """Pattern of a depthwise convolution."""
+    """Pattern that matches the tiles of a depthwise convolution."""
 
     number = OP.nmp_dwconv
     words: ClassVar[Any] = DWCONV
@@ -152,7 +152,7 @@ class DepthwiseConvolutionPattern(WindowedProductPattern):
 
 
 class ConvolutionPattern(WindowedProductPattern):
-    """Pattern of a convolution, whose tiles may cover a subset of the groups or input channels."""
+    """Pattern that matches a convolution's tiles, each for some groups or input channels."""
 
     number = OP.nmp_conv
     words: ClassVar[Any] = CONV

@@ -42,7 +42,7 @@ Integers = npt.NDArray[np.integer[Any]]
 
 
 class DataMovementPattern:
-    """Pattern of a layer that copies values to its output or fills it.
+    """Pattern that matches the tiles of a layer that copies values to its output or fills it.
 
     It needs no claim about its inputs: the origins that it stores are the bytes that it copies.
     """
@@ -151,7 +151,7 @@ class DataMovementPattern:
 
 
 def find_axes(source: Integers, target: Integers) -> list[Axis]:
-    """Return the loops, outermost first, that visit two equally long arrays of offsets.
+    """Return the axes (length and steps), outermost first, along which two offset arrays advance.
 
     Raises UnprovedError if there are none with positive steps, the only ones that a footprint has.
     """

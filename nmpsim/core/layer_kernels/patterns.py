@@ -53,7 +53,7 @@ class TensorBox(NamedTuple):
     channels: int
 
     def select(self, origins: Origins, element: int) -> Origins:
-        """Return the origins of the box; raise UnprovedError if the box exceeds the tensor."""
+        """Select the box from a tensor's origins; raise UnprovedError if it exceeds the tensor."""
         require(min(self[:3]) >= 0)
         first, last = self.channel << element, (self.channel + self.channels) << element
         selected = origins[self.y : self.y + self.rows, self.x : self.x + self.columns, first:last]
@@ -68,7 +68,7 @@ class ConstantTable:
         self._origins: Origins = np.full((rows, records, nbytes), UNWRITTEN, np.int32)
 
     def add_records(self, spm: TileScratchpad, address: int, first: int, count: int) -> None:
-        """Add ``count`` records that a tile reads; raise UnprovedError on a contradiction."""
+        """Add ``count`` records that a tile reads; raise UnprovedError if earlier tiles differ."""
         known = self._origins[:, first : first + count]
         found = spm.read(address, (1, 1, known.size), (0, 0)).reshape(known.shape)
         require(found.min() >= 0)
@@ -76,14 +76,14 @@ class ConstantTable:
         require((known == found).all())
 
     def get_bytes(self, image: Bytes) -> Bytes:
-        """Return all bytes [rows, records, bytes]; raise UnprovedError if some are not constant."""
+        """Return the table's bytes from the image; raise UnprovedError if any are missing."""
         require(self._origins.min() >= 0 and self._origins.max() < image.size)
         return image[self._origins]
 
 
 @attrs.frozen
 class WindowAxis:
-    """Windows along the rows or columns of an input of ``size`` positions."""
+    """Axis of windows, along the rows or columns of an input of ``size`` positions."""
 
     kernel: int
     """Positions from the first to the last tap of a window."""
@@ -96,7 +96,7 @@ class WindowAxis:
         return (count - 1) * self.stride + self.kernel
 
     def find_taps(self, first: int, count: int) -> tuple[int, int, int]:
-        """Return the first input position of windows, the padding before and the position count."""
+        """Return the first input position, leading padding and input count of some windows."""
         at, extent = first * self.stride - self.pad, self.count_positions(count)
         begin, end = max(at, 0), min(at + extent, self.size)
         return (begin, begin - at, end - begin) if begin < end else (0, extent, 0)
@@ -105,7 +105,7 @@ class WindowAxis:
 def make_window_axes(
     d: Words, words: Any, claim: LayerClaim, source: TensorView
 ) -> tuple[WindowAxis, WindowAxis]:
-    """Return the window axes of a descriptor along rows and columns of a claimed input."""
+    """Return the window axes of an instruction along the rows and the columns of its input."""
     require(min(claim.pad_top, claim.pad_left) >= 0)
     has_dilation = hasattr(words, "dilation_h")
     dilations = (d[words.dilation_h], d[words.dilation_w]) if has_dilation else (1, 1)

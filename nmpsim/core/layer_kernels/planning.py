@@ -48,7 +48,7 @@ Spans = list[tuple[int, int]]
 
 @attrs.frozen(eq=False)
 class ThreadTask:
-    """Instructions for one thread, with the memory ranges that they read and write."""
+    """Task of one thread: instructions, and the memory ranges that they read and write."""
 
     instructions: list[RecordedInstruction]
     reads: Spans
@@ -59,7 +59,7 @@ class ThreadTask:
     """Whether it has a load, which reads at a device address."""
 
     def conflicts_with(self, other: ThreadTask) -> bool:
-        """Return whether two tasks conflict: one writes memory that the other accesses."""
+        """Return whether one of two tasks writes memory that the other task accesses."""
         pairs = (
             (self.writes, other.writes),
             (self.writes, other.reads),
@@ -140,7 +140,7 @@ def _join_passes(
 def plan_layer_kernels(
     machine: Machine, epochs: Epochs, layers: Sequence[Layer]
 ) -> tuple[Epochs | None, bool]:
-    """Return the planned epochs, and whether layer kernels read earlier scratchpad bytes.
+    """Plan layer kernels; return (epochs or None, whether unwritten scratchpad bytes are read).
 
     The epochs are None if no layer is proved; scratchpad bytes that the recording has written
     itself do not count as read.
@@ -151,7 +151,7 @@ def plan_layer_kernels(
 
 
 def unpack_epochs(epochs: Epochs) -> list[Epoch]:
-    """Return a mapping from core number to recorded instructions for each epoch."""
+    """Unpack epochs: return the recorded instructions of each epoch by core number."""
     items, counts = epochs.items.tolist(), WORD_COUNT.tolist()
 
     def part(at: int, end: int) -> Iterable[RecordedInstruction]:
@@ -169,7 +169,7 @@ def unpack_epochs(epochs: Epochs) -> list[Epoch]:
 
 
 def pack_plan(machine: Machine, plan: ReplayPlan) -> Epochs:
-    """Convert a plan to epochs, one for each step or pass over several layers."""
+    """Pack a replay plan into epochs, one for each step or pass over several layers."""
     items: list[int] = []
     parts: list[tuple[int, int, int]] = []
     firsts, lowest, is_whole = [0], [], []

@@ -105,7 +105,7 @@ class ReplayPlan:
 
 
 def prove_layers(machine: Machine, epochs: Sequence[Epoch], layers: Sequence[Layer]) -> ReplayPlan:
-    """Return a plan with layer kernels for the layers whose tiles compute one operation.
+    """Prove that layers compute single operations; return a plan with kernels for proved layers.
 
     Parameters
     ----------

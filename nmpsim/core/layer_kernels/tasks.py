@@ -100,7 +100,7 @@ def replace_words(d: Words, indices: Any, changes: Mapping[str, int]) -> list[in
 
 
 def split_evenly(count: int, parts: int, multiple: int = 1) -> Iterator[tuple[int, int]]:
-    """Divide ``range(count)`` into at most ``parts`` equal parts, aligned to ``multiple``."""
+    """Split ``range(count)`` into at most ``parts`` equal ranges, aligned to ``multiple``."""
     units = -(-count // multiple)
     parts = max(1, min(parts, units))
     for part in range(parts):

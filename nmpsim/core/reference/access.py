@@ -30,7 +30,7 @@ class MemoryLocation(NamedTuple):
 
 
 def locate(core: Core, address: int, nbytes: int) -> MemoryLocation | None:
-    """Return the location of ``nbytes`` bytes at ``address``; None if they are in no region."""
+    """Return the location of ``nbytes`` bytes at ``address``, or None if they are in no region."""
     found = find_region(core.machine, core.number, address, nbytes)
     return None if found is None else MemoryLocation(*found)
 

@@ -63,26 +63,26 @@ def fused_multiply_add(integers: Int64s, factor: Any, addend: Any) -> Float32s:
 
 @ignore_float_errors
 def round_away(values: Float32s) -> Int64s:
-    """Round to the nearest integer, halves away from zero (C's ``roundf``)."""
+    """Round values to the nearest integer, halves away from zero (C's ``roundf``)."""
     wide = values.astype(np.float64)
     return to_integers(np.trunc(wide + np.copysign(0.5, wide)))
 
 
 @ignore_float_errors
 def round_even(values: Float32s) -> Int64s:
-    """Round to the nearest integer, halves to even (C's ``nearbyintf``)."""
+    """Round values to the nearest integer, halves to even (C's ``nearbyintf``)."""
     return to_integers(np.rint(values.astype(np.float64)))
 
 
 def shift_away(values: Int64s, shift: Any) -> Int64s:
-    """Compute ``values / 2^shift``, halves away from zero (gemmlowp's RoundingDivideByPOT)."""
+    """Compute ``values / 2^shift``, rounding halves away from zero (RoundingDivideByPOT)."""
     half = np.left_shift(np.int64(1), shift) >> 1
     result: Int64s = np.sign(values) * ((np.abs(values) + half) >> shift)
     return result
 
 
 def compute_doubling_high(values: Int64s, mul: Any) -> Int64s:
-    """Compute ``values * mul / 2^31`` of 32-bit numbers, halves up (gemmlowp's product).
+    """Compute ``values * mul / 2^31`` as gemmlowp's SaturatingRoundingDoublingHighMul does.
 
     gemmlowp adds 2^30, or 1 - 2^30 to a negative product, and drops the fraction;
     -2^31 times itself does not fit and becomes 2^31 - 1.
@@ -115,7 +115,7 @@ def rescale_integer(
     stage: int = RESCALE,
     what: str = "x",
 ) -> FormulaSteps:
-    """Rescale to ``((x >> pre) * mul + half) >> post`` (Glow's ``QuantizationTransform32To8``).
+    """Rescale ``x`` to ``((x >> pre) * mul + half) >> post`` (Glow's QuantizationTransform32To8).
 
     Int8: ``x`` fits 32 bits, and the sum before the last shift saturates to 32 bits. Int16: values
     that would exceed 62 bits saturate before the product. ``what`` is the name of x in formulas.
@@ -170,7 +170,7 @@ def rescale_wide_fixed_point(x: Int64s, scale: Scale, what: str = "x") -> Formul
 
 
 def divide_round_away(values: Int64s, by: int) -> Int64s:
-    """Divide and round to the nearest integer, halves away from zero."""
+    """Divide integers by ``by`` and round to the nearest integer, halves away from zero."""
     result: Int64s = np.sign(values) * ((np.abs(values) + by // 2) // by)
     return result
 
@@ -194,7 +194,7 @@ def select_scale(below: Any, out: Scale, leaky: Scale) -> Scale:
 
 
 def clip(values: Int64s, d: Descriptor, place: ResultPositions) -> FormulaStep:
-    """Return the formula step that clips values to the clip range of a descriptor."""
+    """Clip values to a descriptor's range and count the clipped ones; return the formula step."""
     low, high, wanted = d["clip_low"], d["clip_high"], d["clip_wanted"]
     low_stage = ACTIVATION if wanted & WANTED_LOW else RESULT
     high_stage = ACTIVATION if wanted & WANTED_HIGH else RESULT
@@ -203,7 +203,7 @@ def clip(values: Int64s, d: Descriptor, place: ResultPositions) -> FormulaStep:
 
 
 class FormulaStep(NamedTuple):
-    """Step of a formula: its name, its result for each value and the text of its formula."""
+    """Evaluated step of a formula: its name, the resulting values, and its expression as text."""
 
     name: str
     value: Any
@@ -227,7 +227,7 @@ def make_step(
 
 
 def evaluate(steps: FormulaSteps) -> Any:
-    """Evaluate a formula; return the value of its last step."""
+    """Evaluate the steps of a formula; return the value of the last step."""
     with np.errstate(all="ignore"):
         for one in steps:
             value = one.value

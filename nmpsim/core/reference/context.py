@@ -82,7 +82,7 @@ class InstructionContext:
         return self.operands["imm"]
 
     def set_rd(self, value: int) -> None:
-        """Write the destination register."""
+        """Set the destination register to the low 32 bits of ``value``."""
         self.core.set_register(self.operands["rd"], value)
 
     def require_turn(self) -> None:
@@ -95,7 +95,7 @@ class InstructionContext:
         self.core.spend_cycles(CountColumn.CONTROL, CycleCause.CONTROL, 1 + extra)
 
     def retire(self) -> None:
-        """Retire the instruction and advance pc to the next one."""
+        """Retire the instruction and advance the pc to the next instruction."""
         self.retire_to(self.core.pc + 4)
 
     def retire_to(self, pc: int) -> None:

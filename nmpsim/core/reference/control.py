@@ -14,12 +14,12 @@ from nmpsim.isa.table import SEMAPHORES, TrapCause, Unit
 
 
 def jump(s: InstructionContext, target: int) -> None:
-    """Execute a taken branch or jump: charge its cycles and set pc."""
+    """Execute a taken branch or jump: spend its cycles, retire it and set pc to ``target``."""
     s.spend_cycles(s.costs.control_taken_branch_cycles)
     s.retire_to(target)
 
 
-def check_target(target: int) -> int:
+def resolve_target(target: int) -> int:
     """Return a jump target as an unsigned address; raise TrapError if misaligned."""
     address = to_unsigned(target)
     if address % 4:
@@ -41,7 +41,7 @@ BRANCHES: dict[str, Callable[[InstructionContext], bool]] = {
 def branch(s: InstructionContext) -> None:
     """Execute a branch: jump to the target if the condition holds, else continue."""
     if BRANCHES[s.instruction.mnemonic](s):
-        jump(s, check_target(s.core.pc + s.operands["offset"]))
+        jump(s, resolve_target(s.core.pc + s.operands["offset"]))
     else:
         s.spend_cycles()
         s.retire()
@@ -50,7 +50,7 @@ def branch(s: InstructionContext) -> None:
 def jal(s: InstructionContext) -> None:
     """Execute ``jal``: store the return address in rd and jump to pc plus an offset."""
     pc = s.core.pc
-    target = check_target(pc + s.operands["offset"])
+    target = resolve_target(pc + s.operands["offset"])
     s.set_rd(pc + 4)
     jump(s, target)
 
@@ -58,7 +58,7 @@ def jal(s: InstructionContext) -> None:
 def jalr(s: InstructionContext) -> None:
     """Execute ``jalr``: store the return address in rd and jump to rs1 + imm, bit 0 cleared."""
     base, imm = s.rs1, s.immediate
-    target = check_target((base + imm) & ~1)
+    target = resolve_target((base + imm) & ~1)
     s.set_rd(s.core.pc + 4)
     jump(s, target)
 
@@ -156,7 +156,7 @@ def pend(s: InstructionContext) -> None:
 
 
 def get_semaphore(s: InstructionContext) -> int:
-    """Return the semaphore number in rs1; trap if there is no such semaphore."""
+    """Return the semaphore number in rs1; raise TrapError if there is no such semaphore."""
     number = s.unsigned_rs1
     if number >= SEMAPHORES:
         raise TrapError(TrapCause.ILLEGAL_INSTRUCTION, s.word)

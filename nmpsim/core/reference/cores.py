@@ -45,12 +45,12 @@ class Core:
         return int(self.record["registers"][number])
 
     def set_register(self, number: int, value: int) -> None:
-        """Write the low 32 bits of ``value`` to a register; x0 stays 0."""
+        """Set a register to the low 32 bits of ``value``; x0 stays 0."""
         if number != 0:
             self.record["registers"][number] = to_signed(value)
 
     def read_csr(self, csr: CsrAddress) -> int:
-        """Return the stored word of a CSR."""
+        """Return the stored word of a CSR, which is the software offset of a counter."""
         return int(self.record["csr"][CSR_COLUMN[csr]])
 
     def set_csr(self, csr: CsrAddress, value: int) -> None:
@@ -63,16 +63,16 @@ class Core:
         self.record["wait"] = (what, count)
 
     def is_waiting_for(self, status: CoreStatus, what: int) -> bool:
-        """Return whether the core waits for an event of this status and number."""
+        """Return whether the core waits with ``status`` for event ``what``."""
         return self.status == status and int(self.record["wait"][0]) == what
 
     @property
     def wait_count(self) -> int:
-        """Count of the event that the core waits for."""
+        """Job number, number of cores or semaphore count that the core waits for."""
         return int(self.record["wait"][1])
 
     def spend_cycles(self, activity: CountColumn, cause: CycleCause, cycles: int) -> int:
-        """Advance the clock; attribute idle cycles to ``cause`` and return their number."""
+        """Advance the clock; attribute and return cycles without MAC or vector work."""
         idle, end, spent = cycles, self.clock + cycles, self.record["spent"]
         for unit, worked in ((Unit.MAC, CycleCause.MAC), (Unit.VECTOR, CycleCause.VECTOR)):
             # A unit's work has no gap from now on: it was all given before.
@@ -94,7 +94,7 @@ class Core:
         self.machine.layers[layer]["worked"] |= np.int64(1) << self.number
 
     def mark_unused(self) -> None:
-        """Attribute cycles without unit work since the last barrier to ``CycleCause.UNUSED``."""
+        """Attribute pending cycles without MAC array or vector work to ``CycleCause.UNUSED``."""
         spent = self.record["spent"]
         for cause in set(CycleCause) - {CycleCause.MAC, CycleCause.VECTOR, CycleCause.UNUSED}:
             spent[CycleCause.UNUSED] += spent[cause]

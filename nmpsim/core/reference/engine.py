@@ -26,7 +26,7 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.integer import INTEGER
 from nmpsim.core.reference.system import SYSTEM, enter_trap
 from nmpsim.core.reference.tensor import TENSOR
-from nmpsim.core.reference.units import UnitQueue, choose_with_lookahead, serve_queue
+from nmpsim.core.reference.units import UnitQueue, choose_queue_with_lookahead, serve_queue
 from nmpsim.core.reference.watch import ExecutionMonitor
 from nmpsim.core.state import (
     NEVER,
@@ -66,7 +66,7 @@ class ReferenceEngine(Engine):
     def check_events(
         self, known: ContractState, events: Int64s, words: Int64s, first_word: int
     ) -> bool:
-        """Check events in plain Python; see :class:`~nmpsim.core.engine.Engine`."""
+        """Check events in plain Python; return whether all are valid. See ``Engine``."""
         from nmpsim.core.compiled.contract import check_events
 
         return bool(check_events(known, events, words, first_word))
@@ -79,14 +79,14 @@ class ReferenceEngine(Engine):
         stop_at_layers: bool,
         stops: StopConditions | None = None,
     ) -> Outcome:
-        """Run a machine for at most ``turns`` turns; see :class:`~nmpsim.core.engine.Engine`."""
+        """Run a machine for at most ``turns`` turns of cores and the DRAM; see ``Engine.run``."""
         watch = ExecutionMonitor(
             make_default_stop_conditions(machine.cores.size) if stops is None else stops, costs
         )
         machine = as_plain_arrays(machine)
         steps_before = machine.cores["retired"].sum()
         for _ in range(turns):
-            outcome = take_turn(machine, costs, stop_at_layers, watch)
+            outcome = execute_next_event(machine, costs, stop_at_layers, watch)
             if outcome is not None:
                 return outcome
             if machine.cores["retired"].sum() - steps_before >= MAX_STEPS:
@@ -94,10 +94,10 @@ class ReferenceEngine(Engine):
         return Outcome.PAUSED
 
 
-def take_turn(
+def execute_next_event(
     machine: Machine, costs: Costs, stop_at_layers: bool, watch: ExecutionMonitor
 ) -> Outcome | None:
-    """Execute the next event of a core or the DRAM; return an outcome if the run stops, or None."""
+    """Execute the next event of a core or the DRAM; return an outcome, or None to continue."""
     most_steps = min(count_loggable_steps(machine), watch.stops.steps_per_turn)
     if most_steps <= 0:
         return Outcome.PAUSED
@@ -117,7 +117,7 @@ def take_turn(
         watch.stops, core.number, core.pc, core.retired
     ):
         return Outcome.STOPPED
-    return take_core_turn(core, costs, stop_at_layers, watch, most_steps)
+    return execute_core_turn(core, costs, stop_at_layers, watch, most_steps)
 
 
 def serve_request(
@@ -131,7 +131,7 @@ def serve_request(
     return None
 
 
-def take_core_turn(
+def execute_core_turn(
     core: Core, costs: Costs, stop_at_layers: bool, watch: ExecutionMonitor, most_steps: int
 ) -> Outcome | None:
     """Execute a core's turn; return an outcome if the engine must stop, else None."""
@@ -171,7 +171,7 @@ def find_next_grant(machine: Machine, costs: Costs) -> tuple[UnitQueue | None, i
     requests = np.argwhere(machine.cores["request"] < NEVER)
     asking = [UnitQueue(Core(machine, core), Unit(unit), costs) for core, unit in requests.tolist()]
     if costs.dram_lookahead_cycles:
-        return choose_with_lookahead(machine, asking, costs)
+        return choose_queue_with_lookahead(machine, asking, costs)
     first = min(asking, key=lambda queue: queue.request)
     return first, first.request
 

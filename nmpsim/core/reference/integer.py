@@ -35,7 +35,7 @@ def divide(a: int, b: int) -> int:
 
 
 def compute_remainder(a: int, b: int) -> int:
-    """Return the remainder of :func:`divide` with the sign of ``a``; ``a`` if ``b`` is zero."""
+    """Return the remainder of :func:`divide` with the sign of ``a``, or ``a`` if ``b`` is zero."""
     return a - divide(a, b) * b
 
 

@@ -23,7 +23,11 @@ from nmpsim.core.reference.operands import (
     get_scale,
 )
 from nmpsim.core.reference.program_formulas import find_formulas
-from nmpsim.core.reference.requantize import compute_initial_sums, finish_sums, make_requantizer
+from nmpsim.core.reference.requantize import (
+    compute_initial_sums,
+    finish_sums,
+    make_requantization_parameters,
+)
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions, saturate
 from nmpsim.core.state import Int64s
 from nmpsim.isa.table import CHANNEL_RECORD, SCALE_RECORD
@@ -34,7 +38,7 @@ from nmpsim.kernels.saturation_stages import ACCUMULATOR
 def accumulate(
     starts: Int64s, products: Int64s, element: ElementType, place: ResultPositions
 ) -> Int64s:
-    """Add ``products`` [n, k] to ``starts`` [n] one by one, and saturate after each addition."""
+    """Add ``products`` [n, k] to ``starts`` [n] in order, saturating each sum; return the sums."""
     bits = element.accumulator_bits
     limit = 1 << (bits - 1)
     running = starts[:, None] + np.cumsum(products, axis=1)
@@ -81,7 +85,7 @@ def read_channel_tables(spm: Scratchpad, d: Descriptor, channels: int) -> tuple[
 
 
 def unpack_weights(spm: Scratchpad, d: Descriptor) -> Int64s:
-    """Return a convolution's weights as [out][ky, kx, channel]."""
+    """Unpack a convolution's weights from a scratchpad to an array [out][ky, kx, channel]."""
     nbytes = get_element_type(d).nbytes
     row, side = d["kernel_w"] * d["in_channels"], 4 // nbytes
     blocks, runs = -(-d["out_channels"] // 16), -(-row // side)
@@ -141,19 +145,19 @@ class PartialSums:
         return clamp_bits(self._spm.read(self._nbytes, self._addresses(row)), 62)
 
     def write(self, row: int, sums: Int64s) -> None:
-        """Store the sums of a row."""
+        """Write the sums of a row."""
         self._spm.write(self._nbytes, self._addresses(row), sums)
 
 
 def convolve(
     spm: Scratchpad, d: Descriptor, account: LayerCounters, groups: int, weights: Int64s
 ) -> None:
-    """Convolve with stored weights [channels, k] of some groups of channels."""
+    """Execute a convolution of ``groups`` groups with weights [channels, k] as stored."""
     channels, pixels, taps = len(weights), d["out_h"] * d["out_w"], d["kernel_h"] * d["kernel_w"]
     partial = PartialSums(spm, d, channels)
     offsets, bias_scale, out_scale = read_scale_tables(spm, d, channels)
     bias, zero_terms = read_channel_tables(spm, d, channels)
-    q = make_requantizer(d, find_formulas(spm, d), bias, bias_scale, out_scale)
+    q = make_requantization_parameters(d, find_formulas(spm, d), bias, bias_scale, out_scale)
     weights = weights - offsets[:, None]
     inputs = read_windows(spm, d, groups * weights.shape[1] // taps)
     if partial.begins:
@@ -203,7 +207,9 @@ def gemm(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
     nbytes = element.nbytes
     partial = PartialSums(spm, d, columns)
     zeros, scale = np.zeros(columns, np.int64), get_scale(d, "out")
-    q = make_requantizer(d, find_formulas(spm, d), bias=zeros, bias_scale=Scale(0, 0, 0), out=scale)
+    q = make_requantization_parameters(
+        d, find_formulas(spm, d), bias=zeros, bias_scale=Scale(0, 0, 0), out=scale
+    )
     lhs = spm.read(nbytes, compute_addresses(d["lhs"], (rows, d["lhs_stride"]), (inner, nbytes)))
     rhs = spm.read(nbytes, compute_addresses(d["rhs"], (inner, d["rhs_stride"]), (columns, nbytes)))
     lhs, rhs = lhs - d["lhs_offset"], rhs - d["rhs_offset"]

@@ -79,7 +79,7 @@ ELEMENTS = make_exhaustive_table(
 
 
 def get_element_type(d: Descriptor) -> ElementType:
-    """Return the element type of an instruction; Int8 if its descriptor has no such word."""
+    """Return the element type of an instruction, or Int8 if its descriptor has no such word."""
     return ELEMENTS[d.get("element", words.INT8)]
 
 

@@ -20,7 +20,7 @@ def record_work(
     transfer: Any = None,
     cursor: Any = None,
 ) -> None:
-    """Append a job or a DRAM grant of a unit to the work log, if the machine has a log.
+    """Record a job or a DRAM grant of a unit in the work log, if the machine has a log.
 
     ``transfer`` is the DMA job of the work, whose address and descriptor the entry has; else they
     are those of the core's instruction. ``cursor`` is the state of a transfer before a DRAM grant.
@@ -42,7 +42,7 @@ def record_work(
 
 
 def record_wait(core: Core, what: WaitTarget, happened: int, end: int, awaited: int) -> None:
-    """Append a core's wait from its clock to ``end`` to the wait log, if there is a log."""
+    """Record a core's wait from its clock to ``end`` in the wait log, if there is a log."""
     machine, begin = core.machine, core.clock
     if machine.waits.size == 0 or end <= begin:
         return

@@ -25,10 +25,10 @@ from nmpsim.isa.words import ACTIVATION_LEAKY
 from nmpsim.kernels.saturation_stages import ACCUMULATOR, RESCALE
 
 
-def make_requantizer(
+def make_requantization_parameters(
     d: Descriptor, formulas: ProfileFormulas, bias: Int64s, bias_scale: Scale, out: Scale
 ) -> RequantizationParameters:
-    """Return the requantization parameters of a descriptor with its channel records and scales."""
+    """Return the requantization parameters of a descriptor, its biases and its scales."""
     scale = bits_to_float32(d["result_scale"])
     return RequantizationParameters(
         get_element_type(d),

@@ -52,7 +52,7 @@ class ResultPositions:
 def clamp(
     values: Int64s, low: Any, high: Any, stages: tuple[int, int], place: ResultPositions
 ) -> Int64s:
-    """Return values clamped to a range, and count the clamped ones at the stage of each side."""
+    """Clamp values to a range, and count the clamped values at the stage of each side."""
     for side, beyond, limit in ((LOW, values < low, low), (HIGH, values > high, high)):
         if beyond.any():
             overshoot = np.abs(values - limit)[beyond]
@@ -64,6 +64,6 @@ def clamp(
 
 
 def saturate(values: Int64s, bits: int, stage: int, place: ResultPositions) -> Int64s:
-    """Return values saturated to ``bits``-bit signed integers; count saturations at ``stage``."""
+    """Saturate values to signed integers of ``bits`` bits; count saturated values at ``stage``."""
     limit = 1 << (bits - 1)
     return clamp(values, -limit, limit - 1, (stage, stage), place)

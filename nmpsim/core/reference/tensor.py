@@ -16,8 +16,8 @@ from nmpsim.core.reference.transfers import OperandError
 from nmpsim.core.reference.units import (
     UnitQueue,
     await_slot,
-    fetch_descriptor_bytes,
     issue_compute_job,
+    simulate_descriptor_fetch,
 )
 from nmpsim.core.state import CountColumn, CycleCause
 from nmpsim.isa.codec import decode_descriptor, get_word_indices
@@ -132,7 +132,7 @@ def begin_tensor_instruction(s: InstructionContext, d: Descriptor) -> int:
     s.core.begin_layer(layer)
     s.core.descriptor = s.unsigned_rs1
     if is_descriptor_fetched(s):
-        there = fetch_descriptor_bytes(
+        there = simulate_descriptor_fetch(
             s.core, s.costs, layer, s.unsigned_rs1, DESCRIPTORS[get_descriptor_name(s)].nbytes
         )
         s.core.spend_cycles(CountColumn.CONTROL, CycleCause.CONTROL, there - s.core.clock)

@@ -22,7 +22,7 @@ from nmpsim.timing.compute import ceil_div
 
 
 class OperandError(Exception):
-    """Exception raised if a descriptor word, given by name, is invalid."""
+    """Exception raised if a word of a descriptor is invalid; it holds the word's name."""
 
     def __init__(self, word: str) -> None:
         super().__init__(word)
@@ -73,7 +73,7 @@ def store(s: InstructionContext, d: Descriptor, layer: int) -> None:
 def locate_dram(
     s: InstructionContext, d: Descriptor, allowed: tuple[Region, ...]
 ) -> MemoryLocation | None:
-    """Return a transfer's first DRAM location, or None if empty; raise OperandError if invalid."""
+    """Locate a transfer's first DRAM byte; return None if empty, raise OperandError if invalid."""
     extent = count_spanned_bytes(
         d["count_y"], d["dram_stride_y"], d["count_x"], d["dram_stride_x"], d["run_bytes"]
     )
@@ -88,7 +88,7 @@ def locate_dram(
 def enqueue_transfer(
     s: InstructionContext, unit: Unit, d: Descriptor, layer: int, setup: int
 ) -> None:
-    """Append a transfer to its queue, and begin it if the queue was idle."""
+    """Enqueue a transfer on its unit, and begin the transfer if the queue was idle."""
     queue = UnitQueue(s.core, unit, s.costs)
     was_idle = queue.served == queue.issued
     transfer = queue.get_transfer(queue.issue())

@@ -24,10 +24,10 @@ from nmpsim.memory.dram import (
     COUNT_Y,
     CURSOR_WORDS,
     RUN,
+    advance_past_grant,
     get_next_address,
     is_served,
     start_transfer,
-    take_grant,
 )
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import convert_to_cycles, convert_to_ticks, count_grant_ticks
@@ -106,7 +106,7 @@ class UnitQueue:
         return compute_first_burst(channel, row, int(self.unit), known, request, self.costs)
 
     def get_finish_cycle(self, job: int) -> int:
-        """Return the cycle at which a job finishes: NEVER while unknown, 0 if long past."""
+        """Return the cycle at which a job finishes, NEVER if unknown, or 0 if finished long ago."""
         if job < 0 or job < self.issued - self.costs.queues_depth:
             return 0
         return int(self.core.record["finished"][self._slot(job)])
@@ -136,7 +136,7 @@ class UnitQueue:
 
 
 def await_job(queue: UnitQueue, job: int) -> int:
-    """Stall the core until a job is finished; return the cycles waited.
+    """Stall the core until a job is finished; return the cycles. Raise EndOfTurnError if unknown.
 
     If its completion is not known yet, the core stops, and repeats the instruction when the DRAM
     has served the job.
@@ -176,7 +176,7 @@ def issue_compute_job(queue: UnitQueue, layer: int, cycles: int) -> None:
 
 
 def begin_transfers(queue: UnitQueue) -> None:
-    """Begin the queue's next transfers until one needs the DRAM or none is left."""
+    """Begin the next transfers of a queue until one needs the DRAM or the queue is empty."""
     while queue.served < queue.issued:
         transfer = queue.get_transfer(queue.served)
         transfer[JobColumn.BEGIN] = max(int(transfer[JobColumn.READY]), queue.free)
@@ -195,7 +195,7 @@ def begin_transfers(queue: UnitQueue) -> None:
 
 
 def finish_transfer(queue: UnitQueue, free: int, finished: int) -> None:
-    """Complete the queue's transfer, and resume the core if it waits for this transfer."""
+    """Finish the queue's transfer, and resume the core if it waits for this transfer."""
     job, core = queue.served, queue.core
     transfer = queue.get_transfer(job)
     layer, begin = transfer[JobColumn.LAYER], transfer[JobColumn.BEGIN]
@@ -209,10 +209,10 @@ def finish_transfer(queue: UnitQueue, free: int, finished: int) -> None:
         wait_until(queue, job, finished)
 
 
-def choose_with_lookahead(
+def choose_queue_with_lookahead(
     machine: Machine, asking: list[UnitQueue], costs: Costs
 ) -> tuple[UnitQueue, int]:
-    """Return the queue that a DRAM with look-ahead serves next, and the cycle of that decision.
+    """Choose the queue that a DRAM with look-ahead serves next; return it and the decision's cycle.
 
     A channel decides when it is free: of the requests within the look-ahead after its oldest one,
     it serves the one whose first burst is earliest; ties by age, then by core number.
@@ -225,8 +225,10 @@ def choose_with_lookahead(
     return min(known, key=lambda queue: (queue.compute_first_burst(machine), queue.request)), now
 
 
-def fetch_descriptor_bytes(core: Core, costs: Costs, layer: int, address: int, nbytes: int) -> int:
-    """Simulate the DRAM reads of a descriptor; return the cycle at which it is available.
+def simulate_descriptor_fetch(
+    core: Core, costs: Costs, layer: int, address: int, nbytes: int
+) -> int:
+    """Simulate the DRAM reads of a descriptor; return the cycle at which all bytes have arrived.
 
     It is the core's turn, so all earlier requests are served.
     """
@@ -236,7 +238,7 @@ def fetch_descriptor_bytes(core: Core, costs: Costs, layer: int, address: int, n
     start_transfer(cursor, address, nbytes, 1, 1, 0, 0)
     while not is_served(cursor):
         row, before = get_next_address(cursor) // costs.dram_row_bytes, cursor.copy()
-        bursts = take_grant(cursor, costs)
+        bursts = advance_past_grant(cursor, costs)
         channel = core.machine.shared["dram"][0, find_channel(row, costs)]
         begin = convert_to_cycles(max(request, int(channel[FREE])), costs)
         ticks = count_grant_ticks(bursts * costs.dram_burst_bytes, costs)
@@ -257,7 +259,7 @@ def serve_queue(machine: Machine, queue: UnitQueue) -> None:
     row = queue.get_next_row()
     channel = queue.get_channel(machine)
     before = transfer[:CURSOR_WORDS].copy()
-    bursts = take_grant(transfer, costs)
+    bursts = advance_past_grant(transfer, costs)
     nbytes = bursts * costs.dram_burst_bytes
     request = convert_to_ticks(queue.request, costs)
     known, begin_tick = int(transfer[JobColumn.KNOWN]), max(request, int(channel[FREE]))

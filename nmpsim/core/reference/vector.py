@@ -41,7 +41,7 @@ def read_valid_taps(d: Descriptor, spm: Scratchpad, y: int, x: int) -> Int64s:
 
 
 def compute_maximum(taps: Int64s, d: Descriptor) -> FormulaSteps:
-    """Compute the maximum of a window's taps, or the descriptor's ``empty_value`` if none."""
+    """Compute the maximum of a window's taps, or ``empty_value`` if the window has no valid tap."""
     if len(taps):
         yield make_step("maximum", taps.max(axis=0), "of {count} taps", count=len(taps))
     else:
@@ -78,10 +78,10 @@ def avgpool(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
     account.add_elements(d["out_h"] * d["out_w"] * d["channels"])
 
 
-def combine_pair(
+def compute_eltwise(
     left: Int64s, right: Int64s, d: Descriptor, formulas: ProfileFormulas, place: ResultPositions
 ) -> FormulaSteps:
-    """Combine two stored operands: subtract zero points, apply the profile's formula, clip."""
+    """Compute an elementwise operation: subtract zero points, apply the profile's formula, clip."""
     formula = "{stored} - {offset}"
     stored, offset = left, d["lhs_offset"]
     left = stored - offset
@@ -110,7 +110,7 @@ def eltwise(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
     left = spm.read(nbytes, addresses("lhs", nbytes))
     right = spm.read(right_bytes, addresses("rhs", right_bytes))
     formulas = find_formulas(spm, d)
-    results = evaluate(combine_pair(left, right, d, formulas, place))
+    results = evaluate(compute_eltwise(left, right, d, formulas, place))
     spm.write(nbytes, addresses("output", nbytes), results)
     account.add_elements(rows * columns)
 
@@ -118,7 +118,7 @@ def eltwise(spm: Scratchpad, d: Descriptor, account: LayerCounters) -> None:
 def rescale_values(
     x: Int64s, d: Descriptor, formulas: ProfileFormulas, place: ResultPositions
 ) -> FormulaSteps:
-    """Rescale stored values: clamp, subtract the zero point, apply the profile's formula, clip."""
+    """Rescale values: clamp, subtract the zero point, apply the profile's formula, and clip."""
     low, high, offset = d["in_low"], d["in_high"], d["in_offset"]
     x = clamp(x, low, high, (ACTIVATION, ACTIVATION), place)
     yield make_step("clamped", x, "to {low} ... {high}, an activation", low=low, high=high)
@@ -161,7 +161,7 @@ def fill(spm: Scratchpad, d: Descriptor, _: LayerCounters) -> None:
 
 
 def transpose(spm: Scratchpad, d: Descriptor, _: LayerCounters) -> None:
-    """Execute ``nmp.transpose``: copy with strides; where results overlap, the last one remains."""
+    """Execute ``nmp.transpose``: copy elements with strides; the last write to a byte remains."""
     size = d["element_bytes"]
     sizes = [d[f"size_{n}"] for n in range(4)]
     for place in itertools.product(*map(range, sizes)):

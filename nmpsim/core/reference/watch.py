@@ -16,7 +16,7 @@ NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
 
 
 class ExecutionMonitor:
-    """Monitor of a run: evaluates stop conditions and records the trace."""
+    """Monitor of a run, which evaluates stop conditions and records the trace."""
 
     def __init__(self, stops: StopConditions, costs: Costs) -> None:
         self.stops = stops

@@ -144,7 +144,7 @@ FOLDED_OPERATORS = frozenset(("Constant", "Shape", "Size", *_FOLDS))
 def extract_constants(
     graph: Graph, mappings: dict[int, OperatorMapping], problems: UnsupportedOperators
 ) -> Graph:
-    """Return the graph with nodes that define or rename a constant replaced by constants.
+    """Extract the constants that Constant and Identity nodes define; return the new graph.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def _constant(node: Node) -> Array:
 
 
 def fold_node(lowering: GraphLowering, node: Node) -> Array | None:
-    """Return the result of a node whose inputs are all constant, or None for other nodes.
+    """Fold a node whose inputs are constant: return its result, or None for other nodes.
 
     Raises
     ------

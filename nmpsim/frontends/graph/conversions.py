@@ -119,7 +119,7 @@ def _parameter_constants(
 
 
 def lower_dynamic_quantize(op: GraphLowering) -> LoweringResult:
-    """Lower DynamicQuantizeLinear, whose scale and zero point depend on the values.
+    """Lower DynamicQuantizeLinear, which computes its scale and zero point from the input.
 
     The scale is (largest - smallest) / 255 with 0 between them, or 1 where all are 0; the zero
     point is ``rint(0 - smallest / scale)``. The integers are stored with scale 1.
@@ -152,14 +152,14 @@ def lower_dynamic_quantize(op: GraphLowering) -> LoweringResult:
     zero = op.emit("elementround", zero)
     stored_zero = op.emit("quantize", zero, kind=kinds[1], name=zero_name)
     op.define_result(zero_name, op.view(stored_zero, ()))
-    steps = op.emit("elementdiv", x, broadcast_scalar(op, scale, (count,)))
+    steps = op.emit("elementdiv", x, emit_scalar_broadcast(op, scale, (count,)))
     rounded = op.emit("elementround", steps)
-    moved = op.emit("elementadd", rounded, broadcast_scalar(op, zero, (count,)))
+    moved = op.emit("elementadd", rounded, emit_scalar_broadcast(op, zero, (count,)))
     return op.view(op.emit("quantize", moved, kind=kinds[0]), shape)
 
 
-def broadcast_scalar(op: GraphLowering, value: BuilderTensor, shape: Shape) -> BuilderTensor:
-    """Emit the broadcast of a one-element float value to a shape and return the result."""
+def emit_scalar_broadcast(op: GraphLowering, value: BuilderTensor, shape: Shape) -> BuilderTensor:
+    """Emit a broadcast of a one-element float to ``shape``; return the broadcast tensor."""
     count = math.prod(shape)
     wide = op.allocate(FLOAT, (count,))
     op.emit_touch(wide)

@@ -39,7 +39,7 @@ def _get_weights(op: GraphLowering) -> Array:
 
 
 def read_convolution(op: GraphLowering, filters: Array) -> tuple[Window, int, Array]:
-    """Return window, group count and filters [O, H, W, I / groups] of a convolution."""
+    """Return the window, group count and filters [O, H, W, I / groups] of a convolution node."""
     attributes, channels = op.node.attributes, op.get_image_shape()[1]
     groups = int(attributes.get("group", 1))
     window = read_padded_window(op, filters.shape[2:], **bind(read_window, attributes))
@@ -58,7 +58,7 @@ def read_padded_window(op: GraphLowering, kernel: Shape, **attributes: Any) -> W
 
 
 def restore_rank(op: GraphLowering, image: BuilderTensor) -> BuilderTensor:
-    """Return a 2-D image unchanged, or a view [N, C, L] of an image that stores a sequence."""
+    """Return an image unchanged if the operand is 2-D, or a view [N, L, C] for a sequence."""
     return image if len(op.get_shape()) == 4 else op.view(image, (image.shape[0], *image.shape[2:]))
 
 
@@ -95,7 +95,7 @@ def emit_float_convolution(
 
 
 def get_float_weights(op: GraphLowering, index: int) -> Array:
-    """Return the values of a constant float32 input."""
+    """Return the values of input ``index``, which must be a float32 constant."""
     values = op.get_constant(index)
     require(
         values.dtype == np.float32,
@@ -173,7 +173,7 @@ def _transposed_window(op: GraphLowering, kernel: Shape) -> Window:
 
 
 def get_signed_weights(op: GraphLowering) -> Array:
-    """Return the integer weights of a node, with unsigned weights shifted to int8."""
+    """Return a node's constant weights, with unsigned integers shifted to the signed type."""
     return op.to_signed(op.get_constant(op.names[1]))
 
 
@@ -200,7 +200,7 @@ def emit_integer_convolution(
     parameters = (1.0, 0) if is_by_channel else (float(scales[0]), int(zeros[0]))
     type = make_quantized_type("i8", filters.shape, *parameters)
     constant = op.builder.add_constant(weights.name, filters, type)
-    opcode, operands = "convolution", [image, constant, add_bias(op, outs, 0.0)]
+    opcode, operands = "convolution", [image, constant, add_bias_constant(op, outs, 0.0)]
     if is_by_channel:
         opcode, bias_scales = "channelwisequantizedconvolution", np.float32(source.scale) * scales
         operands += op.add_channel_constants(op.name, scales, zeros)
@@ -212,7 +212,7 @@ def emit_integer_convolution(
 def get_channel_parameters(
     weights: QuantizedTensor, outs: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Return scale [outs] and signed zero point [outs] of each output channel of weights."""
+    """Return the scales [outs] and signed zero points [outs] of a layer's weights."""
     count = weights.scales.size
     require(
         count in (1, outs),
@@ -223,8 +223,8 @@ def get_channel_parameters(
     return np.broadcast_to(weights.scales, (outs,)), np.broadcast_to(zeros, (outs,))
 
 
-def add_bias(op: GraphLowering, outs: int, scale: float) -> BuilderTensor:
-    """Add the constant bias [outs] of a node with integer weights, or zeros if it has no bias."""
+def add_bias_constant(op: GraphLowering, outs: int, scale: float) -> BuilderTensor:
+    """Add a node's bias [outs] to the module, or zeros if it has none; return the constant."""
     values = np.zeros(outs, op.bias_dtype)
     if op.bias:
         values = op.get_constant(op.bias)

@@ -36,12 +36,12 @@ EXPONENTIAL_UNITS: dict[str, dict[str, float]] = {
 
 
 def lower_unary(op: GraphLowering, *, opcode: str) -> LoweringResult:
-    """Lower an elementwise function of one tensor, such as Exp."""
+    """Lower an elementwise operator of one float tensor, such as Exp, to ``opcode``."""
     return op.emit_result(opcode, op.read_operand())
 
 
 def lower_variadic(op: GraphLowering, *, opcode: str, is_mean: bool = False) -> LoweringResult:
-    """Lower Add, Max, Mean and other operators of any number of tensors."""
+    """Lower Add, Max, Mean or another operator that combines any number of float tensors."""
     operands = op.read_broadcast_operands()
     check_element_types(operands, ("float",))
     total = operands[0]
@@ -57,7 +57,7 @@ def lower_variadic(op: GraphLowering, *, opcode: str, is_mean: bool = False) -> 
 def lower_logic(
     op: GraphLowering, *, opcode: str, elems: Sequence[str], is_reversed: bool = False
 ) -> LoweringResult:
-    """Lower a comparison or a logical operator."""
+    """Lower a comparison or a logical operator of two tensors to ``opcode``."""
     operands = op.read_broadcast_operands()
     check_element_types(operands, elems)
     return op.emit(opcode, *(operands[::-1] if is_reversed else operands), kind="bool")
@@ -89,13 +89,13 @@ def lower_leaky_relu(op: GraphLowering, *, alpha: float = 0.01) -> LoweringResul
 def lower_clip(
     op: GraphLowering, min: float = -_MAX_FLOAT, max: float = _MAX_FLOAT
 ) -> LoweringResult:
-    """Lower Clip with constant limits."""
+    """Lower Clip of a float tensor with constant limits."""
     low, high = (float(np.clip(limit, -_MAX_FLOAT, _MAX_FLOAT)) for limit in (min, max))
     return op.emit_result("clip", op.read_operand(), Min=low, Max=high)
 
 
 def lower_exponential_unit(op: GraphLowering) -> LoweringResult:
-    """Lower the exponential linear units Elu, Celu and Selu.
+    """Lower Elu, Celu or Selu, which are linear above zero and exponential below.
 
     ``gamma * (max(x, 0) + alpha * (exp(min(x, 0)) - 1))``; the exponent of Celu is over alpha.
     """
@@ -194,7 +194,7 @@ def lower_response_normalization(
     beta: float = 0.75,
     bias: float = 1.0,
 ) -> LoweringResult:
-    """Lower LRN, local response normalization, over an odd number of channels."""
+    """Lower LRN (local response normalization) with an odd number of channels in a window."""
     shape = op.get_shape()
     require(len(shape) == 4, f"an input of shape {list(shape)}", "an input with 4 dimensions")
     require(size > 0 and size % 2, f"size {size}", "a positive odd size")

@@ -25,8 +25,8 @@ from nmpsim.kernels.hostops.rounding import fused_multiply_add
 Floats = npt.NDArray[np.float32]
 
 
-def get_unsigned_attribute(op: GraphLowering) -> dict[str, Any]:
-    """Return the LIR attribute ``Unsigned`` if the result is uint8, else an empty dict."""
+def make_unsigned_attribute(op: GraphLowering) -> dict[str, Any]:
+    """Return ``{"Unsigned": 1}`` for an instruction with a uint8 result, else an empty dict."""
     is_unsigned = isinstance(op.result, QuantizedTensor) and op.result.dtype == "uint8"
     return {"Unsigned": 1} if is_unsigned else {}
 
@@ -34,7 +34,7 @@ def get_unsigned_attribute(op: GraphLowering) -> dict[str, Any]:
 def lower_integer_binary(op: GraphLowering, *, opcode: str) -> LoweringResult:
     """Lower Add, Mul or Sub of two quantized tensors with broadcasting."""
     operands = op.read_broadcast_operands()
-    words = {} if opcode == "elementsub" else get_unsigned_attribute(op)
+    words = {} if opcode == "elementsub" else make_unsigned_attribute(op)
     return op.emit_fused_clip(op.emit_result(opcode, *operands, **words))
 
 
@@ -132,7 +132,7 @@ def lower_scalar_function(op: GraphLowering) -> LoweringResult:
 
 
 def lower_integer_division(op: GraphLowering) -> LoweringResult:
-    """Lower Div of 8-bit integers by a constant number to a look-up table."""
+    """Lower Div of 8-bit integers by a one-element constant to a look-up table."""
     if len(op.sources) == 2:
         other = op.sources[1]
         divisor = op.get_constant(other.name).astype(np.float32)
@@ -153,7 +153,7 @@ def lower_integer_division(op: GraphLowering) -> LoweringResult:
 
 
 def emit_lookup_table(op: GraphLowering, function: Callable[[Floats], Any]) -> LoweringResult:
-    """Emit a look-up table of 256 entries for a function followed by the fused clip."""
+    """Emit a look-up in a 256-entry table that computes ``function`` and the fused clip."""
     low, high = op.limits or (-np.inf, None)
     high = np.inf if high is None else high
     return _look_up(op, op.read_operand(), op.sources[0], lambda x: np.clip(function(x), low, high))
@@ -202,7 +202,7 @@ def _list_real_values(source: QuantizedTensor) -> Floats:
 
 
 def lower_requantization(op: GraphLowering) -> LoweringResult:
-    """Lower QuantizeLinear of dequantized integers to a look-up table of PyTorch's formula."""
+    """Lower a requantization of 8-bit integers to a look-up table with PyTorch's formula."""
     result, own = op.quantized_result, op.sources[0]
     if own.has_equal_parameters(result):
         return op.define_view(op.get_shape())

@@ -32,7 +32,7 @@ _BIAS_TOLERANCE, _BIAS_DIFFERENCE = 1e-2, 1e-6
 
 
 def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, QuantizedTensor]:
-    """Return the quantization of each integer tensor of a graph by name.
+    """Infer the quantization of each integer tensor in a graph; return it by tensor name.
 
     The quantization of a tensor is taken from the node that computes it, otherwise from a node that
     reads it. Operators that only move elements preserve it.
@@ -86,7 +86,7 @@ def _moves(node: Node) -> str:
 
 @attrs.frozen(eq=False)
 class IntegerRegions:
-    """Nodes of a graph after each integer region was replaced by a single node."""
+    """Result of fusing integer regions: the new nodes, and mappings of the replaced nodes."""
 
     steps: tuple[Node, ...]
     mappings: dict[int, OperatorMapping]
@@ -101,7 +101,7 @@ def fuse_integer_regions(
     operators: Collection[str] = INTEGER_FORMS,
     bias_dtype: str = "int32",
 ) -> IntegerRegions:
-    """Fuse operators between DequantizeLinear and QuantizeLinear into integer operations.
+    """Fuse each region between DequantizeLinear and QuantizeLinear into one integer operation.
 
     Parameters
     ----------

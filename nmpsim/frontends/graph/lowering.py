@@ -63,7 +63,7 @@ def move_channels_second(dims: Sequence[int]) -> Shape:
 
 
 class TensorStore:
-    """Tensors of a graph during lowering: constants, and the value and layout of each tensor."""
+    """Store of a graph's tensors during lowering: constants, and values with their layouts."""
 
     def __init__(
         self, graph: Graph, steps: Sequence[Node], builder: ModuleBuilder, place: Place
@@ -101,7 +101,7 @@ class TensorStore:
         return name in self.constants
 
     def get_constant(self, name: str) -> Array:
-        """Return the values of a constant as stored in the file."""
+        """Return the values of a constant in the model file's dimension order."""
         return get_constant_values(self.constants, name)
 
     def get_shape(self, name: str) -> Shape:
@@ -128,7 +128,7 @@ class TensorStore:
         return self.graph.quantization.get(name)
 
     def get_layer_name(self, name: str) -> str:
-        """Return the name of the layers that compute a tensor."""
+        """Return the name of a tensor's layers, by default the tensor's name."""
         return self.graph.layers.get(name, name)
 
     def choose_layout(self, *names: str) -> Layout:
@@ -160,7 +160,7 @@ class TensorStore:
     def get_value(
         self, name: str, layout: Layout = PLAIN, quantization: QuantizedTensor | None = None
     ) -> BuilderTensor:
-        """Return the value of a tensor in a layout, transposed if needed.
+        """Return a tensor's value in ``layout``; emit a transposition if required.
 
         Parameters
         ----------
@@ -203,7 +203,7 @@ class TensorStore:
         return make_quantized_type(elem, shape, kind.scale, zero_point)
 
     def check_size(self, shape: Shape) -> None:
-        """Raise UnsupportedError if a shape is empty or too large."""
+        """Raise UnsupportedError if a shape has a zero dimension or is too large."""
         if problem := find_size_problem(shape):
             raise UnsupportedError(f"a tensor with {problem[0]}", problem[1])
         require(
@@ -220,7 +220,7 @@ class TensorStore:
         return stored
 
     def add_input(self, name: str, dtype: str, shape: Shape) -> str:
-        """Add an input of the program, and return its name in the program."""
+        """Add an input to the program; return its unique name in the program."""
         kind: Kind = dtype
         if quantization := self.get_quantization(name):
             require(
@@ -237,7 +237,7 @@ class TensorStore:
     # --- results -----------------------------------------------------------------------------
 
     def define_tensor(self, name: str, value: BuilderTensor, layout: Layout, is_own: bool) -> None:
-        """Define a tensor of the graph by the value that stores the tensor.
+        """Define a graph tensor as ``value``, which becomes an output if the tensor is an output.
 
         If the tensor is an output of the program and the node has allocated the buffer itself
         (``is_own``), the buffer becomes the output; otherwise the value is copied.
@@ -262,18 +262,18 @@ class TensorStore:
         self._stored[name] = {layout: value}
 
     def define_constant(self, name: str, values: Array) -> None:
-        """Define a tensor of the graph by values that are known at compile time."""
+        """Define a graph tensor as a constant with ``values``."""
         self._check_undefined(name)
         self.constants[name] = values
 
     def transpose_outputs(self, names: Sequence[str]) -> None:
-        """Transpose the model outputs among the named tensors to the layout of the file."""
+        """Transpose those of the named tensors that are model outputs to the file's layout."""
         for name in names:
             if name in self.output_names and name in self._stored:
                 self.get_value(name, PLAIN)
 
     def complete_output(self, name: str) -> None:
-        """Copy a constant to its output; raise UnsupportedError if an output is not computed."""
+        """Copy a constant to its output; raise UnsupportedError for an output without a value."""
         if name in self.constants and name not in self._stored:
             value = self.get_value(name)
             output = self.builder.add_output(self.output_names[name], value.type)
@@ -293,7 +293,7 @@ class TensorStore:
         return is_quantized and quantization is not None and quantization.dtype in UNSIGNED_OFFSETS
 
     def view(self, value: BuilderTensor, shape: Shape) -> BuilderTensor:
-        """Return a view of a value with another shape."""
+        """Return a view of ``value`` with another shape; raise UnsupportedError if sizes differ."""
         require(
             math.prod(shape) == math.prod(value.shape),
             f"{math.prod(value.shape)} elements of shape {list(value.shape)} for a result of"
@@ -306,7 +306,7 @@ class TensorStore:
     def add_instruction(
         self, opcode: str, name: str, operands: Sequence[BuilderTensor], **attributes: Any
     ) -> str:
-        """Add an instruction that computes a tensor, and return the name of its layer.
+        """Add an instruction after checking its operand types; return its unique name.
 
         Raises UnsupportedError if operands or attributes do not fit the opcode.
         """
@@ -337,7 +337,7 @@ class TensorStore:
     def broadcast(
         self, name: str, layout: Layout, shape: Shape, quantization: QuantizedTensor | None
     ) -> BuilderTensor:
-        """Return a tensor broadcast to ``shape``, given in the dimension order of the file."""
+        """Broadcast a tensor to ``shape``, which is in the dimension order of the model file."""
         own = self.get_shape(name)
         layout = self._effective_layout(layout, shape)
         if own == shape:

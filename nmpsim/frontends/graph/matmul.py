@@ -8,9 +8,9 @@ import attrs
 import numpy as np
 
 from nmpsim.diagnostics import list_alternatives
-from nmpsim.frontends.graph.conversions import broadcast_scalar, emit_dequantize
+from nmpsim.frontends.graph.conversions import emit_dequantize, emit_scalar_broadcast
 from nmpsim.frontends.graph.convolution import (
-    add_bias,
+    add_bias_constant,
     emit_float_convolution,
     get_channel_parameters,
     get_float_bias,
@@ -170,7 +170,7 @@ def lower_integer_matmul(
 def emit_integer_matmul(
     op: GraphLowering, left: BuilderTensor, right: BuilderTensor
 ) -> BuilderTensor:
-    """Emit the products of two integer matrices for all items of a batch; return the result."""
+    """Emit a matrix product for each item of two batches of integer matrices; return the result."""
     batch = _batch_shape(left.shape, right.shape)
     require(
         math.prod(batch) <= _MAX_PRODUCTS,
@@ -212,7 +212,7 @@ def emit_integer_fully_connected(
         type = make_quantized_type("i8", weights.shape, 1.0, 0)
         vectors = op.add_channel_constants(op.name, scales, zeros)
     constant = op.builder.add_constant(own.name, weights, type)
-    bias = add_bias(op, outs, bias_scale)
+    bias = add_bias_constant(op, outs, bias_scale)
     shape = (rows.shape[0], outs)
     return op.emit_fused_clip(op.emit_result(opcode, rows, constant, bias, *vectors, shape=shape))
 
@@ -248,7 +248,7 @@ def lower_matmul_integer(op: GraphLowering) -> LoweringResult:
 
 
 def lower_conv_integer(op: GraphLowering) -> LoweringResult:
-    """Lower ConvInteger, whose result is int32, with constant filters [O, I / groups, ...]."""
+    """Lower ConvInteger with constant filters [O, I / groups, ...] and an int32 result."""
     filters = _centered_constant(op, 1, 3, 0)
     window, groups, ordered = read_convolution(op, filters)
     depth = filters.shape[1]
@@ -318,7 +318,7 @@ def _centered(op: GraphLowering, index: int, zero_index: int, layout: Layout) ->
     number = emit_dequantize(
         op, op.get_value(zero, PLAIN, make_unit_quantization(zero, kind.dtype))
     )
-    return op.emit("elementsub", value, broadcast_scalar(op, number, value.shape))
+    return op.emit("elementsub", value, emit_scalar_broadcast(op, number, value.shape))
 
 
 def _zero_points(op: GraphLowering, index: int) -> Array:

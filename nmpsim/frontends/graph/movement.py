@@ -36,7 +36,7 @@ _CONVOLUTIONS = ("Conv", "CONV_2D", "DEPTHWISE_CONV_2D")
 
 
 def emit_gather(op: GraphLowering, indices: Indices) -> BuilderTensor:
-    """Emit a gather of constant indices along each axis of the file; return the result."""
+    """Emit gathers of constant indices along axes of the model file; return the result."""
     value, rank = op.read_unchecked_operand(), len(op.get_shape())
     return emit_stored_gather(
         op, value, {op.find_stored_axis(axis, rank): at for axis, at in indices.items()}
@@ -44,7 +44,7 @@ def emit_gather(op: GraphLowering, indices: Indices) -> BuilderTensor:
 
 
 def emit_stored_gather(op: GraphLowering, value: BuilderTensor, indices: Indices) -> BuilderTensor:
-    """Emit a gather of constant indices along each stored axis; return the result."""
+    """Emit gathers of constant indices along axes of the stored layout; return the result."""
     for axis, index in indices.items():
         shape = (*value.shape[:axis], *index.shape, *value.shape[axis + 1 :])
         type = op.make_tensor_type(str(index.dtype), index.shape)
@@ -54,7 +54,7 @@ def emit_stored_gather(op: GraphLowering, value: BuilderTensor, indices: Indices
 
 
 def lower_view(op: GraphLowering) -> LoweringResult:
-    """Lower an operator that only changes the shape to the shape declared for its result."""
+    """Lower an operator that only changes the shape: define a view with the declared shape."""
     name = op.names[0]
     if op.is_constant(name):
         values = op.get_constant(name).reshape(op.declared_shape)
@@ -64,21 +64,21 @@ def lower_view(op: GraphLowering) -> LoweringResult:
 
 
 def lower_identity(op: GraphLowering) -> LoweringResult:
-    """Lower Identity to an alias."""
+    """Lower Identity to an alias of its input."""
     return op.define_view(op.get_shape())
 
 
 def lower_dropout(
     op: GraphLowering, ratio: object = None, training_mode: Array | None = None
 ) -> LoweringResult:
-    """Lower Dropout in inference mode to an alias."""
+    """Lower Dropout in inference mode to an alias of its input."""
     is_inference = training_mode is None or not training_mode.any()
     require(is_inference, "training_mode true", "training_mode false")
     return lower_identity(op)
 
 
 def lower_reshape(op: GraphLowering, shape: Integers, *, allowzero: int = 0) -> LoweringResult:
-    """Lower Reshape to a constant shape, in which -1 is inferred and 0 keeps a dimension."""
+    """Lower Reshape to a view; in ``shape``, -1 is inferred and 0 copies the input's dimension."""
     own = op.get_shape()
     dims = [own[i] if d == 0 and not allowzero else d for i, d in enumerate(shape)]
     known = math.prod(d for d in dims if d != -1)
@@ -110,14 +110,14 @@ def lower_unsqueeze(op: GraphLowering, axes: Integers) -> LoweringResult:
     return op.define_view(np.expand_dims(np.broadcast_to(0, op.get_shape()), tuple(axes)).shape)
 
 
-def is_data_movement(order: Integers, shape: Shape) -> bool:
-    """Return whether a transposition changes the order of elements in memory."""
+def is_reordering(order: Integers, shape: Shape) -> bool:
+    """Return whether transposing ``shape`` by ``order`` changes the order of elements in memory."""
     moving = [axis for axis in order if shape[axis] > 1]
     return moving != sorted(moving)
 
 
 def lower_transpose(op: GraphLowering, *, perm: Integers | None = None) -> LoweringResult:
-    """Lower Transpose, with an alias for a conversion between NCHW and NHWC."""
+    """Lower Transpose; a conversion between NCHW and NHWC becomes an alias."""
     own = op.get_shape()
     rank = len(own)
     order = tuple(perm or range(rank - 1, -1, -1))
@@ -137,7 +137,7 @@ def lower_transpose(op: GraphLowering, *, perm: Integers | None = None) -> Lower
         if order == move_channels_last(range(rank)) and op.layout == CHANNELS_LAST:
             op.layout = PLAIN
             return op.define_alias(value)
-    if not is_data_movement(order, own):
+    if not is_reordering(order, own):
         return op.define_view(shape)
     return op.emit("transpose", op.read_unchecked_operand(0, PLAIN), shape=shape, Shuffle=order)
 
@@ -171,7 +171,7 @@ def lower_slice(
 def lower_split(
     op: GraphLowering, split: Integers | None = None, *, axis: int = 0
 ) -> LoweringResult:
-    """Lower Split along an axis."""
+    """Lower Split into parts of the sizes ``split`` along an axis."""
     own, outputs = op.get_shape(), op.node.outputs
     axis, begin = normalize_axis(axis, own), 0
     if split is None:
@@ -267,7 +267,7 @@ def lower_pad(
     paddings: Integers = (),
     mode: str = "constant",
 ) -> LoweringResult:
-    """Lower Pad, whose ``pads`` are the paddings before all axes and then after all axes."""
+    """Lower Pad; ``pads`` contains the paddings before all axes, then those after all axes."""
     own, pads = op.get_shape(), pads or paddings
     axes = range(len(own)) if axes is None else axes
     before, after = [0] * len(own), [0] * len(own)
@@ -279,7 +279,7 @@ def lower_pad(
 def emit_pad(
     op: GraphLowering, before: Integers, after: Integers, mode: str = "constant", value: float = 0
 ) -> LoweringResult:
-    """Emit padding of the first operand with a value, an integer for quantized operands.
+    """Emit padding of the first operand; return its result, or why no layer is needed.
 
     Zeros around an image may become the padding of the next convolutions.
     """

@@ -48,7 +48,7 @@ UNSIGNED_OFFSETS = {"uint8": 128, "uint16": 32768}
 
 @attrs.frozen(eq=False)
 class QuantizedTensor:
-    """Name, element type, scales and zero points of a quantized tensor."""
+    """Quantization of a tensor: name, element type, scales and zero points."""
 
     name: str
     dtype: str
@@ -62,13 +62,13 @@ class QuantizedTensor:
 
     @property
     def scale(self) -> float:
-        """Scale of a tensor with one scale; raise UnsupportedError if there are several."""
+        """Scale of the tensor; raises UnsupportedError if it has several scales."""
         self._require_one_scale()
         return float(self.scales[0])
 
     @property
     def zero_point(self) -> int:
-        """Zero point of a tensor with one scale; raise UnsupportedError if there are several."""
+        """Zero point of the tensor; raises UnsupportedError if it has several scales."""
         self._require_one_scale()
         return int(self.zero_points[0])
 
@@ -90,7 +90,7 @@ Kind = QuantizedTensor | str
 
 @attrs.frozen(eq=False)
 class IntegerOperation:
-    """Operator on quantized tensors, with its bias and a fused clip."""
+    """Operation on quantized tensors: ONNX operator, tensors, bias and fused clip."""
 
     kind: str
     """ONNX name of the operator on floats, such as Conv."""
@@ -109,7 +109,7 @@ class IntegerOperation:
 
 @attrs.frozen(eq=False)
 class Node:
-    """Operator of a graph, with the names of its inputs and outputs and its attributes."""
+    """Node of a graph: an operator with the names of its inputs and outputs, and its attributes."""
 
     index: int
     op: str
@@ -126,12 +126,12 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """ONNX name of the operator, without the variants for quantized tensors."""
+        """ONNX name of the operator; a quantized variant has the name of the float operator."""
         return self.integers.kind if self.integers else self.op
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Names of the tensors that the node reads, without scales, zero points and bias."""
+        """Names of the tensors that the node reads; omits parameters of integer operations."""
         if self.integers:
             return tuple(source.name for source in self.integers.sources)
         return tuple(name for name in self.inputs if name)
@@ -145,7 +145,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """Number, operator and first output of the node, for messages."""
+        """Text for messages: number, operator and first output of the node."""
         return self.title or f"{self.index} {self.op} {self.outputs[0]}"
 
     def get_input(self, index: int) -> str:
@@ -165,7 +165,7 @@ class GraphInput:
 
 @attrs.frozen(eq=False)
 class TensorDeclaration:
-    """Element type or quantization, and shape, that a file declares for a tensor."""
+    """Declaration of a tensor in a model file: element type or quantization, and shape."""
 
     kind: Kind
     shape: Shape
@@ -173,7 +173,7 @@ class TensorDeclaration:
 
 @attrs.frozen(eq=False)
 class Graph:
-    """Operators, constants, inputs and outputs of a model."""
+    """Graph of a model: operators, constants, inputs and outputs."""
 
     nodes: tuple[Node, ...]
     constants: Constants
@@ -198,7 +198,7 @@ class Graph:
 def read_quantization(
     node: Node, constants: Constants, name: str, index: int = 1, default: str = ""
 ) -> QuantizedTensor:
-    """Return the quantization of a tensor from constant inputs of a node.
+    """Return a tensor's quantization from a node's constant scale and zero-point inputs.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def make_unit_quantization(name: str, dtype: str) -> QuantizedTensor:
 
 
 def get_constant_values(constants: Constants, name: str, description: str = "an input") -> Array:
-    """Return the values of a constant by name.
+    """Return a constant's values; raise NotConstantError if the tensor is not a constant.
 
     Parameters
     ----------

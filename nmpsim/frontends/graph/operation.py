@@ -51,7 +51,7 @@ def _get_parameters(function: Callable[..., Any]) -> tuple[tuple[str, Parameter]
 
 
 def bind_attributes(function: Callable[..., Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keyword arguments for a function from a node's attributes.
+    """Bind a node's attributes to a function's parameters; return them as keyword arguments.
 
     Attributes that are not in the signature are ignored. Where the default is a number or a truth
     value, the attribute is converted to its type.
@@ -68,7 +68,7 @@ def bind_attributes(function: Callable[..., Any], attributes: Mapping[str, Any])
 
 
 def call_operator(function: OperatorFunction, op: GraphLowering) -> LoweringResult:
-    """Call an operator function with its constant inputs and its attributes.
+    """Call an operator function with the current node's constant inputs and attributes.
 
     Positional parameters are constant inputs at the same position of the node, or attributes in
     older versions of an operator. Their annotation says how to read a constant: as Integers, as an
@@ -93,7 +93,7 @@ def normalize_axis(axis: int, shape: Shape) -> int:
 
 
 class GraphLowering(TensorStore):
-    """State of the lowering of a graph, and the operands and results of the current node.
+    """Lowering of a graph in progress, with the operands and results of the current node.
 
     An operator function reads operands, emits instructions, and returns the value of the last one.
     Each instruction writes a new buffer; if the result is an output of the program, the last buffer
@@ -160,7 +160,7 @@ class GraphLowering(TensorStore):
     # --- operands ----------------------------------------------------------------------------
 
     def get_constant(self, operand: int | str) -> Array:
-        """Return the values of an input, given by its index or name.
+        """Return the constant values of an input, which an index or name selects.
 
         Raises UnsupportedError if it is not a constant.
         """
@@ -168,7 +168,7 @@ class GraphLowering(TensorStore):
         return super().get_constant(name)
 
     def get_integers(self, index: int) -> list[int]:
-        """Return a constant input of at most 1024 integers as a flat list."""
+        """Return the values of a constant integer input as a list of at most 1024 elements."""
         values = self.get_constant(index)
         name = self.node.get_input(index)
         require(
@@ -188,7 +188,7 @@ class GraphLowering(TensorStore):
         return float(self.get_constant(index).item())
 
     def get_shape(self, operand: int | str = 0) -> Shape:
-        """Return the shape of an operand, given by its index or name, in the file's order."""
+        """Return an operand's shape in the model file's dimension order."""
         return super().get_shape(self.names[operand] if isinstance(operand, int) else operand)
 
     def get_image_shape(self) -> Shape:
@@ -196,7 +196,7 @@ class GraphLowering(TensorStore):
         return self.to_nchw(self.get_shape())
 
     def read_operand(self, index: int = 0, layout: Layout | None = None) -> BuilderTensor:
-        """Return an operand in a layout; raise UnsupportedError for a wrong element type."""
+        """Return an operand; raise UnsupportedError unless its type is float or quantized."""
         if self.sources:
             return self.read_unchecked_operand(index, layout, self.sources[index])
         value = self.read_unchecked_operand(index, layout)
@@ -215,7 +215,7 @@ class GraphLowering(TensorStore):
         return self.get_value(name, self.layout, quantization)
 
     def read_broadcast_operands(self) -> list[BuilderTensor]:
-        """Return all operands in one layout, broadcast to one shape."""
+        """Return all operands, broadcast to their common shape and in the same layout."""
         shapes = [self.get_shape(name) for name in self.names]
         shape = tuple(np.broadcast_shapes(*shapes))
         self.layout = self.choose_layout(*self.names)
@@ -237,7 +237,7 @@ class GraphLowering(TensorStore):
         name: str = "",
         **attributes: Any,
     ) -> BuilderTensor:
-        """Emit an instruction and return its result.
+        """Emit an instruction that writes a new buffer; return the buffer.
 
         Parameters
         ----------
@@ -265,7 +265,7 @@ class GraphLowering(TensorStore):
         return self.emit(opcode, *operands, shape=shape, kind=self.result, **attributes)
 
     def allocate(self, kind: Kind | TensorType, shape: Shape, name: str = "") -> BuilderTensor:
-        """Allocate a buffer and return it."""
+        """Allocate a buffer that the node writes; return the buffer."""
         if isinstance(kind, TensorType):
             self.check_size(shape)
             type = attrs.evolve(kind, shape=shape)
@@ -276,13 +276,13 @@ class GraphLowering(TensorStore):
         return value
 
     def emit_touch(self, value: BuilderTensor) -> None:
-        """Emit the instruction ``touch``, which marks a buffer as partly written."""
+        """Emit ``touch``, which marks a buffer as written before its parts are written."""
         self.builder.add_instruction("touch", f"{self.name}_touch", (value,))
 
     def concatenate(
         self, kind: Kind | TensorType, parts: Sequence[BuilderTensor], axis: int
     ) -> BuilderTensor:
-        """Concatenate values along an axis of the stored layout."""
+        """Emit a concatenation of values along a stored axis; return the result."""
         own = parts[0].shape
         others = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
         require(
@@ -300,7 +300,7 @@ class GraphLowering(TensorStore):
         return whole
 
     def extract(self, value: BuilderTensor, axis: int, first: int, count: int) -> BuilderTensor:
-        """Extract ``count`` indices of a stored axis, or return ``value`` for the whole axis."""
+        """Emit an extraction along an axis; return its result, or ``value`` for the whole axis."""
         own = value.shape
         if count == own[axis]:
             return value
@@ -309,12 +309,12 @@ class GraphLowering(TensorStore):
         return self.emit("extracttensor", value, shape=shape, Offsets=tuple(offsets))
 
     def insert(self, target: BuilderTensor, source: BuilderTensor, offsets: Shape) -> None:
-        """Emit an instruction that copies a value into a buffer at an offset per dimension."""
+        """Emit an instruction that copies ``source`` into ``target`` at ``offsets``."""
         attributes = {"Offsets": offsets, "Count": 1, "Axis": 0}
         self.add_instruction("inserttensor", self.layer, (target, source), **attributes)
 
     def emit_table(self, value: BuilderTensor, results: Array) -> BuilderTensor:
-        """Emit a look-up of stored integers in the table ``results`` and return its result.
+        """Emit a look-up of each integer in a table of ``results``; return the result.
 
         ``results`` are integers of the result's type, one for each integer of the type of
         ``value``, the lowest first; they are saturated.
@@ -345,12 +345,12 @@ class GraphLowering(TensorStore):
         return self.add_result_constant("number", np.full(shape, number, np.float32))
 
     def transpose(self, value: BuilderTensor, order: Shape) -> BuilderTensor:
-        """Emit a transposition with the given order of dimensions, and return its result."""
+        """Emit a transposition to the dimension order ``order``; return its result."""
         shape = tuple(value.shape[axis] for axis in order)
         return self.emit("transpose", value, shape=shape, Shuffle=order)
 
     def swap_with_last(self, value: BuilderTensor, axis: int) -> BuilderTensor:
-        """Emit the transposition that swaps an axis with the last axis; return its result."""
+        """Emit a swap of ``axis`` with the last axis; return its result, or ``value`` if last."""
         order = list(range(len(value.shape)))
         order[axis], order[-1] = order[-1], order[axis]
         return value if axis == len(order) - 1 else self.transpose(value, tuple(order))
@@ -358,17 +358,17 @@ class GraphLowering(TensorStore):
     # --- results -----------------------------------------------------------------------------
 
     def define_result(self, name: str, value: BuilderTensor) -> None:
-        """Define one of the node's results by the value that stores the result."""
+        """Define the node's result ``name`` as ``value``, in the current layout."""
         self.define_tensor(name, value, self.layout, value.storage in self._own)
 
     def define_view(self, shape: Shape) -> str:
-        """Define the result as a view of the first operand with another shape."""
+        """Define the result as a view of the first operand; return why the node has no layer."""
         is_same = self.get_shape() == shape
         value = self.read_unchecked_operand(0, None if is_same else PLAIN)
         return self.define_alias(value if is_same else self.view(value, shape))
 
     def define_alias(self, value: BuilderTensor) -> str:
-        """Define the result as an existing value; copy it only if the result is a model output."""
+        """Define the result as ``value``; return why the node has no layer, or '' if it has one."""
         self.define_tensor(self.name, value, self.layout, is_own=False)
         return "" if self.is_output(self.name) else VIEW_ONLY
 
@@ -377,7 +377,7 @@ class GraphLowering(TensorStore):
         return move_channels_last(dims) if self.layout == CHANNELS_LAST else tuple(dims)
 
     def find_stored_axis(self, axis: int, rank: int) -> int:
-        """Return the axis in the result's layout that stores an axis of the file."""
+        """Return the axis of the result's layout that corresponds to an axis of the file."""
         return self.to_layout(range(rank)).index(axis % rank)
 
 
@@ -392,7 +392,7 @@ _READERS: Mapping[str, Callable[[GraphLowering, int], Any]] = {
 def check_element_types(
     values: Sequence[BuilderTensor], elems: Sequence[str], name: str = ""
 ) -> None:
-    """Raise UnsupportedError unless all values have one of the allowed element types."""
+    """Raise UnsupportedError unless all values have the same element type, one of ``elems``."""
     for value in values:
         found = f"{name or value.name} of type {value.type.elem}"
         require(value.type.elem in elems, found, list_alternatives(elems))

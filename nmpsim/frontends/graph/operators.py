@@ -14,7 +14,7 @@ from nmpsim.frontends.graph.operator_table import make_row, read_operators
 
 @attrs.frozen
 class IntegerForm:
-    """Lowering of an operator on quantized tensors, and its condition for fusing QDQ nodes."""
+    """Integer form of an operator: its lowering on quantized tensors, and when to use it."""
 
     lower: OperatorFunction
     inputs: int = 1
@@ -36,7 +36,7 @@ def _make_integer_form(values: Mapping[str, Any] | None) -> IntegerForm | None:
 
 @attrs.frozen
 class GraphOperator:
-    """Row of the operator table: the lowering of an operator on floats and on integers."""
+    """Operator that can be lowered, with its functions for float and quantized tensors."""
 
     lower: OperatorFunction
     """Lowering on floats, or on elements of any type."""

@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.frontends.graph.integer_ops import get_unsigned_attribute
+from nmpsim.frontends.graph.integer_ops import make_unsigned_attribute
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
-from nmpsim.frontends.graph.movement import emit_stored_gather, is_data_movement
+from nmpsim.frontends.graph.movement import emit_stored_gather, is_reordering
 from nmpsim.frontends.graph.operation import (
     GraphLowering,
     Integers,
@@ -64,7 +64,7 @@ def lower_pool(
         )
         is_padded = any(window.pads)
         counts = window.counts_padding or (is_integer and not is_padded)
-        words = {"CountIncludePads": int(counts), **get_unsigned_attribute(op)}
+        words = {"CountIncludePads": int(counts), **make_unsigned_attribute(op)}
         # ONNX Runtime takes one window over all as GlobalAveragePool, which rounds otherwise.
         if is_integer and not is_padded and window.kernel[-len(sizes) :] == tuple(sizes):
             words = {"CountIncludePads": 1, "Global": 1}
@@ -141,7 +141,7 @@ def lower_reduction(
         mean = emit_pool(op, opcode, image, window, CountIncludePads=1)
         return op.view(mean, op.to_layout(left))
     value, order = op.read_operand(0, PLAIN), (*kept, *reduced)
-    if is_data_movement(order, shape):
+    if is_reordering(order, shape):
         value = op.transpose(value, order)
     outer, inner = (math.prod(shape[axis] for axis in part) for part in (kept, reduced))
     if opcode == "avgpool":

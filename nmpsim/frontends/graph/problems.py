@@ -21,14 +21,14 @@ INVALID_NODE_ERRORS = (
 
 
 class LoweringError(UserError):
-    """Error for a graph that cannot be compiled."""
+    """Exception for a graph with operators that cannot be compiled."""
 
     unknown: frozenset[str] = frozenset()
     """Tensors whose values would have to be known; empty if no values would help."""
 
 
 class UnsupportedOperators:
-    """Collector of operators that cannot be compiled, with a reason for each."""
+    """Unsupported operators of a graph, collected with a reason for each."""
 
     def __init__(
         self, place: Place, hint: Callable[[str], str | None], noun: str = "operator"
@@ -41,7 +41,7 @@ class UnsupportedOperators:
         self._is_certain = False
 
     def add(self, index: int, label: str, error: Exception) -> None:
-        """Add an operator that cannot be compiled, unless the operator was added before."""
+        """Add the error of an operator, unless the operator already has an error."""
         found, expected = str(error), getattr(error, "expected", None)
         if not isinstance(error, UnsupportedError):
             found = f"{type(error).__name__}: {error}"

@@ -28,7 +28,7 @@ def lower_graph(
     max_problems: int = MAX_ERRORS,
     operators: Operators = _FUNCTIONS,
 ) -> ImportedModel:
-    """Lower the nodes of a graph to LIR.
+    """Lower the nodes of a graph to LIR; return the imported model.
 
     Parameters
     ----------

@@ -207,7 +207,7 @@ def lower_integer_resize(
     keep_aspect_ratio_policy: str = "stretch",
     antialias: int = 0,
 ) -> LoweringResult:
-    """Lower Resize of quantized tensors in mode linear by whole factors.
+    """Lower a linear Resize of quantized tensors by integer factors.
 
     It is a convolution of each channel, with repeated edges: the weight of a pixel is the height of
     a tent around it, a whole number.

@@ -16,7 +16,7 @@ _MAX_SIZE = 1 << 20
 
 @attrs.frozen
 class Window:
-    """Window of a convolution or pool: kernel, strides, dilation, padding and output size."""
+    """Window of a convolution or pool, with its strides, dilation, padding and output size."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int] = (1, 1)
@@ -43,7 +43,7 @@ def read_window(
     ceil_mode: int = 0,
     count_include_pad: bool = False,
 ) -> Window:
-    """Return the window that attributes of ONNX describe for an input size.
+    """Return the window that ONNX attributes describe for an input of the size ``spatial``.
 
     Parameters
     ----------

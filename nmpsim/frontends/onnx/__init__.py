@@ -68,7 +68,7 @@ def lower_onnx_graph(
     options: ImportOptions,
     problems: UnsupportedOperators | None = None,
 ) -> ImportedModel:
-    """Lower an ONNX graph to LIR.
+    """Lower a graph of ONNX operators to LIR; return the imported model.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ _BIAS_AND_RESULT = {"Conv": (8, 6), "Gemm": (6, 7)}
 
 
 def convert_qlinear_node(node: Node, constants: Constants) -> Node:
-    """Return a node with the integer form of its QLinear operator.
+    """Return a QLinear node with its integer form, or unchanged if its result is float32.
 
     A QGemm without a result scale, whose result is float32, is returned unchanged.
 

@@ -40,7 +40,7 @@ _MapReader: TypeAlias = Callable[[Node, Arrays], tuple[str, _AffineMap] | None]
 
 
 def fold_into_weights(graph: Graph) -> tuple[Graph, dict[int, OperatorMapping]]:
-    """Fold batch normalizations and channelwise factors and sums into the preceding weights."""
+    """Fold constant factors, sums and batch norms into weights; return the graph and mappings."""
     folding = _Folding(graph)
     for node in graph.nodes:
         folding.take(node)

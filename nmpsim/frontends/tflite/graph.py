@@ -27,7 +27,7 @@ _WINDOW_ATTRIBUTES = {
 
 
 def build_graph(model: TFLiteModel) -> tuple[Graph, dict[int, str]]:
-    """Return the graph of a TFLite model and a mapping from tensor index to name.
+    """Convert a TFLite model to a graph; return the graph and tensor names by index.
 
     Operators have the names of the schema. Their attributes are the options as snake case, and
     ``strides``, ``dilations``, ``kernel_shape`` and ``auto_pad`` as in ONNX.

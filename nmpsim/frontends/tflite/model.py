@@ -62,7 +62,7 @@ class TFLiteTensor:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether the tensor has a scale and a zero point."""
+        """Whether the tensor has scales and zero points."""
         return self.scales.size > 0 and self.dtype not in ("float32", "float16", "bool")
 
 
@@ -82,7 +82,7 @@ class TFLiteOperator:
 
 @attrs.frozen(eq=False)
 class TFLiteModel:
-    """Tensors, operators, inputs and outputs of a TFLite file's only subgraph."""
+    """TFLite model: tensors, operators, inputs and outputs of the file's only subgraph."""
 
     tensors: tuple[TFLiteTensor, ...]
     operators: tuple[TFLiteOperator, ...]
@@ -95,7 +95,7 @@ class TFLiteModel:
 
 
 def read_model(path: Path) -> TFLiteModel:
-    """Read a TFLite file and return its tensors and operators.
+    """Read a TFLite file as a TFLiteModel; raise UserError if it is damaged or not supported.
 
     Raises
     ------

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.frontends.graph.integer_ops import get_unsigned_attribute
+from nmpsim.frontends.graph.integer_ops import make_unsigned_attribute
 from nmpsim.frontends.graph.nodes import INTEGER_RANGES
 from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult
 from nmpsim.frontends.imported_model import require
@@ -78,7 +78,7 @@ def lower_clip(op: GraphLowering) -> LoweringResult:
 
 
 def lower_leaky_relu(op: GraphLowering, *, alpha: float) -> LoweringResult:
-    """Lower LEAKY_RELU; use a table if the device does not support the slope."""
+    """Lower LEAKY_RELU to an instruction, or to a table if the device lacks the slope."""
     require(math.isfinite(alpha), f"alpha {alpha:g}", "a finite alpha")
     if alpha > 0:
         return _rescale(op, op.read_operand(), alpha)
@@ -174,7 +174,7 @@ def lower_resize(
     scale = tuple(float(new) / float(old) for new, old in zip(shape, value.shape, strict=True))
     words: dict[str, Any] = {"AlignCorners": align_corners, "HalfPixelCenters": half_pixel_centers}
     if opcode == "resizebilinear":
-        words |= get_unsigned_attribute(op)
+        words |= make_unsigned_attribute(op)
     given = {name: 1 for name, flag in words.items() if flag}
     return op.emit_result(opcode, value, shape=shape, Scale=scale, **given)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.frontends.graph.convolution import emit_integer_convolution
-from nmpsim.frontends.graph.integer_ops import get_unsigned_attribute
+from nmpsim.frontends.graph.integer_ops import make_unsigned_attribute
 from nmpsim.frontends.graph.nodes import QuantizedTensor
 from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult, normalize_axis
 from nmpsim.frontends.graph.pooling import emit_pool
@@ -20,12 +20,12 @@ from nmpsim.frontends.module_builder import BuilderTensor
 def lower_pool(
     op: GraphLowering, *, opcode: str, kernel_shape: Any, strides: Any, auto_pad: str
 ) -> LoweringResult:
-    """Lower AVERAGE_POOL_2D, which does not count padding, or MAX_POOL_2D."""
+    """Lower MAX_POOL_2D, or AVERAGE_POOL_2D, which averages without padding."""
     value = op.read_operand()
     window = read_window(
         value.shape[1:-1], kernel_shape=kernel_shape, strides=strides, auto_pad=auto_pad
     )
-    words = {"CountIncludePads": 0, **get_unsigned_attribute(op)} if opcode == "avgpool" else {}
+    words = {"CountIncludePads": 0, **make_unsigned_attribute(op)} if opcode == "avgpool" else {}
     return op.emit_fused_clip(emit_pool(op, opcode, value, window, **words))
 
 

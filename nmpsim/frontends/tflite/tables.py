@@ -78,7 +78,7 @@ def _doubling_high16(x: Integers, mul: int) -> Integers:
 def rescale_leaky_relu(
     x: Integers, scale: np.float32, out_scale: np.float32, alpha: float
 ) -> Integers:
-    """Compute a leaky ReLU of integers and rescale the result.
+    """Compute a leaky ReLU of integers, with results in the scale ``out_scale``.
 
     Source: ``QuantizeLeakyRelu`` (internal/reference/leaky_relu.h); factors are float32 quotients.
     """
@@ -117,7 +117,7 @@ def _tanh(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
 def rescale_concat_input(
     values: Integers, scale: np.float32, zero: int, out_scale: np.float32, out_zero: int
 ) -> Integers:
-    """Rescale the integers of a uint8 input of CONCATENATION to the result's scale.
+    """Rescale a uint8 input of CONCATENATION to the result's scale and zero point.
 
     Source: ``ConcatenationWithScaling`` (internal/reference/concatenation.h), float32.
     """

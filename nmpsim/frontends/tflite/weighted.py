@@ -47,7 +47,7 @@ def lower_convolution(
 def lower_transposed_convolution(
     op: GraphLowering, *, strides: Any, auto_pad: str
 ) -> LoweringResult:
-    """Lower TRANSPOSE_CONV; its padding is the padding of the inverse convolution."""
+    """Lower TRANSPOSE_CONV, whose padding is that of the corresponding forward convolution."""
     filters, (_, rows, columns, _) = _read_weights(op, 0), op.declared_shape
     kernel, out = filters.shape[1:3], (rows, columns)
     window = read_window(out, kernel, strides=strides, auto_pad=auto_pad)
@@ -67,7 +67,7 @@ def lower_fully_connected(op: GraphLowering, *, weights_format: int) -> Lowering
 def lower_batch_matmul(
     op: GraphLowering, *, adj_x: bool = False, adj_y: bool = False
 ) -> LoweringResult:
-    """Lower BATCH_MATMUL, with transpositions of the operands for adj_x and adj_y."""
+    """Lower BATCH_MATMUL; transpose the last two dimensions if ``adj_x`` or ``adj_y`` is set."""
     left, right = op.sources
     found = f"operands of {left.dtype} and {right.dtype}"
     require(left.dtype == right.dtype, found, "operands of one type")

@@ -40,7 +40,7 @@ PLACE = "a PyTorch module"
 
 
 def import_torch_module(model: Any, example: Any, engine: str | None = None) -> ImportedModel:
-    """Import a PyTorch model from memory as LIR.
+    """Record a PyTorch model on an example and import it as LIR.
 
     Parameters and errors are those of :func:`nmpsim.from_torch`.
     """
@@ -55,7 +55,7 @@ def import_torch_module(model: Any, example: Any, engine: str | None = None) -> 
 
 
 def lower_recording(recording: ModelRecording) -> ImportedModel:
-    """Lower a recorded run of a PyTorch model to LIR.
+    """Lower the recorded operations of a PyTorch model to LIR; return the imported model.
 
     Raises
     ------

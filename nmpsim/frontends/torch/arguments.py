@@ -10,13 +10,13 @@ from nmpsim.frontends.imported_model import require
 
 
 def make_pair(value: Any) -> tuple[int, int]:
-    """Return the values for rows and columns from a tuple, or one number for both."""
+    """Return (rows, columns) from a tuple, or from one number that applies to both."""
     sizes = value if isinstance(value, tuple) else (value,)
     return int(sizes[0]), int(sizes[-1])
 
 
 def find_adaptive_window(shape: Shape, result: Shape) -> Shape:
-    """Return the window of an adaptive pool; raise UnsupportedError unless windows are equal."""
+    """Return the window size of an adaptive pool; raise UnsupportedError if windows differ."""
     require(len(shape) == 4, f"an input of shape {list(shape)}", "an input with 4 dimensions")
     pairs = list(zip(shape[2:], result[2:], strict=True))
     require(
@@ -28,7 +28,7 @@ def find_adaptive_window(shape: Shape, result: Shape) -> Shape:
 
 
 def find_permutation(rank: int, dims: Sequence[int] | None, dim0: int, dim1: int) -> Shape:
-    """Return the order of dimensions of ``permute(dims)``, ``transpose(dim0, dim1)`` or ``t()``."""
+    """Return the dimension order of ``permute(dims)``, ``transpose(dim0, dim1)`` or ``t()``."""
     if dims is not None:
         return tuple(axis % rank for axis in dims)
     order = list(range(rank))
@@ -38,7 +38,7 @@ def find_permutation(rank: int, dims: Sequence[int] | None, dim0: int, dim1: int
 
 
 def find_paddings(rank: int, pad: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the paddings before and after each dimension from pairs in reverse dimension order."""
+    """Return lists of paddings before and after each dimension from PyTorch's argument ``pad``."""
     before, after = [0] * rank, [0] * rank
     for index in range(len(pad) // 2):
         before[rank - 1 - index], after[rank - 1 - index] = map(int, pad[2 * index :][:2])

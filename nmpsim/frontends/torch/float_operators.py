@@ -65,8 +65,8 @@ def translate_operator(
     builder.add_node(op, _name_tensors(builder, *operands), **given)
 
 
-def add_number(builder: TorchGraphBuilder, name: str, value: float) -> str:
-    """Add a number as a float32 constant and return the constant's name."""
+def add_number_constant(builder: TorchGraphBuilder, name: str, value: float) -> str:
+    """Add a float32 constant with one number; return the constant's name."""
     return builder.add_constant(name, np.array(value, np.float32))
 
 
@@ -80,7 +80,9 @@ class _FormulaTensor:
     def add(self, op: str, *others: _FormulaTensor | float) -> _FormulaTensor:
         """Add an operator of this tensor and other operands; return its result."""
         names = [
-            one.name if isinstance(one, _FormulaTensor) else add_number(self.builder, "number", one)
+            one.name
+            if isinstance(one, _FormulaTensor)
+            else add_number_constant(self.builder, "number", one)
             for one in (self, *others)
         ]
         result = self.builder.add_node(op, names, self.builder.make_unique(op.lower()))
@@ -116,7 +118,7 @@ def translate_formula(
     formula: str,
     numbers: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Translate an elementwise function to the ONNX operators of a formula."""
+    """Translate an elementwise function to the ONNX operators in ``formula``."""
     names = _FormulaNames(x=_FormulaTensor(builder, builder.get_name(self)))
     for name, default in numbers.items():
         names[name] = type(default)(builder.arguments.get(name, default))
@@ -134,7 +136,7 @@ def translate_convolution(
     output_padding: Sequence[int] = (),
     bias: Any = None,
 ) -> None:
-    """Translate a convolution or transposed convolution."""
+    """Translate a convolution to Conv, or a transposed one to ConvTranspose."""
     builder.add_node(
         "ConvTranspose" if transposed else "Conv",
         _name_tensors(builder, "input", "weight", *(() if bias is None else ("bias",))),
@@ -153,7 +155,7 @@ def translate_batch_norm(
     running_var: Any = None,
     training: bool = False,
 ) -> None:
-    """Translate a batch normalization in evaluation mode."""
+    """Translate a batch normalization in evaluation mode to BatchNormalization."""
     require(
         not training,
         "a batch normalization in training mode",
@@ -200,7 +202,7 @@ def translate_pool(
 
 
 def translate_adaptive_pool(builder: TorchGraphBuilder, *, op: str) -> None:
-    """Translate an adaptive pool to an ONNX pool with equal windows that do not overlap."""
+    """Translate an adaptive pool to the ONNX pool ``op`` with equal windows without overlap."""
     window = find_adaptive_window(builder.get_first_tensor().shape, builder.result.shape)
     builder.add_node(op, [builder.get_first_tensor()], kernel_shape=window, strides=window)
 
@@ -215,7 +217,7 @@ def translate_binary(
     op: str,
     is_reversed: bool = False,
 ) -> None:
-    """Translate an operator on two tensors, or on a tensor and a number.
+    """Translate an operation on two tensors, or a tensor and a number, to the ONNX operator ``op``.
 
     The second operand, or the first one if the operands are reversed, is multiplied by ``alpha``.
     """
@@ -224,12 +226,14 @@ def translate_binary(
     for side, factor in zip((self, other), factors, strict=True):
         if not isinstance(side, RecordedTensor):
             name = f"{builder.call.name}.number".strip(".")
-            names.append(add_number(builder, name, float(side) * factor))
+            names.append(add_number_constant(builder, name, float(side) * factor))
             continue
         require(side.dtype == "float32", f"an operand of {side.dtype}", "an operand of float32")
         names.append(builder.get_name(side))
         if factor != 1:
-            multiplier = add_number(builder, f"{builder.call.name}.alpha".strip("."), factor)
+            multiplier = add_number_constant(
+                builder, f"{builder.call.name}.alpha".strip("."), factor
+            )
             scaled = _name_temporary(builder, "scaled")
             names[-1] = builder.add_node("Mul", [names[-1], multiplier], scaled)
     builder.add_node(op, names[::-1] if is_reversed else names)
@@ -253,13 +257,13 @@ def _add_reshape(builder: TorchGraphBuilder, source: Any, shape: Shape, *result:
 
 
 def translate_view(builder: TorchGraphBuilder) -> None:
-    """Translate an operation that only changes the shape."""
+    """Translate a reshaping operation, such as ``view``, to the ONNX operator Reshape."""
     shape = builder.result.shape
     builder.add_node("Reshape", [builder.get_first_tensor()], shape=shape, allowzero=1)
 
 
 def translate_identity(builder: TorchGraphBuilder) -> None:
-    """Translate an operation that changes only the memory layout of a tensor."""
+    """Translate a change of memory layout, such as ``contiguous``, to Identity."""
     source, result = builder.get_first_tensor(), builder.result
     require(
         source.dtype == result.dtype,
@@ -272,7 +276,7 @@ def translate_identity(builder: TorchGraphBuilder) -> None:
 def translate_permutation(
     builder: TorchGraphBuilder, dims: Sequence[int] | None = None, dim0: Any = 0, dim1: Any = 1
 ) -> None:
-    """Translate a permutation of dimensions; permute constant integers at compile time."""
+    """Translate a permutation to Transpose, or permute the integers of constant PT2E weights."""
     source = builder.get_first_tensor()
     order, name = find_permutation(len(source.shape), dims, dim0, dim1), builder.get_name(source)
     before = next((step for step in reversed(builder.steps) if name in step.outputs), None)
@@ -310,7 +314,7 @@ def translate_quantize(
     quant_max: int,
     dtype: str,
 ) -> None:
-    """Translate a PT2E quantize operation; clip if its range is narrower than the integer type."""
+    """Translate PT2E's quantization to QuantizeLinear, and to Clip if the range is narrower."""
     require(dtype in ("int8", "uint8"), f"quantization to {dtype}", "quantization to int8 or uint8")
     result, zeros = builder.get_first_output(), np.array(zero_point, dtype)
     if (quant_min, quant_max) == INTEGER_RANGES[dtype]:
@@ -331,7 +335,7 @@ def translate_quantize(
 def translate_dequantize(
     builder: TorchGraphBuilder, input: RecordedTensor, scale: Any, zero_point: int
 ) -> None:
-    """Translate PT2E's dequantization with one scale."""
+    """Translate PT2E's dequantization with one scale to DequantizeLinear."""
     zero = np.array(zero_point, input.dtype)
     _add_conversion(builder, "DequantizeLinear", input, scale, zero)
 
@@ -343,7 +347,7 @@ def translate_dequantize_channels(
     zero_points: RecordedTensor,
     axis: int,
 ) -> None:
-    """Translate PT2E's dequantization with a scale for each channel."""
+    """Translate PT2E's dequantization with channel scales to DequantizeLinear."""
     require(
         scales.values is not None and zero_points.values is not None,
         "computed scales or zero points",
@@ -356,7 +360,7 @@ def translate_dequantize_channels(
 def translate_slice(
     builder: TorchGraphBuilder, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> None:
-    """Translate a slice along one dimension."""
+    """Translate a slice along one dimension to the ONNX operator Slice."""
     source = builder.get_first_tensor()
     axis = dim % len(source.shape)
     start, end, _ = slice(start, end).indices(source.shape[axis])
@@ -364,7 +368,7 @@ def translate_slice(
 
 
 def translate_split(builder: TorchGraphBuilder, dim: int = 0) -> None:
-    """Translate a split along one dimension."""
+    """Translate a split along one dimension to the ONNX operator Split."""
     source = builder.get_first_tensor()
     axis = dim % len(source.shape)
     sizes = tuple(result.shape[axis] for result in builder.call.results)
@@ -372,13 +376,13 @@ def translate_split(builder: TorchGraphBuilder, dim: int = 0) -> None:
 
 
 def translate_pad(builder: TorchGraphBuilder, pad: Sequence[int], value: float = 0.0) -> None:
-    """Translate padding with a constant."""
+    """Translate padding with a constant value to the ONNX operator Pad."""
     before, after = find_paddings(len(builder.result.shape), pad)
     builder.add_node("Pad", [builder.get_first_tensor()], pads=(*before, *after), value=value)
 
 
 def translate_select(builder: TorchGraphBuilder, dim: int, index: int) -> None:
-    """Translate the selection of one index of a dimension."""
+    """Translate the selection of one index along a dimension to Slice and Reshape nodes."""
     source = builder.get_first_tensor()
     axis = dim % len(source.shape)
     start = index % source.shape[axis]
@@ -390,14 +394,14 @@ def translate_select(builder: TorchGraphBuilder, dim: int, index: int) -> None:
 def translate_concatenation(
     builder: TorchGraphBuilder, tensors: Sequence[RecordedTensor], dim: int = 0
 ) -> None:
-    """Translate a concatenation, ignoring empty tensors."""
+    """Translate a concatenation to Concat, without tensors of shape (0,)."""
     builder.add_node("Concat", [part for part in tensors if part.shape != (0,)], axis=dim)
 
 
 def translate_stack(
     builder: TorchGraphBuilder, tensors: Sequence[RecordedTensor], dim: int
 ) -> None:
-    """Translate a concatenation along a new dimension."""
+    """Translate a concatenation along a new dimension to Reshape and Concat nodes."""
     shape = builder.result.shape
     axis = dim % len(shape)
     single = (*shape[:axis], 1, *shape[axis + 1 :])
@@ -408,7 +412,7 @@ def translate_stack(
 
 
 def translate_expand(builder: TorchGraphBuilder) -> None:
-    """Translate an expansion that does not change the shape."""
+    """Translate an expansion to Identity; raise UnsupportedError if it changes the shape."""
     own, shape = builder.get_first_tensor().shape, builder.result.shape
     require(
         own == shape,
@@ -419,7 +423,7 @@ def translate_expand(builder: TorchGraphBuilder) -> None:
 
 
 def translate_channel_shuffle(builder: TorchGraphBuilder, groups: int) -> None:
-    """Translate a channel shuffle to a transposition of groups."""
+    """Translate a channel shuffle to Reshape, Transpose and Reshape."""
     shape = builder.result.shape
     images, channels, *rest = shape
     split = (images, groups, channels // groups, *rest)
@@ -431,16 +435,16 @@ def translate_channel_shuffle(builder: TorchGraphBuilder, groups: int) -> None:
 
 
 def translate_power(builder: TorchGraphBuilder, exponent: Any) -> None:
-    """Translate a power with a constant exponent."""
+    """Translate a power with a constant exponent to the ONNX operator Pow."""
     require(
         not isinstance(exponent, RecordedTensor), "a tensor as exponent", "a number as exponent"
     )
-    number = add_number(builder, "exponent", float(exponent))
+    number = add_number_constant(builder, "exponent", float(exponent))
     builder.add_node("Pow", [*_name_tensors(builder, "self"), number])
 
 
 def translate_mean(builder: TorchGraphBuilder, dim: Any = None, keepdim: bool = False) -> None:
-    """Translate a mean over the given dimensions, by default over all."""
+    """Translate a mean over the dimensions ``dim``, by default over all, to ReduceMean."""
     source = builder.get_first_tensor()
     numbers = builder.add_integers(np.ravel(dim or range(len(source.shape))))
     builder.add_node("ReduceMean", [source, numbers], keepdims=int(keepdim))
@@ -449,7 +453,7 @@ def translate_mean(builder: TorchGraphBuilder, dim: Any = None, keepdim: bool = 
 def translate_prelu(
     builder: TorchGraphBuilder, self: RecordedTensor, weight: RecordedTensor
 ) -> None:
-    """Translate a PReLU with constant slopes."""
+    """Translate a PReLU with constant slopes to the ONNX operator PRelu."""
     require(weight.values is not None, "a computed weight", "a constant weight")
     slopes = np.asarray(weight.values)
     shape = [1] * len(self.shape)
@@ -460,7 +464,7 @@ def translate_prelu(
 
 
 def translate_upsample(builder: TorchGraphBuilder) -> None:
-    """Translate nearest-neighbor upsampling."""
+    """Translate nearest-neighbor upsampling to the ONNX operator Resize."""
     builder.add_node(
         "Resize",
         [builder.get_first_tensor(), "", "", builder.add_integers(builder.result.shape)],

@@ -38,7 +38,7 @@ _REFUSED = "nmpsim.Refused"
 
 
 class TorchGraphBuilder(UniqueNames):
-    """Builder of the graph of a recorded run, with layers named after modules.
+    """Builder of an ONNX-style graph from a recorded run, with layers named after modules.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class TorchGraphBuilder(UniqueNames):
     def add_call(
         self, call: RecordedCall, operations: Mapping[str, Any], problems: UnsupportedOperators
     ) -> None:
-        """Add the nodes of a recorded call, or record the problem of an unsupported call.
+        """Add nodes for a recorded call, or record in ``problems`` why it is not supported.
 
         For an operation that is not supported, a problem is recorded and a node is added that
         stands for it, so that operations that read its results are checked too.
@@ -119,7 +119,7 @@ class TorchGraphBuilder(UniqueNames):
             self.steps.append(Node(call.number, _REFUSED, (), tuple(names), {}, call.label))
 
     def build(self) -> Graph:
-        """Return the graph of the recorded run."""
+        """Build the graph of the recorded run from the nodes that were added."""
         inputs = tuple(
             GraphInput(self.get_name(tensor), tensor.dtype.replace("quint8", "uint8"), tensor.shape)
             for _, tensor in self.recording.inputs
@@ -146,7 +146,7 @@ class TorchGraphBuilder(UniqueNames):
     # --- tensors -----------------------------------------------------------------------------
 
     def get_name(self, tensor: RecordedTensor) -> str:
-        """Return the graph name of a tensor; add the tensor at its first use if it is constant."""
+        """Return a tensor's name in the graph; add a constant tensor at its first use."""
         if tensor.number not in self._names:
             if tensor.values is None:
                 raise UnsupportedError(
@@ -163,30 +163,30 @@ class TorchGraphBuilder(UniqueNames):
         return self.call.results[0]
 
     def get_first_tensor(self) -> RecordedTensor:
-        """Return the first argument, which must be a tensor of any element type."""
+        """Return the first argument; raise UnsupportedError if it is not a tensor."""
         source = next(iter(self.arguments.values()), None)
         if not isinstance(source, RecordedTensor):
             raise UnsupportedError(f"the first argument {source}", "a tensor")
         return source
 
     def get_output_names(self) -> Iterator[str]:
-        """Yield the graph names of the results of the current operation."""
+        """Yield the graph names of the current operation's results, or one unused name."""
         if not self.call.results:
             yield self.make_unique("nothing")
         yield from map(self.get_name, self.call.results)
 
     def get_first_output(self) -> str:
-        """Return the name of the current operation's first result."""
+        """Return the graph name of the current operation's first result."""
         return next(self.get_output_names())
 
     def add_constant(self, name: str, values: Array, kind: Kind = "") -> str:
-        """Add a constant under a unique name and return the name."""
+        """Add a constant under a unique name made from ``name``; return that name."""
         name = self.make_unique(name)
         self.constants[name] = values
         return self._declare(name, kind, values.shape) if kind else name
 
     def add_integers(self, values: npt.ArrayLike) -> str:
-        """Add integers as an int64 constant and return the constant's name."""
+        """Add an int64 constant with ``values``; return the constant's name."""
         return self.add_constant("numbers", np.array(values, np.int64))
 
     def _declare_tensor(self, name: str, tensor: RecordedTensor) -> str:
@@ -222,7 +222,7 @@ class TorchGraphBuilder(UniqueNames):
         )
 
     def add_node(self, op: str, inputs: Sequence[Any], *outputs: str, **attributes: Any) -> str:
-        """Add a node, and return the name of its first output.
+        """Add a node for the current operation; return the name of the node's first output.
 
         Inputs are recorded tensors or names. An attribute that is None is left out.
         """

@@ -75,7 +75,7 @@ def lower_convolution(op: GraphLowering, *, weights: QuantizedWeights, bias: str
 
 
 def lower_linear(op: GraphLowering, *, weights: QuantizedWeights, bias: str) -> LoweringResult:
-    """Lower a quantized fully connected layer."""
+    """Lower a quantized fully connected layer with the weights and bias of the module."""
     op.bias, op.bias_dtype = bias, "float32"
     shape, (_, ins) = op.get_shape(), weights.weights.shape
     require(
@@ -91,7 +91,7 @@ def lower_linear(op: GraphLowering, *, weights: QuantizedWeights, bias: str) -> 
 
 
 def lower_pair(op: GraphLowering, *, opcode: str) -> LoweringResult:
-    """Lower an addition or multiplication of two quantized tensors."""
+    """Lower an addition or multiplication of two quantized tensors to ``opcode``."""
     shapes = [op.get_shape(index) for index in range(2)]
     require(
         op.declared_shape in shapes,
@@ -128,7 +128,7 @@ def lower_dequantize(op: GraphLowering) -> LoweringResult:
 
 
 def lower_elementwise(op: GraphLowering, *, tables: Sequence[Array]) -> LoweringResult:
-    """Lower an elementwise function to a clip if its table is a clip, else to the table."""
+    """Lower an elementwise function to a ReLU or clip if equivalent, else to a look-up table."""
     if op.kind == "aten.relu" and not op.sources:
         # FX leaves it in float32 where it knows no fused form.
         return op.emit_result("relu", op.read_operand())
@@ -173,7 +173,7 @@ def lower_softmax(op: GraphLowering, *, dim: int) -> LoweringResult:
 def lower_permutation(
     op: GraphLowering, *, dims: Sequence[int] | None = None, dim0: Any = 0, dim1: Any = 1
 ) -> LoweringResult:
-    """Lower a permutation of dimensions."""
+    """Lower ``permute(dims)``, ``transpose(dim0, dim1)`` or ``t()`` of a tensor."""
     return movement.lower_transpose(
         op, perm=find_permutation(len(op.get_shape()), dims, dim0, dim1)
     )
@@ -182,7 +182,7 @@ def lower_permutation(
 def lower_slice(
     op: GraphLowering, *, dim: int = 0, start: Any = None, step: int = 1
 ) -> LoweringResult:
-    """Lower a slice along one dimension."""
+    """Lower a slice with step 1 along one dimension."""
     require(step == 1, f"step {step} for quantized values", "step 1")
     axis = normalize_axis(dim, op.get_shape())
     first, _, _ = slice(start, None).indices(op.get_shape()[axis])
@@ -190,18 +190,18 @@ def lower_slice(
 
 
 def lower_select(op: GraphLowering, *, dim: int, index: int) -> LoweringResult:
-    """Lower the selection of one index of a dimension."""
+    """Lower the selection of one index along a dimension, which removes the dimension."""
     return movement.lower_gather(op, np.array(index), axis=dim)
 
 
 def lower_split(op: GraphLowering, *, dim: int = 0) -> LoweringResult:
-    """Lower a split along one dimension."""
+    """Lower a split along one dimension into parts of the recorded sizes."""
     shapes = [op.graph.declarations[name].shape for name in op.node.outputs]
     return movement.lower_split(op, [shape[dim] for shape in shapes], axis=dim)
 
 
 def lower_pad(op: GraphLowering, *, pad: Sequence[int], value: float = 0.0) -> LoweringResult:
-    """Lower padding with zeros."""
+    """Lower padding with real zeros."""
     require(not value, f"padding of quantized values with {value:g}", "padding with 0")
     require(min(pad, default=0) >= 0, f"paddings {list(pad)}", "paddings of 0 or more")
     zero = 0
@@ -296,7 +296,7 @@ def lower_max_pool(
     padding: Any = (),
     dilation: Any = (),
 ) -> LoweringResult:
-    """Lower a max pool."""
+    """Lower a max pool without dilation."""
     require(make_pair(dilation or 1) == (1, 1), f"dilation {dilation}", "dilation 1")
     window = _read_window(op, kernel_size, stride, padding)
     return emit_pool(op, "maxpool", op.read_operand(0, CHANNELS_LAST), window)

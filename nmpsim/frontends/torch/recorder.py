@@ -37,7 +37,7 @@ _MAX_GROUPS = 100
 
 
 def record_model(model: Any, example: Any, engine: str | None) -> ModelRecording:
-    """Run a PyTorch model on an example and record its operations.
+    """Run a PyTorch model on an example; return a recording of its operations.
 
     Parameters
     ----------

@@ -82,13 +82,13 @@ class RecordedCall:
 
     @property
     def label(self) -> str:
-        """Label of the call in messages: its number, operation and module."""
+        """Text for messages: number, operation and module of the call."""
         return f"{self.number} {self.operation} {self.name}"
 
 
 @attrs.frozen(eq=False)
 class ModelRecording:
-    """Inputs, outputs and calls of a recorded run of a PyTorch model."""
+    """Recording of a PyTorch model's run: inputs, outputs and operation calls."""
 
     name: str
     """Class of the model."""

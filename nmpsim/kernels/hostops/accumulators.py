@@ -26,7 +26,7 @@ _BLOCK_ELEMENTS = 1 << 15
 
 @frozen(eq=False)
 class LayerRescale:
-    """Scales of the sums, bias and result of a layer, for all channels or for each channel."""
+    """Scales of a layer's products, bias and result, as scalars or arrays over channels."""
 
     product: FloatArray
     bias: FloatArray
@@ -36,21 +36,21 @@ class LayerRescale:
     def from_tensors(
         cls, dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor
     ) -> LayerRescale:
-        """Return the scales of a layer from tensors with one scale each."""
+        """Return the scales of a layer whose four tensors have one scale each."""
         return cls(np.asarray(src.scale32 * weights.scale32), np.asarray(bias.scale32), dest)
 
     @property
     def bias_to_sums(self) -> FloatArray:
-        """Factor from the scale of the bias to the scale of the sums, in float32."""
+        """Bias scale divided by the scale of the sums, in float32."""
         return self.bias / self.product
 
     @property
     def product_to_output(self) -> FloatArray:
-        """Ratio of the scale of the sums to the scale of the result: ``fl(mm / Sy)``."""
+        """Scale of the sums divided by the result's scale, in float32: ``fl(mm / Sy)``."""
         return self.product / self.dest.scale32
 
     def apply(self, sums: IntArray, bias: IntArray, offset_after_rounding: bool) -> IntArray:
-        """Rescale sums and bias to results, without saturation."""
+        """Rescale sums plus bias to the scale of the result, without saturation."""
         if not self.dest.uses_integers:
             return self.apply_floats(sums, bias, offset_after_rounding)
         total = _scale(bias, self.bias_to_sums, "bias") + sums
@@ -58,7 +58,7 @@ class LayerRescale:
         return scaled + np.int64(self.dest.offset)
 
     def apply_floats(self, sums: IntArray, bias: IntArray, offset_after_rounding: bool) -> IntArray:
-        """Rescale sums and bias to results in the arithmetic of Glow's Interpreter.
+        """Rescale sums plus bias to results in float32, as Glow's Interpreter does.
 
         The fully connected layer adds Oy after it rounded, the convolution before.
         """
@@ -113,7 +113,7 @@ def multiply_real(left: AnyArray, right: AnyArray) -> AnyArray:
 
 
 def sum_in_order(rows: AnyArray) -> AnyArray:
-    """Return the sum of each row, added from left to right, as a column."""
+    """Return the sum of each row as a column [rows, 1], adding from left to right."""
     return np.cumsum(rows, axis=1, dtype=rows.dtype)[:, -1:]
 
 

@@ -42,7 +42,7 @@ def _activation(attributes: Attributes) -> tuple[str, list[float]]:
 
 
 def apply_fused_activation(y: AnyArray, attributes: Attributes) -> AnyArray:
-    """Apply the activation fused into a convolution to floating-point values.
+    """Apply the activation that ``attributes`` fuse into a convolution to floating-point values.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def _activate_integers(y: IntArray, dest: HostTensor, attributes: Attributes) ->
 def convolution(
     dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
 ) -> AnyArray:
-    """Compute a 2-D convolution with bias and fused activation, NHWC with filters OHWI.
+    """Compute a 2-D convolution of NHWC images with OHWI filters, a bias and a fused activation.
 
     Float32 sums in the order ky, kx, channel. Int8 is libjit's arithmetic unless the Interpreter's
     is asked for, Int16 the Interpreter's; padding is real zero.
@@ -153,7 +153,7 @@ def _sum_products(
 def convolution_3d(
     dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
 ) -> AnyArray:
-    """Compute a 3-D convolution with bias, NTHWC with filters OTHWI.
+    """Compute a 3-D convolution of NTHWC inputs with OTHWI filters and a bias.
 
     Float sums run over taps, then channels. Quantized ones are exact; then
     ``rha(fl(fl((sum + B) * fl(mm/Sy)) + Oy))`` with ``B = rha(fl(b - Ob) * fl(Sb/mm))``.
@@ -168,7 +168,7 @@ def convolution_3d(
 def transposed_convolution(
     dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
 ) -> AnyArray:
-    """Compute a transposed 2-D convolution with bias in float, NHWC with filters OHWI.
+    """Compute a transposed 2-D float convolution of NHWC images with OHWI filters and a bias.
 
     Each input pixel adds its share to a window of Dest, which begins as Bias. The Interpreter goes
     channel by channel and pixel by pixel; for one place of Dest that is taps from the last to the

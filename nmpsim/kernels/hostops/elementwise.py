@@ -50,7 +50,7 @@ add_by_integers = _by_integers(np.add)
 
 
 def add_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    """Add two quantized tensors as Glow's Interpreter does, at an intermediate scale of 2**-15."""
+    """Add two quantized tensors as Glow's Interpreter does, with an intermediate scale 2**-15."""
     x, y = (
         round_half_away(to_float32(side.subtract_offset()) * (side.scale32 * _WORKING_SCALE))
         for side in (lhs, rhs)
@@ -157,7 +157,7 @@ def element_select(
     rhs: HostTensor,
     attributes: Attributes,
 ) -> AnyArray:
-    """Select LHS where the condition is true, else RHS, with the scale of Dest."""
+    """Select LHS where the condition is true, else RHS, both rescaled to Dest."""
     if dest.uses_integers:
         # Values that are not selected must not count as saturated.
         left, right = (

@@ -63,7 +63,7 @@ arg_max, arg_min = _extreme(np.argmax, "min"), _extreme(np.argmin, "max")
 
 @wrap_array_function
 def gather(data: AnyArray, indices: AnyArray, *, batch_dims: int) -> AnyArray:
-    """Return slices of Data along dimension BatchDims, selected by Indices."""
+    """Return slices of ``data`` along dimension ``batch_dims``, selected by ``indices``."""
     places = check_indices("gather", indices, data.shape[batch_dims])
     return np.take(data, places, axis=batch_dims)
 
@@ -82,7 +82,7 @@ def gather_elements(data: AnyArray, indices: AnyArray, *, dim: int) -> AnyArray:
 
 @wrap_array_function
 def gather_nd(data: AnyArray, indices: AnyArray, *, batch_dims: int) -> AnyArray:
-    """Return slices of Data at the coordinates in the last dimension of Indices.
+    """Return the slices of ``data`` at the coordinates in the last dimension of ``indices``.
 
     The first BatchDims dimensions of both are batch dimensions.
     """
@@ -144,14 +144,14 @@ def non_zero(dest: HostTensor, condition: HostTensor, attributes: Attributes) ->
 
 @wrap_array_function
 def bucketize(src: AnyArray, *, boundaries: Sequence[float]) -> AnyArray:
-    """Return the number of Boundaries below each value, or 0 for NaN."""
+    """Return how many of the boundaries are less than each element, or 0 for NaN."""
     places = np.searchsorted(np.asarray(boundaries, np.float32).astype(src.dtype), src)
     return np.where(np.isnan(src), 0, places)
 
 
 @wrap_array_function
 def batch_one_hot(data: AnyArray, lengths: AnyArray, values: AnyArray) -> AnyArray:
-    """Return the one-hot encoding [B, V] of the features of Data [B, F] for the given Values [V].
+    """Return flags [B, V]: whether ``values[v]`` equals its feature's value in ``data`` [B, F].
 
     The first Lengths[0] values belong to feature 0, the next Lengths[1] to feature 1, and so on.
     """
@@ -166,7 +166,7 @@ def batch_one_hot(data: AnyArray, lengths: AnyArray, values: AnyArray) -> AnyArr
 def scatter_data(
     data: HostTensor, indices: HostTensor, slices: HostTensor, attributes: Attributes
 ) -> AnyArray:
-    """Write or add Slices [M, ...] into Data at the coordinates Indices [M, K].
+    """Return Data [N, ...] with Slices [M, ...] written or added at coordinates Indices [M, K].
 
     Slices are taken in order; quantized sums are saturated after each slice, as the Interpreter's
     are.

@@ -68,7 +68,7 @@ def matmul(dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attri
 
 @wrap_array_function
 def batch_matmul(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
-    """Compute the matrix products LHS [B, M, K] @ RHS [B, K, N] in float, summed in order."""
+    """Compute the float matrix products LHS [B, M, K] @ RHS [B, K, N], adding in order of K."""
     sums = np.zeros((*lhs.shape[:2], rhs.shape[2]), lhs.dtype)
     add_product(sums, lhs, rhs)
     return sums

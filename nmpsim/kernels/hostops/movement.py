@@ -52,7 +52,7 @@ def flip(src: AnyArray, *, axis: int) -> AnyArray:
 
 @wrap_array_function
 def space_to_depth(src: AnyArray, *, block_size: int) -> AnyArray:
-    """Move the pixels of each block of an NHWC image to channels."""
+    """Move each ``block_size`` x ``block_size`` block of an NHWC image into channels."""
     images, height, width, channels = src.shape
     rows, columns = height // block_size, width // block_size
     blocks = src.reshape(images, rows, block_size, columns, block_size, channels)
@@ -60,7 +60,7 @@ def space_to_depth(src: AnyArray, *, block_size: int) -> AnyArray:
 
 
 def convert_to(result: HostTensor, source: HostTensor, attributes: Attributes) -> AnyArray:
-    """Convert values to a different dtype, truncating reals as C++ does.
+    """Convert values to the dtype of the result, truncating floats towards zero as C++ does.
 
     A real beyond the integers, on which C++ is undefined, saturates, and NaN becomes 0.
     """

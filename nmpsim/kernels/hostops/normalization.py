@@ -21,7 +21,7 @@ from nmpsim.kernels.hostops.tensors import (
 def local_response_normalization(
     dest: HostTensor, src: HostTensor, scale_out: HostTensor, attributes: Attributes
 ) -> Outputs:
-    """Normalize each pixel over neighboring channels, NHWC; return the result and the divisors.
+    """Normalize each NHWC pixel over neighboring channels; return the result and the divisors.
 
     ``scale = k + fl(alpha / (2h+1)) * sum of x**2 over channels c-h..c+h``, summed in order;
     ``y = x * float(pow(scale, -beta))``. Both outputs are written (LIR_FORMAT 3.3). The power is

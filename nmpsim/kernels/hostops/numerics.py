@@ -57,7 +57,7 @@ def _place_torch(x: FloatArray, grid: HostTensor) -> GridValues:
 
 @frozen(eq=False)
 class WindowSums:
-    """Sums of the windows of an average pool, with the number of taps of each window."""
+    """Sums of an average pool's windows, with the tap counts and the pool's settings."""
 
     totals: IntArray
     """[N, rows, columns, C]: sums of taps minus the zero point, with 0 for padding."""
@@ -77,11 +77,11 @@ class WindowSums:
 
     @property
     def ratio(self) -> np.float32:
-        """Ratio of the scale of the input to the scale of the result: ``fl(Sx / Sy)``."""
+        """Input scale divided by the result's scale, in float32: ``fl(Sx / Sy)``."""
         return self.src.scale32 / self.dest.scale32
 
     def compute_averages(self) -> FloatArray:
-        """Return the averages in units of the result: ``fl(sum * fl(fl(Sx / Sy) / n))``."""
+        """Return the averages divided by the result's scale, in float32."""
         count = np.float32(self.taps) if self.counts_padding else to_float32(self.existing)
         return to_float32(self.totals) * (self.ratio / count)
 
@@ -171,7 +171,7 @@ _TFLITE = {"int8": "softmax_tflite.softmax_int8", "int16": "softmax_tflite.softm
 
 @frozen
 class HostArithmetic:
-    """Functions of a numerics profile for quantization, average pools and softmax."""
+    """Arithmetic of a numerics profile: functions for quantization, average pools and softmax."""
 
     average: Callable[[WindowSums], IntArray]
     """Computes averages before saturation."""

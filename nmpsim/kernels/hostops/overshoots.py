@@ -16,7 +16,7 @@ _IntArray = npt.NDArray[np.int64]
 
 @frozen(eq=False)
 class StageOvershoot:
-    """Amounts by which values exceed the range of a stage of an operation."""
+    """Amounts by which values exceed the range of one stage, such as ``bias`` or ``rescale``."""
 
     stage: str
     """Name of the stage, of :data:`nmpsim.kernels.saturation_stages.STAGE_NAMES`."""
@@ -29,7 +29,7 @@ _RECORD: ContextVar[list[StageOvershoot] | None] = ContextVar("overshoots", defa
 
 @contextmanager
 def record_overshoots() -> Iterator[list[StageOvershoot]]:
-    """Record, in a ``with`` block, how far values exceed the limits of :func:`clamp`."""
+    """Collect, within a ``with`` block, the overshoots of :func:`clamp` in the yielded list."""
     record: list[StageOvershoot] = []
     token = _RECORD.set(record)
     try:

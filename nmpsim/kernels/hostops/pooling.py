@@ -45,7 +45,7 @@ def max_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyAr
 def max_pool_with_argmax(
     dest: HostTensor, src: HostTensor, argmax: HostTensor, attributes: Attributes
 ) -> Outputs:
-    """Compute the maximum of each window and its index in the input, NHWC.
+    """Compute each NHWC window's maximum, and the index of this maximum in the input.
 
     Argmax is the flat index into the whole Src tensor [N, H, W, C]; among equals the last tap,
     row by row, wins (Glow compares with ``>=``); a window wholly in padding gives index 0.
@@ -72,7 +72,7 @@ def _zero_where_empty(best: AnyArray, src: HostTensor, window: SlidingWindow) ->
 
 
 def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
-    """Compute the mean of each window; CountIncludePads selects whether padding counts.
+    """Compute the mean of each NHWC window; CountIncludePads selects whether padding counts.
 
     Layout NTHWC has windows in three dimensions. Real taps are added in order, then divided;
     integers follow the profile.

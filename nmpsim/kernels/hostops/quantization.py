@@ -26,7 +26,7 @@ def quantize(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostR
 
 
 def dequantize(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
-    """Return the real values ``fl(S * (q - O))`` of integers."""
+    """Return quantized values as real values ``fl(S * (q - O))``."""
     return src.dequantize()
 
 

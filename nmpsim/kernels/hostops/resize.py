@@ -80,7 +80,7 @@ _POSITION_BITS = 10
 
 @frozen
 class ResizeCoordinates:
-    """Conversion of output coordinates to input coordinates of a resize, as in TFLite."""
+    """Mapping from output to input coordinates of a resize, as in TFLite."""
 
     align_corners: bool
     half_pixel: bool

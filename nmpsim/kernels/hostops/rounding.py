@@ -154,7 +154,7 @@ GridValues: TypeAlias = tuple[FloatArray, int]
 
 
 def quantize_to_floats(x: FloatArray, grid: HostTensor) -> GridValues:
-    """Quantize reals to (whole floats, integer to add), without saturation; NaN stays NaN."""
+    """Quantize reals without saturation; return integral floats and an integer to add to them."""
     placed = x / grid.scale32
     placed += np.float32(grid.offset)
     return np.rint(placed), 0
@@ -163,7 +163,7 @@ def quantize_to_floats(x: FloatArray, grid: HostTensor) -> GridValues:
 def quantize_blocks(
     x: FloatArray, dest: HostTensor, place: Callable[[FloatArray, HostTensor], GridValues]
 ) -> HostResult:
-    """Quantize real numbers block by block with saturation; NaN becomes real zero.
+    """Quantize real numbers to the type of ``dest`` in blocks, with saturation; NaN becomes real 0.
 
     Blocks are small enough for the processor's caches.
     """

@@ -52,17 +52,17 @@ class HostTensor:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """dtype of an element."""
+        """NumPy dtype of ``values``."""
         return self.values.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
+        """Shape of ``values``."""
         return self.values.shape
 
     @property
     def scale32(self) -> np.float32:
-        """Scale as float32."""
+        """``scale`` as a float32 scalar."""
         return np.float32(self.scale)
 
     @property
@@ -98,7 +98,7 @@ class HostTensor:
 
 @frozen(eq=False)
 class SaturatedValues:
-    """Positions of saturated results, and their exact values."""
+    """Positions of a result's saturated elements, and their values before saturation."""
 
     indices: IntArray
     """[n] row-major indices, ascending."""
@@ -107,7 +107,7 @@ class SaturatedValues:
 
     @classmethod
     def find(cls, values: IntArray, low: int, high: int) -> SaturatedValues:
-        """Return the positions and exact values of elements outside ``low`` to ``high``."""
+        """Return the positions and values of elements outside ``low`` to ``high``."""
         flat = values.reshape(-1)
         indices = np.flatnonzero((flat < low) | (flat > high))
         return cls(indices, flat[indices])
@@ -128,7 +128,7 @@ class HostResult:
 
     @property
     def unclipped(self) -> Mapping[int, IntArray]:
-        """Results in int64 before saturation, by operand index."""
+        """Saturating results as int64 before saturation, by operand index."""
         return {index: self._unclipped(index) for index in self.clipped}
 
     def _unclipped(self, index: int) -> IntArray:
@@ -158,17 +158,17 @@ Outputs: TypeAlias = Mapping[int, AnyArray]
 
 
 def cast_like(values: AnyArray, dest: HostTensor) -> AnyArray:
-    """Return a copy of values with the dtype and shape of a tensor."""
+    """Return a copy of ``values`` with the dtype and shape of ``dest``."""
     return np.array(values, dtype=dest.dtype, order="C").reshape(dest.shape)
 
 
 def make_cast_result(values: AnyArray, dest: HostTensor) -> HostResult:
-    """Return the result of operand 0: values cast to the dtype and shape of ``dest``."""
+    """Cast values to the dtype and shape of ``dest``; return them as the result of operand 0."""
     return HostResult({0: cast_like(values, dest)})
 
 
 def make_saturated_result(values: IntArray, dest: HostTensor) -> HostResult:
-    """Return the result of operand 0: int64 values saturated to the integer type of ``dest``."""
+    """Saturate int64 values to the dtype of ``dest``; return them as the result of operand 0."""
     wide = np.asarray(values)
     if wide.shape != dest.shape:
         wide = np.broadcast_to(wide, dest.shape)
@@ -199,7 +199,7 @@ def make_result(
 
 
 def wrap_array_function(function: Callable[..., AnyArray]) -> Implementation:
-    """Convert a function of arrays and attributes to an implementation of an operation.
+    """Return an implementation that calls a function of arrays and attributes and casts its result.
 
     The function takes the arrays of the operands after Dest, and attributes as keywords:
     ``batch_dims`` is BatchDims.
@@ -220,7 +220,7 @@ def wrap_array_function(function: Callable[..., AnyArray]) -> Implementation:
 
 @cache
 def get_dtype_name(dtype: np.dtype[Any]) -> str:
-    """Return the name of a dtype."""
+    """Return ``dtype.name`` from a cache, because NumPy computes the name at each access."""
     return dtype.name
 
 

@@ -22,7 +22,7 @@ def require_nhwc(opcode: str, attributes: Attributes) -> None:
 
 @frozen
 class SlidingWindow:
-    """Kernel, strides, pads and dilation of a sliding window over two or three dimensions."""
+    """Sliding window over two or three dimensions: kernel, strides, pads and dilation."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -47,7 +47,7 @@ class SlidingWindow:
 
     @property
     def taps(self) -> int:
-        """Number of taps, that is, of positions in the kernel."""
+        """Number of positions (taps) in the kernel."""
         return int(np.prod(self.kernel))
 
     def count_positions(self, sizes: Sequence[int]) -> list[int]:
@@ -78,7 +78,7 @@ class SlidingWindow:
     def reduce(
         self, operation: np.ufunc, padded: AnyArray, outputs: tuple[int, ...]
     ) -> npt.NDArray[Any]:
-        """Reduce each two-dimensional window with a ufunc to an array [N, *outputs, C].
+        """Reduce the inputs of each two-dimensional window with a ufunc; return [N, *outputs, C].
 
         Rows of the input are reduced first, so that large windows take few steps.
         """

@@ -35,10 +35,10 @@ from nmpsim.memory.dram import (
     BYTES_DONE,
     RUN,
     RUNS_DONE,
+    advance_past_grant,
     get_next_address,
     is_served,
     start_transfer,
-    take_grant,
 )
 from nmpsim.timing.compute import ceil_div, convert_to_cycles, convert_to_ticks, count_grant_ticks
 from nmpsim.timing.dram import FREE as CHANNEL_FREE
@@ -139,7 +139,7 @@ def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> 
     row = get_next_address(cursor) // costs.dram_row_bytes
     channel = s.dram[find_channel(row, costs)]
     before = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE]
-    bursts = take_grant(cursor, costs)
+    bursts = advance_past_grant(cursor, costs)
     request = convert_to_ticks(s.next[at + kind], costs)
     begin, is_miss = max(request, channel[CHANNEL_FREE]), False
     if is_blind:

@@ -19,7 +19,7 @@ cycle from which the unit is free."""
 
 
 class SimulationInput(NamedTuple):
-    """Plan of a layer as arrays, the input of the compiled simulation."""
+    """Input of the compiled simulation: the instructions of a layer's plan as arrays."""
 
     items: Any
     """int64 [items, 2], as written by ``schedule``"""

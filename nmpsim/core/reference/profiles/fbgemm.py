@@ -16,7 +16,7 @@ from nmpsim.core.reference.profiles.formulas import (
     ProfileFormulas,
     RequantizationParameters,
     format_divisor,
-    initialize_for_float_bias,
+    initialize_without_float_bias,
 )
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
@@ -33,7 +33,7 @@ def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions
 
 
 def add_float_bias(values: Float32s, q: RequantizationParameters) -> Float32s:
-    """Return ``f32(values + bias)``, computed with a float64 sum."""
+    """Add the float64 bias to values; return the float64 sums rounded to float32."""
     return (values.astype(np.float64) + q.bias.view(np.float64)).astype(np.float32)
 
 
@@ -51,4 +51,4 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
     return values
 
 
-FORMULAS = ProfileFormulas(initialize_for_float_bias, requantize, average_pool)
+FORMULAS = ProfileFormulas(initialize_without_float_bias, requantize, average_pool)

@@ -46,10 +46,10 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
     return values
 
 
-def combine_pair(
+def combine_operands(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Apply a binary operation to two operands in float32, and requantize the result.
+    """Combine two operands in float32 with a binary operation, and requantize the result.
 
     mul: ``rne(f32(l * r) * m) + Oy``.
     """
@@ -84,7 +84,7 @@ def dequantize_operand(side: str, values: Int64s, scale: Scale) -> FormulaSteps:
 
 
 def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Rescale values to ``rint(x * factor * result_scale) + offset``; leaky factor where ``below``.
+    """Rescale values to ``rint(x * factor * result_scale) + offset``; apply a leaky scale below 0.
 
     r is ``result_scale``.
     """
@@ -102,5 +102,5 @@ def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) 
 
 
 FORMULAS = ProfileFormulas(
-    initialize_with_bias, requantize, average_pool, combine_pair, rescale_value
+    initialize_with_bias, requantize, average_pool, combine_operands, rescale_value
 )

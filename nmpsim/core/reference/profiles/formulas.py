@@ -20,7 +20,7 @@ from nmpsim.records import frozen
 
 @frozen(eq=False)
 class RequantizationParameters:
-    """Requantization parameters; scales and bias have one value, or one per channel.
+    """Parameters that requantize sums: scales and bias, with one value or one per channel each.
 
     ``bias`` is the channel record's: an integer, or for fbgemm and onednn the bits of a float64.
     """
@@ -66,13 +66,15 @@ def initialize_with_bias(q: RequantizationParameters, place: ResultPositions) ->
     return bias
 
 
-def initialize_for_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
+def initialize_without_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
     """Yield the steps that initialize a sum with 0; the integer bias is added at the end."""
     yield make_step("bias", q.bias, "less its zero point")
     return (yield from _added_later(q))
 
 
-def initialize_for_float_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
+def initialize_without_float_bias(
+    q: RequantizationParameters, place: ResultPositions
+) -> FormulaSteps:
     """Yield the steps that initialize a sum with 0; the float64 bias is added at the end."""
     yield make_step("bias", q.bias.view(np.float64), "a float64")
     return (yield from _added_later(q))
@@ -90,7 +92,7 @@ def make_bias_step(q: RequantizationParameters) -> FormulaStep:
 
 
 def format_divisor(divisor: int) -> str:
-    """Return the text of a division by ``divisor`` for a formula; empty if the divisor is 1."""
+    """Format a division by ``divisor`` as formula text, or return '' if the divisor is 1."""
     return "" if divisor == 1 else f" / {divisor}"
 
 

@@ -63,10 +63,10 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
     return values
 
 
-def combine_pair(
+def combine_operands(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Apply a binary operation to two operands in float32; each operation has its own rounding.
+    """Combine two operands in float32, with the rounding of the descriptor's operation.
 
     add: ``X = rha(l * m_l)``, ``Y = rha(r * m_r)``, ``rha(f32(X + Y) * m + f32(Oy))``.
     sub: ``rha((m_l * l - m_r * r) + f32(Oy))``. mul: ``rha(f32(l * r) * m) + Oy``.
@@ -118,4 +118,4 @@ def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) 
     return values
 
 
-FORMULAS = ProfileFormulas(scale_bias, requantize, average_pool, combine_pair, rescale_value)
+FORMULAS = ProfileFormulas(scale_bias, requantize, average_pool, combine_operands, rescale_value)

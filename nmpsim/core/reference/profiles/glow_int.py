@@ -50,7 +50,7 @@ def scale_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSt
 
 
 def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Requantize to ``((sum >> pre) * mul + half) >> post`` plus the zero point."""
+    """Requantize sums to ``((sum >> pre) * mul + half) >> post`` plus the zero point."""
     rescaled = yield from rescale_integer(sums, q.out, q.element, place, what="accumulator")
     values = rescaled + q.offset
     yield make_step("result", values, "rescaled + {offset}", offset=q.offset)
@@ -58,7 +58,7 @@ def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions
 
 
 def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Average sums: round the rescaled sum, then its quotient by the divisor."""
+    """Average sums: rescale and round each sum, then divide it by ``divisor`` and round again."""
     rescaled = yield from rescale_integer(
         sums, get_scale(d, "out"), get_element_type(d), place, what="sum"
     )
@@ -68,10 +68,10 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
     return values
 
 
-def combine_pair(
+def combine_operands(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Rescale each operand to the scale of the result in integers, then apply the operation.
+    """Combine two operands in integers: rescale each to the result's scale, apply the operation.
 
     For mul the product itself is scaled; Int8 saturates it to 32 bits first.
     """
@@ -95,7 +95,7 @@ def combine_pair(
 
 
 def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Rescale to ``((x >> pre) * mul + half) >> post`` plus the zero point."""
+    """Rescale values to ``((x >> pre) * mul + half) >> post`` plus the zero point."""
     scale = select_scale(below, get_scale(d, "out"), get_scale(d, "leaky"))
     rescaled = yield from rescale_integer(x, scale, get_element_type(d), place, what="x")
     values = rescaled + d["out_offset"]
@@ -103,4 +103,4 @@ def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) 
     return values
 
 
-FORMULAS = ProfileFormulas(scale_bias, requantize, average_pool, combine_pair, rescale_value)
+FORMULAS = ProfileFormulas(scale_bias, requantize, average_pool, combine_operands, rescale_value)

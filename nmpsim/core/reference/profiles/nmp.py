@@ -6,15 +6,15 @@ from nmpsim.core.reference.arithmetic import FormulaSteps, clamp_bits, make_step
 from nmpsim.core.reference.profiles.formulas import (
     ProfileFormulas,
     RequantizationParameters,
-    initialize_for_bias,
+    initialize_without_bias,
 )
-from nmpsim.core.reference.profiles.glow_int import average_pool, combine_pair, rescale_value
+from nmpsim.core.reference.profiles.glow_int import average_pool, combine_operands, rescale_value
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 
 
 def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Requantize as in glow_int, but add the bias at the scale of the result."""
+    """Requantize sums as ``glow_int`` does, and add the bias, which has the scale of the result."""
     rescaled = yield from rescale_integer(sums, q.out, q.element, place, what="accumulator")
     values = rescaled + clamp_bits(q.bias, 61) + q.offset
     formula = "rescaled + bias + {offset}" if q.has_bias else "rescaled + {offset}"
@@ -23,5 +23,5 @@ def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions
 
 
 FORMULAS = ProfileFormulas(
-    initialize_for_bias, requantize, average_pool, combine_pair, rescale_value
+    initialize_without_bias, requantize, average_pool, combine_operands, rescale_value
 )

@@ -7,14 +7,14 @@ from nmpsim.core.reference.profiles.fbgemm import add_float_bias
 from nmpsim.core.reference.profiles.formulas import (
     ProfileFormulas,
     RequantizationParameters,
-    initialize_for_float_bias,
+    initialize_without_float_bias,
 )
 from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 
 
 def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Requantize sums to ``rint(f32(sum * Sx * Sw + bias) / Sy + offset)``, offset as unsigned.
+    """Requantize sums to ``rint(f32(sum * Sx * Sw + bias) / Sy + offset)`` with unsigned offset.
 
     Sx is in ``bias_mul``, Sw in ``out_mul``, r = 1 / Sy in ``result_scale``; B is a float64.
     """
@@ -29,4 +29,4 @@ def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions
     return values
 
 
-FORMULAS = ProfileFormulas(initialize_for_float_bias, requantize)
+FORMULAS = ProfileFormulas(initialize_without_float_bias, requantize)

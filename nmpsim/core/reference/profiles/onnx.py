@@ -36,7 +36,7 @@ def sum_taps(taps: Int64s, d: Descriptor) -> Float32s:
 def average_pool(
     sums: Float32s, divisor: int, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Average sums to ``rint(sum / count / scale + addend) + offset`` of dequantized taps."""
+    """Average sums of dequantized taps to ``rint(sum / count / scale + addend) + offset``."""
     count = divisor
     if d["divide"] != DIVIDE_BY_VALID_TAPS:
         count = d["kernel_h"] * d["kernel_w"]
@@ -49,10 +49,10 @@ def average_pool(
     return values
 
 
-def combine_pair(
+def combine_operands(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Add or multiply two operands, and requantize the result.
+    """Combine two operands by addition or multiplication, and requantize the result.
 
     add: ``rne(fma(l, Ml, fma(r, Mr, addend)))``; mul: ``rne(f32(l * r) * m + addend)``.
     """
@@ -78,4 +78,4 @@ def combine_pair(
     return values
 
 
-FORMULAS = ProfileFormulas(average=average_pool, pair=combine_pair, total=sum_taps)
+FORMULAS = ProfileFormulas(average=average_pool, pair=combine_operands, total=sum_taps)

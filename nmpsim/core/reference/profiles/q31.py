@@ -28,7 +28,7 @@ from nmpsim.isa.words import OP_ADD, OP_MUL, OP_SUB
 
 
 def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Requantize in fixed point: 32 bits for Int8, 16 bits for the wider sums of Int16."""
+    """Requantize sums in fixed point, with a 32-bit factor for Int8 and 16 bits for Int16."""
     if q.element == INT8:
         rescaled = yield from rescale_fixed_point(sums, q.out, place, "accumulator")
     else:
@@ -47,10 +47,10 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
     return values
 
 
-def combine_pair(
+def combine_operands(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Rescale each operand in fixed point; rescale their sum or product again."""
+    """Combine two operands in fixed point; rescale a sum or product to the scale of the result."""
     out, offset, name = get_scale(d, "out"), d["out_offset"], get_operation_name(d)
     if d["operation"] == OP_MUL:
         product = left * right
@@ -87,5 +87,5 @@ def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) 
 
 
 FORMULAS = ProfileFormulas(
-    initialize_with_bias, requantize, average_pool, combine_pair, rescale_value
+    initialize_with_bias, requantize, average_pool, combine_operands, rescale_value
 )

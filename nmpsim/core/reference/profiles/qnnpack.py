@@ -13,10 +13,10 @@ from nmpsim.core.reference.saturation import ResultPositions
 from nmpsim.core.state import Int64s
 
 
-def combine_pair(
+def combine_operands(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Add or subtract two operands with integer factors; round halves away from zero."""
+    """Combine two operands by addition or subtraction with integer factors and one rounding."""
     x, y, offset = left * d["lhs_mul"], right * d["rhs_mul"], d["out_offset"]
     yield make_step("lhs scaled", x, "* {factor}", factor=d["lhs_mul"])
     yield make_step("rhs scaled", y, "* {factor}", factor=d["rhs_mul"])
@@ -33,4 +33,4 @@ def combine_pair(
     return values
 
 
-FORMULAS = ProfileFormulas(pair=combine_pair)
+FORMULAS = ProfileFormulas(pair=combine_operands)
