@@ -99,24 +99,24 @@ class BundleBuilder:
         self._rw_bytes = start + nbytes
         _check_size("read-write memory", self._rw_bytes, RW_LIMIT)
         if name:
-            self.set_symbol(name, RW_BASE + start, nbytes)
+            self.define_symbol(name, RW_BASE + start, nbytes)
         return RW_BASE + start
 
     def get_code_address(self) -> int:
         """Return the address of the next code; only code may be added afterwards."""
         return DRAM_BASE + self._part(TEXT).end
 
-    def set_symbol(self, name: str, address: int, nbytes: int = 0) -> None:
+    def define_symbol(self, name: str, address: int, nbytes: int = 0) -> None:
         """Define a symbol; raise RuntimeError if it is already defined."""
         if name in self._symbols or not name or "\0" in name:
             raise RuntimeError(f"symbol name {name!r} is invalid or already defined")
         self._symbols[name] = (address, nbytes)
 
-    def set_debug(self, name: str, chunks: Sequence[elf.Buffer]) -> None:
+    def set_debug_section(self, name: str, chunks: Sequence[elf.Buffer]) -> None:
         """Set the contents of the debug section ``name``."""
         self._debug[name] = chunks
 
-    def finish(self, metadata: Metadata) -> BundleFile:
+    def build_file(self, metadata: Metadata) -> BundleFile:
         """Build the file of the bundle from the added parts and the metadata."""
         self._part(TEXT)
         loaded = self._loaded_sections()
@@ -152,7 +152,7 @@ class BundleBuilder:
         part.append(data)
         _check_size("read-only part of the bundle", part.end, READ_ONLY_LIMIT)
         if symbol:
-            self.set_symbol(symbol, address, len(data))
+            self.define_symbol(symbol, address, len(data))
         return address
 
     def _memory(self) -> MemoryRanges:

@@ -215,7 +215,7 @@ class _Compilation:
         inputs, outputs = (
             tuple(map(self._tensor, views)) for views in find_inputs_and_outputs(self._module)
         )
-        self._memory.set_symbols()
+        self._memory.add_symbols()
         emitter = Emitter(self._builder, self._config.cores_count)
         steps: list[ProgramStep] = []
         for is_host, group in itertools.groupby(enumerate(plans), lambda pair: pair[1] is None):
@@ -232,8 +232,8 @@ class _Compilation:
         entries = iter(emitter.emit_code())
         constants, packed = self._memory.constants, self._memory.packed
         for name, chunks in make_debug_sections(self._module, constants, packed).items():
-            self._builder.set_debug(name, chunks)
-        return self._builder.finish(
+            self._builder.set_debug_section(name, chunks)
+        return self._builder.build_file(
             Metadata(
                 program=self._module.name,
                 source=self._module.file or "",
@@ -264,7 +264,7 @@ class _Compilation:
     def _plan(self, index: int, op: Operation) -> LayerPlan:
         last = op.fused[-1].instruction if op.fused else op.instruction
         named = LayerName(index, last.name, op.instruction.opcode)
-        return self._search.choose(named, make_tiling_options(op, self._context(op)))
+        return self._search.choose_tiling(named, make_tiling_options(op, self._context(op)))
 
     def _context(self, op: Operation) -> PlanningContext:
         profile, place = get_profile(op), self._place(op)

@@ -81,10 +81,10 @@ class ProgramMemory:
         if view.shape == values.shape and view.type.dtype == values.dtype:
             self.packed.setdefault(where.name, where)
 
-    def set_symbols(self) -> None:
+    def add_symbols(self) -> None:
         """Add a bundle symbol for each buffer in read-write memory."""
         for name, offset in self._offsets.items():
-            self._builder.set_symbol(self._make_symbol(name), self._base + offset)
+            self._builder.define_symbol(self._make_symbol(name), self._base + offset)
 
     def _make_symbol(self, name: str) -> str:
         """Return a unique symbol name that ELF can hold."""

@@ -81,7 +81,7 @@ class PathRecorder:
         self._waits = [np.zeros((0, len(WAIT.names or ())), np.int64)]
         self._known: list[CriticalPath] = []
 
-    def add(self, machine: Machine, work: Any, waits: Any) -> None:
+    def add_entries(self, machine: Machine, work: Any, waits: Any) -> None:
         """Add entries of the work log and the wait log."""
         is_grant = work.is_grant != 0
         unit = work.core * UNITS + work.unit
@@ -104,7 +104,7 @@ class PathRecorder:
         if sum(map(len, self._work)) > ENOUGH:
             self.follow_to_barrier(machine)
 
-    def finish(self, machine: Machine, core: int | None = None) -> CriticalPath:
+    def complete_path(self, machine: Machine, core: int | None = None) -> CriticalPath:
         """Return the complete path to the end of ``core``, by default the core that ends last."""
         clocks = machine.cores.clock
         last = int(clocks.argmax()) if core is None else core

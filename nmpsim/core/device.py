@@ -392,7 +392,7 @@ class _Series:
     def restart(self, loaded: _LoadedBundle, error: RestartError) -> None:
         """Prepare to begin all runs again."""
         self.change_mode(loaded, error.event)
-        self.options = self.options.after_restart(error)
+        self.options = self.options.make_restart_options(error)
         if error.event in (ModeEvent.ORDER_DEPENDENT, ModeEvent.VIOLATED):
             self.clock.timeout = math.inf  # the run ends early, within the time it has taken
 

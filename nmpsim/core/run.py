@@ -87,7 +87,7 @@ class RunOptions:
     violation: Violation | None = None
     """Known violation at which the run must end."""
 
-    def after_restart(self, restart: RestartError) -> RunOptions:
+    def make_restart_options(self, restart: RestartError) -> RunOptions:
         """Return the options for the run that follows a restart."""
         if restart.event is ModeEvent.VIOLATED:
             return attrs.evolve(self, violation=restart.violation, work=None, progress=None)
@@ -141,7 +141,7 @@ class LayerProgress:
         self._layers, self._progress = layers, progress
         self.count = 0
 
-    def add(self, index: int) -> None:
+    def count_layer(self, index: int) -> None:
         """Count layer ``index`` as completed and call the progress callback."""
         self.count += 1
         if self._progress:
@@ -154,7 +154,7 @@ class LayerProgress:
 
         def on_layer(layer: int) -> None:
             while left and left[0] < layer:
-                self.add(left.pop(0))
+                self.count_layer(left.pop(0))
             if left:
                 clock.check()
 
@@ -331,14 +331,14 @@ class Run:
 
             violation = make_weight_tail_violation(self._machine)
         if violation is not None:
-            path = self._path.finish(self._machine)
+            path = self._path.complete_path(self._machine)
             record_device_step(self.account, self._machine, self._layers, step, False, path)
             self._report_violation(violation)
         # A proof knows nothing about a program that handles traps.
         self._handles_traps |= bool(self._machine.cores.csr[:, CSR_COLUMN[CsrAddress.MTVEC]].any())
         if self._handles_traps and self._options.strict and self._mode in (Mode.REPLAY, Mode.PROVE):
             raise RestartError(ModeEvent.DATA_DEPENDENT)
-        self._end_segment(step, outcome, self._path.finish(self._machine))
+        self._end_segment(step, outcome, self._path.complete_path(self._machine))
 
     def _check_trace(self, number: int, stops: StopConditions, contract: ContractCheck) -> None:
         """Check the traced instructions; raise RestartError if they violate the contract."""
@@ -352,7 +352,7 @@ class Run:
     def _take_work(self) -> None:
         work = drain_work_log(self._machine)
         if self._path is not None:
-            self._path.add(self._machine, work, drain_wait_log(self._machine))
+            self._path.add_entries(self._machine, work, drain_wait_log(self._machine))
         if self._options.work is not None:
             self._options.work(work)
 
@@ -387,7 +387,7 @@ class Run:
         if self._options.save_layers:
             layer = self._layers[index]
             self._saved[make_layer_key(layer)] = read_tensor(self._machine, layer.output).copy()
-        self._done.add(index)
+        self._done.count_layer(index)
 
     # --- how it ended ----------------------------------------------------------------------------
 
@@ -409,7 +409,7 @@ class Run:
 
     def _report_timeout(self, step: ProgramStep) -> None:
         """End a run that exceeds its time limit, in its current layer."""
-        path = self._path.finish(self._machine) if self._path is not None else None
+        path = self._path.complete_path(self._machine) if self._path is not None else None
         trap = self._record_trap(step, Outcome.TIMEOUT, path)
         trap = attrs.evolve(trap, message=f"the run took longer than {self._clock.timeout:g} s")
         if trap.layer is None and self._done.count < len(self._layers):

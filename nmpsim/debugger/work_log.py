@@ -32,9 +32,9 @@ class CriticalPathLog(RunLog):
             if self._execution.is_started:
                 self._recorder = PathRecorder(machine, self._execution.costs)
             return
-        self._recorder.add(machine, pause.work, pause.waits)
+        self._recorder.add_entries(machine, pause.work, pause.waits)
         if pause.last_core is not None:
-            self._done.append(self._recorder.finish(machine, pause.last_core))
+            self._done.append(self._recorder.complete_path(machine, pause.last_core))
             self._recorder = None
         elif pause.layers:
             self._recorder.follow_to_barrier(machine)

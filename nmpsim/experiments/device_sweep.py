@@ -145,7 +145,7 @@ def sweep(
             yield measured.index, _columns(measured)
 
     for index, found in measure():
-        table.add({**dict.fromkeys(COLUMNS), **heads[index], **found})
+        table.add_row({**dict.fromkeys(COLUMNS), **heads[index], **found})
         done += 1
         if progress:
             settings = points[index].settings.items()

@@ -74,7 +74,7 @@ def run_jobs(
         Called with ``compiling`` if kernels must be compiled.
     """
     with open_pool(shared, jobs=jobs, scheduler=scheduler) as pool:
-        pool.prepare(lambda: notify_compiling(progress))
+        pool.compile_missing_kernels(lambda: notify_compiling(progress))
         waiting: set[Future[Result]] = set()
         for item in items(pool.workers) if callable(items) else items:
             waiting.add(pool.submit(job, item))

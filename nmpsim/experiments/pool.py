@@ -34,7 +34,7 @@ class Pool:
     machines: tuple[Submit, ...] = ()
     """Functions for jobs on each machine of a cluster; empty if all workers share one."""
 
-    def prepare(self, compiling: Callable[[], None]) -> None:
+    def compile_missing_kernels(self, compiling: Callable[[], None]) -> None:
         """Compile missing kernels on each machine; call ``compiling`` first if any are missing.
 
         ``compiling`` is called first if they have to be compiled.

@@ -120,10 +120,10 @@ class ResultsFile:
                     raise make_results_error(path, message, row[column], value)
         return cls(path, {row["point"]: row for row in rows})
 
-    def add(self, row: Row) -> None:
+    def add_row(self, row: Row) -> None:
         """Add a row, or replace the row of the same point, and write the file."""
         self.rows[row["point"]] = row
-        self.write()
+        self.write_rows()
 
     def move_to_end(self, points: Sequence[str]) -> None:
         """Move the rows named in ``points`` to the end in that order, and write the file."""
@@ -132,9 +132,9 @@ class ResultsFile:
         ordered += [point for point in points if point in self.rows]
         if ordered != list(self.rows):
             self.rows = {point: self.rows[point] for point in ordered}
-            self.write()
+            self.write_rows()
 
-    def write(self) -> None:
+    def write_rows(self) -> None:
         """Write all rows to the file; do nothing if no path is set."""
         if self.path is None:
             return

@@ -136,7 +136,7 @@ def parse_instruction(
         raise make_unknown_name_error("instruction", mnemonic, [*BY_MNEMONIC, *_PSEUDO])
     cursor = Cursor(tokens, end_column)
     operands = _parse_operands(instruction.format, cursor)
-    cursor.finish()
+    cursor.expect_end()
     return [PendingInstruction(instruction, operands, mnemonic.column)]
 
 
@@ -172,7 +172,7 @@ def _expand(
 def _fits_short(tokens: Sequence[ExpressionToken], end_column: int, known: Scope) -> bool:
     cursor = Cursor(tokens, end_column)
     value = parse_expression(cursor)
-    cursor.finish()
+    cursor.expect_end()
     number = value.evaluate(known)
     if not -(1 << 31) <= number < 1 << 32:
         raise SourceError(

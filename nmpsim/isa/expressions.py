@@ -131,22 +131,22 @@ class Cursor:
     def expect(self, mark: str) -> None:
         """Read the punctuation mark ``mark``; raise SourceError if another token is next."""
         if not self.accept(mark):
-            raise self.unexpected(repr(mark))
+            raise self.make_error(repr(mark))
 
     def read_token(self, kind: str, expected: str) -> ExpressionToken:
         """Read and return a token of ``kind``; raise SourceError if another kind is next."""
         token = self.peek()
         if token is None or token.kind != kind:
-            raise self.unexpected(expected)
+            raise self.make_error(expected)
         self._position += 1
         return token
 
-    def finish(self) -> None:
+    def expect_end(self) -> None:
         """Raise SourceError unless all tokens have been read."""
         if not self.at_end:
-            raise self.unexpected("end of line")
+            raise self.make_error("end of line")
 
-    def unexpected(self, expected: str) -> SourceError:
+    def make_error(self, expected: str) -> SourceError:
         """Return a SourceError that reports the next token and the expected text."""
         token = self.peek()
         found = repr(token.text) if token else "end of line"
@@ -204,7 +204,7 @@ def _parse_factor(cursor: Cursor) -> Callable[[Scope], int]:
     """Parse a number, a symbol, or ``%hi`` or ``%lo`` of an expression."""
     token = cursor.peek()
     if token is None or token.kind == "mark":
-        raise cursor.unexpected("a number or a symbol")
+        raise cursor.make_error("a number or a symbol")
     if token.kind == "number":
         number = _number(cursor.read_token("number", "a number"))
         return lambda _: number

@@ -159,7 +159,7 @@ class CalibratedProgram:
                 number=node.instruction.number,
                 name=name,
                 opcode=node.opcode,
-                type=scales.get_type(value) if value in placements.quantized else value.type,
+                type=scales.choose_type(value) if value in placements.quantized else value.type,
                 reason=placements.reasons.get(value, ""),
                 narrowed=value in scales.narrowed,
                 bias_saturated=rewritten.saturated.get(value, 0),

@@ -44,7 +44,7 @@ class ProgramFiles:
     """File of a program that comes from a model's file."""
 
     @classmethod
-    def for_lir(cls, lir: Path) -> ProgramFiles:
+    def from_lir(cls, lir: Path) -> ProgramFiles:
         """Return the paths for an LIR file: the file itself, and others with the same stem."""
         suffix = next((s for s in LIR_SUFFIXES if lir.name.endswith(s)), "")
         stem = lir.name.removesuffix(suffix)
@@ -68,7 +68,7 @@ def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
     UserError
         FILE002 if a file cannot be written.
     """
-    files, module = ProgramFiles.for_lir(lir), program.module
+    files, module = ProgramFiles.from_lir(lir), program.module
     arrays = {_key(name): values for name, values in module.constants.items()}
     if program.operators:
         arrays |= {FLOAT_PREFIX + name: values for name, values in module.floats.items()}

@@ -143,7 +143,7 @@ class _Rewriter(ModuleBuilder):
 
     def get_type(self, value: FloatValue) -> TensorType:
         """Return the type of a value in the quantized program."""
-        return self.scales.get_type(value) if value in self.quantized else value.type
+        return self.scales.choose_type(value) if value in self.quantized else value.type
 
     def set_tensor(self, value: FloatValue, tensor: Tensor) -> None:
         """Set the tensor that holds a value in the type of the quantized program."""
@@ -240,7 +240,7 @@ class _Rewriter(ModuleBuilder):
 
     def _read(self, value: FloatValue) -> Tensor:
         """Return a value as a quantized operation reads it."""
-        return self.get_tensor(value, self.scales.get_type(value))
+        return self.get_tensor(value, self.scales.choose_type(value))
 
     def _read_sources(self, node: FloatNode) -> list[Tensor]:
         """Return the sources of a node, those of a part with the parameters of the whole."""
@@ -271,7 +271,10 @@ class _Rewriter(ModuleBuilder):
 
     def _add_table(self, node: FloatNode, chain: ElementwiseChain) -> Tensor:
         """Add the table of a node's function for each integer of the chain's source."""
-        source, result = self.scales.get_type(chain.source), self.scales.get_type(node.results[0])
+        source, result = (
+            self.scales.choose_type(chain.source),
+            self.scales.choose_type(node.results[0]),
+        )
         limits = np.iinfo(ELEM_DTYPES[source.elem])
         integers = np.arange(limits.min, int(limits.max) + 1)
         reals = dequantize(integers, attrs.evolve(source, shape=integers.shape))
@@ -346,7 +349,7 @@ class _Rewriter(ModuleBuilder):
         """Return the parameters of a bias that is added to a sum of products."""
         array, elem = self._array(bias), self._settings.bias_elem
         first, second = (
-            get_parameters(self.scales.get_type(one)).scale for one in (source, weights)
+            get_parameters(self.scales.choose_type(one)).scale for one in (source, weights)
         )
         own = self._choose(array.min(), array.max(), elem)
         return choose_bias_parameters(own, first, second, elem, not array.any())

@@ -44,7 +44,7 @@ class ValueScales:
                 self._gather(value)
         self._require_ranges()
 
-    def get_type(self, value: FloatValue) -> TensorType:
+    def choose_type(self, value: FloatValue) -> TensorType:
         """Choose the scale and offset of a value's range; return the quantized type."""
         elem, range_ = self.settings.elem, self._shared_range(self._root(value))
         chosen = choose_parameters(range_.low, range_.high, self.settings.schema, elem)

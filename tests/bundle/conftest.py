@@ -31,7 +31,7 @@ def example_metadata(builder: BundleBuilder) -> tuple[Metadata, dict[str, int]]:
     at["bias"] = builder.add_constant("bias ä #1", np.arange(3, dtype=np.int32))
     at["input"] = builder.reserve("data", 48)
     at["scores"] = builder.reserve("scores", 40)
-    builder.set_symbol("scores_view", at["scores"], 40)
+    builder.define_symbol("scores_view", at["scores"], 40)
     at["output"] = builder.reserve("prob", 40)
     load = builder.add_descriptor(
         descriptor("load", dram=at["weights"], spm=0x2000_0000, run_bytes=70, count_x=1, count_y=1)
@@ -77,7 +77,7 @@ def metadata() -> Metadata:
 @pytest.fixture(scope="session")
 def bundle_bytes() -> bytes:
     builder = BundleBuilder()
-    return bytes(builder.finish(example_metadata(builder)[0]))
+    return bytes(builder.build_file(example_metadata(builder)[0]))
 
 
 @pytest.fixture
@@ -86,6 +86,6 @@ def build_with():
 
     def build(**changes) -> bytes:
         builder = BundleBuilder()
-        return bytes(builder.finish(attrs.evolve(example_metadata(builder)[0], **changes)))
+        return bytes(builder.build_file(attrs.evolve(example_metadata(builder)[0], **changes)))
 
     return build

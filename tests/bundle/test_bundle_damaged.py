@@ -327,6 +327,6 @@ def test_a_builder_accepts_any_symbols():
     builder = BundleBuilder()
     names = ["ä", "a b", "%x", "x" * 1000, ".L1", "1"]
     for number, name in enumerate(names):
-        builder.set_symbol(name, 4 * number)
-    bundle = parse_bundle(builder.finish(Metadata("", "", "", {}, (), (), (), ())))
+        builder.define_symbol(name, 4 * number)
+    bundle = parse_bundle(builder.build_file(Metadata("", "", "", {}, (), (), (), ())))
     assert list(bundle.symbols) == names

@@ -104,15 +104,15 @@ def test_the_builder_returns_addresses_immediately():
     assert builder.get_code_address() == third + 64
     assert builder.add_code(np.array([0x13], np.uint32), "start") == third + 64
     assert builder.get_code_address() == third + 68
-    builder.set_symbol("one", 1)
-    bundle = parse_bundle(builder.finish(NOTHING))
+    builder.define_symbol("one", 1)
+    bundle = parse_bundle(builder.build_file(NOTHING))
     at = second - bundle.image_base
     assert bundle.image[at : at + 4].tolist() == [1, 0, 2, 0]
     assert bundle.symbols["one"] == 1
 
 
 def test_an_empty_bundle_can_be_made():
-    bundle = parse_bundle(BundleBuilder().finish(NOTHING))
+    bundle = parse_bundle(BundleBuilder().build_file(NOTHING))
     assert bundle.text == ()
     assert bundle.symbols == {}
     assert bundle.rw_bytes == 0
@@ -126,10 +126,10 @@ def test_misuse_of_the_builder_is_an_internal_error():
     builder.add_code([0x13])
     with pytest.raises(RuntimeError, match="descriptors is closed"):
         builder.add_descriptor(bytes(4))
-    builder.set_symbol("a", 0)
+    builder.define_symbol("a", 0)
     for name in ("a", "", "b\0"):
         with pytest.raises(RuntimeError, match="empty or already set"):
-            builder.set_symbol(name, 4)
+            builder.define_symbol(name, 4)
 
 
 def test_too_large_parts_are_user_errors():
@@ -221,9 +221,9 @@ def test_a_large_bundle_is_read_once(tmp_path: Path):
     builder = BundleBuilder()
     builder.add_constant("weights", np.zeros(25_000_000, np.int8))
     for n in range(2000):
-        builder.set_symbol(f"symbol {n}", DRAM_BASE + n)
+        builder.define_symbol(f"symbol {n}", DRAM_BASE + n)
     path = tmp_path / "large.bin"
-    write_bundle(path, bytes(builder.finish(NOTHING)))
+    write_bundle(path, bytes(builder.build_file(NOTHING)))
     tracemalloc.start()
     bundle = read_bundle(path)
     _, peak = tracemalloc.get_traced_memory()

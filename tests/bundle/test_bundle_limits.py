@@ -98,5 +98,5 @@ def test_too_many_layers_are_not_written(metadata: Any) -> None:
         metadata, layers=metadata.layers * (limits.LAYERS.high // len(metadata.layers) + 1)
     )
     with pytest.raises(UserError) as raised:
-        BundleBuilder().finish(many)
+        BundleBuilder().build_file(many)
     assert [one.code for one in raised.value.diagnostics] == ["COMP002"]

@@ -76,8 +76,8 @@ def build(module: Module, held: dict[str, np.ndarray] | None = None) -> bytes:
     builder = BundleBuilder()
     at = {name: builder.add_constant(name, values) for name, values in (held or {}).items()}
     for name, chunks in make_debug_sections(module, at).items():
-        builder.set_debug(name, chunks)
-    return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
+        builder.set_debug_section(name, chunks)
+    return bytes(builder.build_file(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
 
 def test_the_module_survives_a_round_trip(module):
@@ -169,8 +169,8 @@ def build_in_pieces(module: Module) -> bytes:
     ]
     packed = PackedConstantLocation("w", "IO", (0, 2, 3), (0, 3, 4), tuple(at))
     for name, chunks in make_debug_sections(module, {}, {"w": packed}).items():
-        builder.set_debug(name, chunks)
-    return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
+        builder.set_debug_section(name, chunks)
+    return bytes(builder.build_file(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
 
 def test_packed_weights_are_stored_once(module):
@@ -221,8 +221,8 @@ def test_many_constants_cannot_share_packed_bytes():
             name: PackedConstantLocation(name, "IO", (0, 3), (0, 4), (at,)) for name in sharing
         }
         for name, chunks in make_debug_sections(module, {}, packed).items():
-            builder.set_debug(name, chunks)
-        return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
+            builder.set_debug_section(name, chunks)
+        return bytes(builder.build_file(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
     assert outcome(built(names[:1])) == ""
     assert outcome(built(names)) == "BUN002"
@@ -235,8 +235,8 @@ def with_section(module: Module, name: str, contents: bytes, image: bytes = b"")
     builder = BundleBuilder()
     builder.add_constant("", bytes(image))
     for section, chunks in {**make_debug_sections(module, {}), name: [contents]}.items():
-        builder.set_debug(section, chunks)
-    return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
+        builder.set_debug_section(section, chunks)
+    return bytes(builder.build_file(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
 
 def outcome(data: bytes) -> str:

@@ -125,9 +125,11 @@ def test_any_bundle_survives_a_round_trip(constants, descriptors, code, symbols,
     entry = builder.add_code(code)
     builder.reserve("", rw)
     for number, (name, (offset, nbytes)) in enumerate(symbols.items()):
-        builder.set_symbol(name, (RW_BASE if number % 3 == 2 else DRAM_BASE + 180) + offset, nbytes)
+        builder.define_symbol(
+            name, (RW_BASE if number % 3 == 2 else DRAM_BASE + 180) + offset, nbytes
+        )
     metadata = Metadata(label, label, "nmp", {}, (), (), (), (ProgramStep("device", (), entry),))
-    data = bytes(builder.finish(metadata))
+    data = bytes(builder.build_file(metadata))
     text = disassemble_bundle(parse_bundle(data), data=True)
     assert assemble(text).build_bundle() == data
     disassemble_bundle(parse_bundle(data))

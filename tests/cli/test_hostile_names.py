@@ -48,7 +48,7 @@ def find_invisible(text: str) -> list[str]:
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a bundle of the digits with hostile names in metadata and symbols."""
-    finish = BundleBuilder.finish
+    finish = BundleBuilder.build_file
 
     def renamed(builder: Any, metadata: Metadata) -> bytes:
         text = format_metadata(metadata).decode()
@@ -58,7 +58,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(builder, "_symbols", symbols)
         return finish(builder, parse_metadata(text.encode(), Place()))
 
-    monkeypatch.setattr(BundleBuilder, "finish", renamed)
+    monkeypatch.setattr(BundleBuilder, "build_file", renamed)
     path = tmp_path / "hostile.bin"
     nmpsim.save(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz"), path)
     assert read_bundle(path).metadata.inputs[0].name == f"{HOSTILE}data"

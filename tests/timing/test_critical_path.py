@@ -54,8 +54,8 @@ def record_path(
         grants = work[work.is_grant == 1]
         keys = np.concatenate([grants.core[:, None], grants.unit[:, None], grants.cursor], axis=1)
         order[0].extend(keys.tolist())
-        recorder.add(m, work, drain_wait_log(m))
-    return m, recorder.finish(m), order
+        recorder.add_entries(m, work, drain_wait_log(m))
+    return m, recorder.complete_path(m), order
 
 
 def by_cause(path: CriticalPath) -> dict[str, int]:

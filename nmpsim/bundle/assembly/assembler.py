@@ -55,10 +55,10 @@ class AssembledProgram:
         builder.add_code(np.frombuffer(self.text, dtype="<u4"))
         builder.reserve("", self.rw_bytes)
         for name, (address, nbytes) in self.symbols.items():
-            builder.set_symbol(name, address, nbytes)
+            builder.define_symbol(name, address, nbytes)
         for name, contents in self.debug.items():
-            builder.set_debug(name, (contents,))
-        return bytes(builder.finish(self.metadata))
+            builder.set_debug_section(name, (contents,))
+        return bytes(builder.build_file(self.metadata))
 
 
 def assemble(
@@ -147,7 +147,7 @@ def _take_labels(draft: ProgramDraft, tokens: list[ExpressionToken]) -> list[Exp
                 found=label.text,
                 expected="a name before the colon",
             )
-        draft.place_label(label, DESCRIPTORS if is_descriptor else draft.current)
+        draft.define_label(label, DESCRIPTORS if is_descriptor else draft.current)
     return rest
 
 
@@ -165,7 +165,7 @@ def _add_instruction(
             found=f"an instruction in section {draft.current} at byte {draft.section.nbytes}",
             expected="an instruction in section .text, at a multiple of 4",
         )
-    for pending in parse_instruction(name, operands, statement.end_column, draft.get_known_number):
+    for pending in parse_instruction(name, operands, statement.end_column, draft.get_symbol_value):
         draft.section.append(4, partial(_instruction_bytes, pending), statement)
 
 

@@ -36,14 +36,14 @@ _NOP = (0x13).to_bytes(4, "little")
 
 
 def _switch(section: str, draft: ProgramDraft, _: Statement, cursor: Cursor) -> None:
-    cursor.finish()
+    cursor.expect_end()
     draft.current = section
 
 
 def _section(draft: ProgramDraft, _: Statement, cursor: Cursor) -> None:
     """``.section NAME``: continue in a debug section."""
     name = cursor.read_token("name", "a section")
-    cursor.finish()
+    cursor.expect_end()
     if name.text not in DEBUG_SECTIONS:
         raise SourceError(
             "ASM002",
@@ -60,7 +60,7 @@ def _values(nbytes: int, draft: ProgramDraft, statement: Statement, cursor: Curs
     expressions = [parse_expression(cursor)]
     while cursor.accept(","):
         expressions.append(parse_expression(cursor))
-    cursor.finish()
+    cursor.expect_end()
 
     def emit(_: int, scope: Scope) -> bytes:
         return b"".join(_value_bytes(e, nbytes, scope) for e in expressions)
@@ -86,8 +86,8 @@ def _limited(expression: Expression, scope: Scope, low: int, high: int, message:
 def _number(draft: ProgramDraft, cursor: Cursor, low: int, high: int) -> int:
     """Parse a number that is known in the first pass, and the end of the line."""
     expression = parse_expression(cursor)
-    cursor.finish()
-    return _limited(expression, draft.get_known_number, low, high, "the number is out of range")
+    cursor.expect_end()
+    return _limited(expression, draft.get_symbol_value, low, high, "the number is out of range")
 
 
 def _zero(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
@@ -97,7 +97,7 @@ def _zero(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
 
 def _ascii(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     text = cursor.read_token("name", "quoted text")
-    cursor.finish()
+    cursor.expect_end()
     if not text.quoted:
         raise SourceError(
             "ASM001",
@@ -150,7 +150,7 @@ def _descriptor(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> No
         word = _descriptor_word(kind, cursor, values)
         cursor.expect("=")
         values[word.name] = _descriptor_value(word, cursor)
-    cursor.finish()
+    cursor.expect_end()
     draft.sections[DESCRIPTORS].append(
         kind.nbytes, lambda _, scope: _descriptor_bytes(kind, values, scope), statement
     )
@@ -234,14 +234,14 @@ def _tensor_type(statement: Statement, column: int) -> TensorType:
 def _reserve(draft: ProgramDraft, _: Statement, cursor: Cursor) -> None:
     """``.reserve N``: reserve at least N bytes of read-write memory in total."""
     column = cursor.column
-    draft.reserve_total(_number(draft, cursor, 0, (1 << 32) - 1), column)
+    draft.enlarge_memory(_number(draft, cursor, 0, (1 << 32) - 1), column)
 
 
 def _name_and_value(cursor: Cursor, expected: str) -> tuple[ExpressionToken, Expression]:
     name = cursor.read_token("name", expected)
     cursor.expect(",")
     expression = parse_expression(cursor)
-    cursor.finish()
+    cursor.expect_end()
     return name, expression
 
 
@@ -250,7 +250,7 @@ def _set(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     name, expression = _name_and_value(cursor, "a name")
     text = draft.define_symbol(name)
     try:
-        draft.numbers[text] = expression.evaluate(draft.get_known_number)
+        draft.numbers[text] = expression.evaluate(draft.get_symbol_value)
     except SourceError:
         draft.deferred[text] = (expression, statement)
 
@@ -264,7 +264,7 @@ def _size(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
 def _layer(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.layer NUMBER, NAME, OP, OUTPUT [, BARRIER]``: declare a layer of the report."""
     number_column = cursor.column
-    number = parse_expression(cursor).evaluate(draft.get_known_number)
+    number = parse_expression(cursor).evaluate(draft.get_symbol_value)
     if number != len(draft.layers):
         raise SourceError(
             "ASM003", "the layers are not numbered in order", number_column, found=number,
@@ -277,7 +277,7 @@ def _layer(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     barrier = None
     if cursor.accept(","):
         barrier = _number(draft, cursor, 0, (1 << 32) - 1)
-    cursor.finish()
+    cursor.expect_end()
     name, op, output = names
     draft.layers.append(LayerRecord(statement, name.text, op.text, output, barrier))
 
@@ -285,7 +285,7 @@ def _layer(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
 def _entry(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     """``.entry LABEL``: set the address where all cores start."""
     name = cursor.read_token("name", "a label")
-    cursor.finish()
+    cursor.expect_end()
     draft.entry = (name, statement)
 
 

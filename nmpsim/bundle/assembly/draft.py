@@ -138,7 +138,7 @@ class ProgramDraft:
             self.local.add(name.text)
         return name.text
 
-    def place_label(self, name: ExpressionToken, section: str) -> None:
+    def define_label(self, name: ExpressionToken, section: str) -> None:
         """Define a label at the end of a section; raise SourceError for a debug section."""
         if section in self.debug:
             message = f"labels are not allowed in section {section}"
@@ -149,12 +149,12 @@ class ProgramDraft:
     def reserve_tensor(self, name: ExpressionToken, type: TensorType) -> None:
         """Reserve read-write memory for a tensor and define a symbol for its address."""
         address = RW_BASE + elf.align_up(self.rw_bytes, TENSOR_ALIGNMENT)
-        self.reserve_total(address - RW_BASE + type.nbytes, name.column)
+        self.enlarge_memory(address - RW_BASE + type.nbytes, name.column)
         text = self.define_symbol(name)
         self.numbers[text] = address
         self.variables[text] = Variable(text, type, address)
 
-    def reserve_total(self, nbytes: int, column: int) -> None:
+    def enlarge_memory(self, nbytes: int, column: int) -> None:
         """Enlarge the read-write memory to ``nbytes`` bytes; raise SourceError above the limit."""
         if not 0 <= nbytes <= RW_LIMIT:
             raise SourceError(
@@ -166,7 +166,7 @@ class ProgramDraft:
             )
         self.rw_bytes = max(self.rw_bytes, nbytes)
 
-    def get_known_number(self, name: ExpressionToken) -> int:
+    def get_symbol_value(self, name: ExpressionToken) -> int:
         """Return the value of a symbol; raise SourceError if no number is defined for it."""
         if name.text in self.numbers:
             return self.numbers[name.text]

@@ -151,7 +151,7 @@ def _outputs(options: QuantizeOptions) -> list[Path]:
         return [path for path in (options.output,) if path is not None]
     from nmpsim.quantization import ProgramFiles
 
-    return list(attrs.astuple(ProgramFiles.for_lir(options.output)))
+    return list(attrs.astuple(ProgramFiles.from_lir(options.output)))
 
 
 def _write(

@@ -270,7 +270,7 @@ def _options(
         )
         add_commands(tiles)
         builder.add_instructions(
-            STORE, tiles.image.get_output_words(addresses[1], tiles.output, tiles.channels)
+            STORE, tiles.image.make_store_words(addresses[1], tiles.output, tiles.channels)
         )
         return builder.build()
 
@@ -309,8 +309,8 @@ def make_depthwise_options(
             spm_stride_x=run,
         )
         builder.add_instructions(LOAD, weights_box, tiles.new_channels)
-        input_words = image.get_input_words(source, tiles.input, channels, in_width)
-        padding = image.get_padding_words(layer.element, layer.source.offset)
+        input_words = image.make_load_words(source, tiles.input, channels, in_width)
+        padding = image.make_padding_words(layer.element, layer.source.offset)
         builder.add_instructions(LOAD, input_words | padding)
         words = {
             **layer.words,
@@ -321,8 +321,8 @@ def make_depthwise_options(
             "output": tiles.output,
             "channels_count": channels.count,
             **make_window_words(*layer.axes, "kernel", "stride", "dilation"),
-            **image.get_shape_words(in_width, run, run),
-            **image.get_position_words(channels),
+            **image.make_shape_words(in_width, run, run),
+            **image.make_position_words(channels),
         }
         builder.add_instructions("nmp.dwconv", words)
 
@@ -354,7 +354,7 @@ def make_pool_options(op: Operation, context: PlanningContext) -> TilingOptions:
         image, channels = tiles.image, tiles.channels
         rows, columns, run = image.rows, image.columns, channels.run_bytes
         tiles.builder.add_instructions(
-            LOAD, image.get_input_words(addresses[0], tiles.input, channels, columns.count)
+            LOAD, image.make_load_words(addresses[0], tiles.input, channels, columns.count)
         )
         words = {
             "input": tiles.input,
@@ -366,11 +366,11 @@ def make_pool_options(op: Operation, context: PlanningContext) -> TilingOptions:
             **make_window_words(*shape.axes, "kernel", "stride"),
             "pad_top": rows.first - rows.origin,
             "pad_left": columns.first - columns.origin,
-            **image.get_shape_words(columns.count, run, run),
+            **image.make_shape_words(columns.count, run, run),
             **extra,
         }
         if is_average:
-            words |= image.get_position_words(channels)
+            words |= image.make_position_words(channels)
         tiles.builder.add_instructions("nmp.avgpool" if is_average else "nmp.maxpool", words)
 
     def unit_cycles(pixels: Any, taps: int, channels: Any) -> Any:

@@ -111,8 +111,8 @@ def make_conv_options(layer: WeightedLayer, context: PlanningContext) -> TilingO
             LOAD, make_box_words(weights[which], weights_at, nbytes[which]), new_weights
         )
         in_width = layer.axes[1].count_inputs(tiles.width)
-        input_words = tiles.get_input_words(source, input_at, inputs, in_width)
-        padding = tiles.get_padding_words(layer.element, layer.source.offset)
+        input_words = tiles.make_load_words(source, input_at, inputs, in_width)
+        padding = tiles.make_padding_words(layer.element, layer.source.offset)
         builder.add_instructions(LOAD, input_words | padding, new_input)
         words = {
             **layer.words,
@@ -125,14 +125,14 @@ def make_conv_options(layer: WeightedLayer, context: PlanningContext) -> TilingO
             "in_channels": in_depth,
             "out_channels": count,
             **make_window_words(*layer.axes, "kernel", "stride", "dilation"),
-            **tiles.get_shape_words(in_width, inputs.run_bytes, results.run_bytes),
+            **tiles.make_shape_words(in_width, inputs.run_bytes, results.run_bytes),
             "part": select_part_words(part_begin == 0, part_end == layer.depth),
-            "partial": builder.allocate(buffers.partial),
-            **tiles.get_position_words(results),
+            "partial": builder.allocate_buffer(buffers.partial),
+            **tiles.make_position_words(results),
         }
         builder.add_instructions("nmp.conv", words)
         is_last = part_end == layer.depth
-        builder.add_instructions(STORE, tiles.get_output_words(target, output_at, results), is_last)
+        builder.add_instructions(STORE, tiles.make_store_words(target, output_at, results), is_last)
         return builder.build()
 
     key = (

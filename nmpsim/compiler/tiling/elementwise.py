@@ -161,7 +161,7 @@ def _flat_options(
 
     def add_commands(builder: PlanBuilder) -> None:
         begin, count = builder.grid.begin[0], builder.grid.end[0] - builder.grid.begin[0]
-        table_at = builder.allocate(TABLE_BYTES) if op.kind in _UNARY else 0
+        table_at = builder.allocate_buffer(TABLE_BYTES) if op.kind in _UNARY else 0
         size = builder.grid.compute_core_maxima(count) * wide
         buffers: list[Any] = [builder.allocate_buffers(size, copies) for _ in addresses]
         *loads, store = (

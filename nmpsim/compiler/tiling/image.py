@@ -124,7 +124,7 @@ class ImageTiles:
         rows, columns = self.axes
         return (self.image * rows.out + self.top) * columns.out + self.left
 
-    def get_shape_words(self, in_width: Integers, in_run: Numbers, out_run: Numbers) -> Any:
+    def make_shape_words(self, in_width: Integers, in_run: Numbers, out_run: Numbers) -> Any:
         """Return the descriptor words for the tiles' height, width and packed strides.
 
         ``in_width`` is in pixels, ``in_run`` and ``out_run`` are bytes of a pixel.
@@ -138,7 +138,7 @@ class ImageTiles:
             "out_pixel_stride": out_run,
         }
 
-    def get_position_words(self, channels: ChannelRange) -> dict[str, Numbers]:
+    def make_position_words(self, channels: ChannelRange) -> dict[str, Numbers]:
         """Return the descriptor words for the tiles' position in the layer's result."""
         return {
             "event_origin": self.pixel * channels.total + channels.first,
@@ -146,7 +146,7 @@ class ImageTiles:
             "event_stride_x": channels.total,
         }
 
-    def get_padding_words(self, element: int, fill: int) -> dict[str, Numbers]:
+    def make_padding_words(self, element: int, fill: int) -> dict[str, Numbers]:
         """Return the descriptor words for loading inputs padded with ``fill``."""
         return {
             "pad_x_before": self.columns.before,
@@ -157,7 +157,7 @@ class ImageTiles:
             "fill": fill,
         }
 
-    def get_input_words(
+    def make_load_words(
         self, dram: int, spm: Numbers, channels: ChannelRange, width: Integers
     ) -> dict[str, Numbers]:
         """Return the descriptor words for loading the tiles' input from DRAM."""
@@ -177,7 +177,7 @@ class ImageTiles:
             spm_stride_y=run * width,
         )
 
-    def get_output_words(
+    def make_store_words(
         self, dram: int, spm: Numbers, channels: ChannelRange
     ) -> dict[str, Numbers]:
         """Return the descriptor words for storing the tiles' result in DRAM."""

@@ -119,7 +119,7 @@ def make_matmul_options(op: Operation, context: PlanningContext) -> TilingOption
         )
         new_result = grid.find_changes(top, first)
         output_at = builder.allocate_buffers(high * wider * wide, changed=new_result)
-        partial = builder.allocate(SUM_BYTES * wide * high * wider)
+        partial = builder.allocate_buffer(SUM_BYTES * wide * high * wider)
         builder.add_instructions(LOAD, _box(left, left_at, (top, begin), (h, d), inner, wide))
         builder.add_instructions(LOAD, _box(right, right_at, (begin, first), (d, w), columns, wide))
         is_last = grid.end[2] == inner

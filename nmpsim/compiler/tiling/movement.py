@@ -222,7 +222,7 @@ def _add_transfers(
     names = ("dram", "spm", "run_bytes", *dimensions)
     index, *columns = np.array(boxes).T
     words = dict(zip(names, columns, strict=True))
-    builder.add_to_tiles(mnemonic, words | {"spm": spm[index] + words["spm"]}, index)
+    builder.add_tile_instructions(mnemonic, words | {"spm": spm[index] + words["spm"]}, index)
 
 
 _Box: TypeAlias = tuple[int, ...]

@@ -54,7 +54,7 @@ class PlanBuilder:
         self._next: Any = SCRATCHPAD_BASE
         self._parts: dict[str, list[tuple[Integers, Words]]] = {}
 
-    def allocate(self, nbytes: Numbers) -> Any:
+    def allocate_buffer(self, nbytes: Numbers) -> Any:
         """Allocate a scratchpad buffer on each core; return its address, or one per core."""
         address = self._next
         self._next = address + align_size(nbytes)
@@ -78,7 +78,9 @@ class PlanBuilder:
         """
         core = self.grid.core
         cores = self.grid.ends.size - 1
-        taken = np.array([np.broadcast_to(self.allocate(nbytes), cores) for _ in range(copies)])
+        taken = np.array(
+            [np.broadcast_to(self.allocate_buffer(nbytes), cores) for _ in range(copies)]
+        )
         turn = self.grid.number if changed is None else self.grid.count_changes(changed)
         return taken[turn % copies, core]
 
@@ -96,9 +98,9 @@ class PlanBuilder:
                 name: value[tiles] if isinstance(value, np.ndarray) else value
                 for name, value in words.items()
             }
-        self.add_to_tiles(mnemonic, words, tiles)
+        self.add_tile_instructions(mnemonic, words, tiles)
 
-    def add_to_tiles(self, mnemonic: str, words: Words, tiles: Integers) -> None:
+    def add_tile_instructions(self, mnemonic: str, words: Words, tiles: Integers) -> None:
         """Add one instruction to each tile in ``tiles``, which are in ascending order.
 
         Arrays among the words have one element for each of the commands.

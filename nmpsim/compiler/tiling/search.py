@@ -119,7 +119,7 @@ class TilingSearch:
         self._on_tiling = on_tiling
         self._decisions: dict[Hashable, _Decision] = {}
 
-    def choose(self, layer: LayerName, options: TilingOptions) -> LayerPlan:
+    def choose_tiling(self, layer: LayerName, options: TilingOptions) -> LayerPlan:
         """Choose the fastest tiling of a layer; return the layer's plan."""
         if options.key not in self._decisions:
             self._decisions[options.key] = self._decide(layer, options)

@@ -46,7 +46,7 @@ class Epochs:
         return self.items, self.parts, self.firsts
 
     @cached_property
-    def runs(self) -> tuple[tuple[int, int, bool], ...]:
+    def call_ranges(self) -> tuple[tuple[int, int, bool], ...]:
         """Range of epochs for each replay call, as (begin, end, is_whole)."""
         return tuple(_runs_of(self.is_whole))
 

@@ -111,7 +111,7 @@ def record_program(
     retired_before = machine.cores.retired.sum()
     for _ in range(0, MAX_TURNS, TURNS):
         outcome = loop(ahead, recorder, TURNS)
-        path.add(ahead, drain_work_log(ahead), drain_wait_log(ahead))
+        path.add_entries(ahead, drain_work_log(ahead), drain_wait_log(ahead))
         if not consume(
             recorder.events[: recorder.counters[EVENTS_USED]], recorder.items, FIRST_WORD + WORDS
         ):
@@ -120,7 +120,9 @@ def record_program(
         recorder.counters[USED] = recorder.counters[EVENTS_USED] = 0
         if outcome == Outcome.DONE:
             epochs = int(recorder.counters[CURRENT_EPOCH]) + 1
-            return _recording(np.concatenate(pieces), epochs, machine, ahead, path.finish(ahead))
+            return _recording(
+                np.concatenate(pieces), epochs, machine, ahead, path.complete_path(ahead)
+            )
         steps = ahead.cores.retired.sum() - retired_before
         if outcome != Outcome.PAUSED or sum(map(len, pieces)) > MAX_ITEMS or steps > MAX_STEPS:
             return None

@@ -74,7 +74,7 @@ class Workers:
     ) -> bool:
         """Replay a recording: compute all values; return False if data invalidate the recording."""
         with self._at_work(machine, strict) as context:
-            for first, end, is_whole in epochs.runs:
+            for first, end, is_whole in epochs.call_ranges:
                 if is_whole:
                     use_host_memory(context.kernel_contexts)
                 else:

@@ -50,7 +50,7 @@ class MaxPoolPattern(LayerPattern):
     def _find_taps(self, box: TensorBox) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """Return the valid taps of rows and columns; raise UnprovedError if there are none."""
         rows, columns = self._axes
-        taps = rows.find_taps(box.y, box.rows), columns.find_taps(box.x, box.columns)
+        taps = rows.find_inputs(box.y, box.rows), columns.find_inputs(box.x, box.columns)
         require(taps[0][2] > 0 and taps[1][2] > 0)
         return taps
 

@@ -119,7 +119,7 @@ class DramOrigins:
         require(start >= 0 and size + start + nbytes <= min(self._end, RESULT))
         return size + start
 
-    def list_origins(self, tensor: TensorView) -> Origins:
+    def get_tensor_origins(self, tensor: TensorView) -> Origins:
         """Return the origins of a tensor's bytes, [rows, columns, bytes]."""
         shape = tensor.rows, tensor.columns, tensor.nbytes
         return self._view_range(tensor.address, shape, tensor.steps)

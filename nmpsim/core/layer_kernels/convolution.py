@@ -116,8 +116,8 @@ class WindowedProductPattern(LayerPattern):
             return [self._make_instruction(box, host, **words)]
         (rows, columns), source = self._axes, self._source
         (high, wide), (row, nbytes) = (self._count_taps(box.rows, box.columns), source.steps)
-        top, above, count = rows.find_taps(box.y, box.rows)
-        _, left, runs = columns.find_taps(0, box.columns)
+        top, above, count = rows.find_inputs(box.y, box.rows)
+        _, left, runs = columns.find_inputs(0, box.columns)
         buffer = host.get_buffer(slot, high * wide * nbytes)
         by_row = (count, row, wide * nbytes, above, high - above - count)
         by_run = (runs, nbytes, nbytes, left, wide - left - runs)

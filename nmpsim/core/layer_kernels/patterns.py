@@ -95,7 +95,7 @@ class WindowAxis:
         """Return the number of input positions, padding included, that ``count`` windows cover."""
         return (count - 1) * self.stride + self.kernel
 
-    def find_taps(self, first: int, count: int) -> tuple[int, int, int]:
+    def find_inputs(self, first: int, count: int) -> tuple[int, int, int]:
         """Return the first input position, leading padding and input count of some windows."""
         at, extent = first * self.stride - self.pad, self.count_positions(count)
         begin, end = max(at, 0), min(at + extent, self.size)
@@ -157,8 +157,10 @@ class LayerPattern:
         inputs = layer.claim.inputs[: len(self.sources)]
         require(len(inputs) == len(self.sources))
         self._operands = dict(zip(self.sources, map(self._view, inputs), strict=True))
-        self._origins = {name: dram.list_origins(view) for name, view in self._operands.items()}
-        self._results = dram.list_origins(self._target) + RESULT
+        self._origins = {
+            name: dram.get_tensor_origins(view) for name, view in self._operands.items()
+        }
+        self._results = dram.get_tensor_origins(self._target) + RESULT
         """Origins of results that are not stored; UNWRITTEN for those that are."""
         self._depth = 1
         """Number of inputs that each result sums, if these may come in parts."""

@@ -91,7 +91,7 @@ def enqueue_transfer(
     """Enqueue a transfer on its unit, and begin the transfer if the queue was idle."""
     queue = UnitQueue(s.core, unit, s.costs)
     was_idle = queue.served == queue.issued
-    transfer = queue.get_transfer(queue.issue())
+    transfer = queue.get_transfer(queue.issue_job())
     start_transfer(
         transfer,
         d["dram"],

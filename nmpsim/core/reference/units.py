@@ -127,7 +127,7 @@ class UnitQueue:
         self.charged_queueing += cycles
         return cycles
 
-    def issue(self) -> int:
+    def issue_job(self) -> int:
         """Issue a job whose finish cycle is unknown, and return its number."""
         job = self.issued
         self.core.record["finished"][self._slot(job)] = NEVER
@@ -167,7 +167,7 @@ def await_slot(queue: UnitQueue) -> int:
 
 def issue_compute_job(queue: UnitQueue, layer: int, cycles: int) -> None:
     """Issue a job of ``cycles`` cycles to the MAC array or the vector unit."""
-    job = queue.issue()
+    job = queue.issue_job()
     begin = max(queue.core.clock, queue.free)
     end = begin + cycles
     queue.set_finish_cycles(job, end, end)

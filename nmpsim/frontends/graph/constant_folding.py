@@ -161,7 +161,7 @@ def extract_constants(
         if node.op != "Constant" and not is_renamed:
             nodes.append(node)
             continue
-        with problems.collect(node.index, node.label):
+        with problems.collect_errors(node.index, node.label):
             values = constants[node.inputs[0]] if is_renamed else _constant(node)
             constants[node.outputs[0]] = values
         mappings[node.index] = OperatorMapping(node.label, (), IS_CONSTANT)

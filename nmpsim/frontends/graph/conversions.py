@@ -134,11 +134,11 @@ def lower_dynamic_quantize(op: GraphLowering) -> LoweringResult:
         return op.add_filled_constant((1,), value)
 
     count = math.prod(shape)
-    x = op.view(op.read_operand(0, PLAIN), (count,))
+    x = op.make_view(op.read_operand(0, PLAIN), (count,))
     low, high = (
         op.emit(
             f"element{name}",
-            op.view(op.emit(f"batchedreduce{name}", x, shape=(), Axes=(0,)), (1,)),
+            op.make_view(op.emit(f"batchedreduce{name}", x, shape=(), Axes=(0,)), (1,)),
             number(0),
         )
         for name in ("min", "max")
@@ -147,15 +147,15 @@ def lower_dynamic_quantize(op: GraphLowering) -> LoweringResult:
     is_empty = op.emit("elementcmpeq", span, number(0), kind="bool")
     steps = op.emit("elementdiv", span, number(255))
     scale = op.emit("elementselect", is_empty, number(1), steps, kind=FLOAT, name=scale_name)
-    op.define_result(scale_name, op.view(scale, ()))
+    op.define_result(scale_name, op.make_view(scale, ()))
     zero = op.emit("elementsub", number(0), op.emit("elementdiv", low, scale))
     zero = op.emit("elementround", zero)
     stored_zero = op.emit("quantize", zero, kind=kinds[1], name=zero_name)
-    op.define_result(zero_name, op.view(stored_zero, ()))
+    op.define_result(zero_name, op.make_view(stored_zero, ()))
     steps = op.emit("elementdiv", x, emit_scalar_broadcast(op, scale, (count,)))
     rounded = op.emit("elementround", steps)
     moved = op.emit("elementadd", rounded, emit_scalar_broadcast(op, zero, (count,)))
-    return op.view(op.emit("quantize", moved, kind=kinds[0]), shape)
+    return op.make_view(op.emit("quantize", moved, kind=kinds[0]), shape)
 
 
 def emit_scalar_broadcast(op: GraphLowering, value: BuilderTensor, shape: Shape) -> BuilderTensor:
@@ -164,9 +164,9 @@ def emit_scalar_broadcast(op: GraphLowering, value: BuilderTensor, shape: Shape)
     wide = op.allocate(FLOAT, (count,))
     op.emit_touch(wide)
     words = {"Offsets": (0,), "Count": count, "Axis": 0}
-    operands = (wide, op.view(value, (1,)))
+    operands = (wide, op.make_view(value, (1,)))
     op.add_instruction("inserttensor", op.layer, operands, **words)
-    return op.view(wide, shape)
+    return op.make_view(wide, shape)
 
 
 def lower_cast(op: GraphLowering, *, to: int = 0) -> LoweringResult:

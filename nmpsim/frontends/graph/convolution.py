@@ -59,7 +59,11 @@ def read_padded_window(op: GraphLowering, kernel: Shape, **attributes: Any) -> W
 
 def restore_rank(op: GraphLowering, image: BuilderTensor) -> BuilderTensor:
     """Return an image unchanged if the operand is 2-D, or a view [N, L, C] for a sequence."""
-    return image if len(op.get_shape()) == 4 else op.view(image, (image.shape[0], *image.shape[2:]))
+    return (
+        image
+        if len(op.get_shape()) == 4
+        else op.make_view(image, (image.shape[0], *image.shape[2:]))
+    )
 
 
 def _window_words(window: Window, groups: int) -> dict[str, Any]:
@@ -281,6 +285,8 @@ def _spread(op: GraphLowering, value: BuilderTensor, strides: tuple[int, int]) -
     (images, rows, columns, channels), (down, across) = value.shape, strides
     wide = op.allocate(value.type, (images, rows * down, columns * across, channels))
     op.add_instruction("splat", op.layer, (wide,), Value=0.0)
-    cells = op.view(wide, (images * rows, down, columns, across, channels))
-    op.insert(cells, op.view(value, (images * rows, 1, columns, 1, channels)), (0,) * 5)
+    cells = op.make_view(wide, (images * rows, down, columns, across, channels))
+    op.emit_insertion(
+        cells, op.make_view(value, (images * rows, 1, columns, 1, channels)), (0,) * 5
+    )
     return wide

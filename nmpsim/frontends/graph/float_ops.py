@@ -173,7 +173,7 @@ def lower_batch_normalization(
         shift = (wide_bias - wide_mean * factor).astype(np.float32)
         image = as_image(op, value)
         window = Window((1, 1), out=(image.shape[1], image.shape[2]))
-        return op.view(
+        return op.make_view(
             emit_float_convolution(op, image, filters, shift, window, len(factor)), value.shape
         )
     return op.emit_result(

@@ -191,7 +191,7 @@ def _look_up(
         "a result other than NaN for each input value",
     )
     steps = np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31)
-    return op.emit_table(value, steps + result.zero_point)
+    return op.emit_table_lookup(value, steps + result.zero_point)
 
 
 def _list_real_values(source: QuantizedTensor) -> Floats:
@@ -207,7 +207,7 @@ def lower_requantization(op: GraphLowering) -> LoweringResult:
     if own.has_equal_parameters(result):
         return op.define_view(op.get_shape())
     steps = np.rint(_list_real_values(own) * (np.float32(1) / np.float32(result.scale)))
-    return op.emit_table(op.read_operand(), steps + result.zero_point)
+    return op.emit_table_lookup(op.read_operand(), steps + result.zero_point)
 
 
 def lower_integer_concatenation(op: GraphLowering, *, axis: int = 0) -> LoweringResult:
@@ -225,4 +225,4 @@ def lower_integer_concatenation(op: GraphLowering, *, axis: int = 0) -> Lowering
                 value = _look_up(op, value, source, lambda x: x)
         parts.append(value)
     axis = op.find_stored_axis(normalize_axis(axis, op.get_shape()), len(op.get_shape()))
-    return op.concatenate(op.result, parts, axis)
+    return op.emit_concatenation(op.result, parts, axis)

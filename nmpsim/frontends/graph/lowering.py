@@ -157,7 +157,7 @@ class TensorStore:
             self.define_tensor(name, self.builder.allocate(f"{name}_res", type), PLAIN, is_own=True)
         return True
 
-    def get_value(
+    def read_value(
         self, name: str, layout: Layout = PLAIN, quantization: QuantizedTensor | None = None
     ) -> BuilderTensor:
         """Return a tensor's value in ``layout``; emit a transposition if required.
@@ -270,12 +270,12 @@ class TensorStore:
         """Transpose those of the named tensors that are model outputs to the file's layout."""
         for name in names:
             if name in self.output_names and name in self._stored:
-                self.get_value(name, PLAIN)
+                self.read_value(name, PLAIN)
 
     def complete_output(self, name: str) -> None:
         """Copy a constant to its output; raise UnsupportedError for an output without a value."""
         if name in self.constants and name not in self._stored:
-            value = self.get_value(name)
+            value = self.read_value(name)
             output = self.builder.add_output(self.output_names[name], value.type)
             self.builder.add_instruction("copy", name, (output, value))
             self._stored[name] = {PLAIN: output}
@@ -292,7 +292,7 @@ class TensorStore:
         is_quantized = self._stored[name][PLAIN].type.quant is not None
         return is_quantized and quantization is not None and quantization.dtype in UNSIGNED_OFFSETS
 
-    def view(self, value: BuilderTensor, shape: Shape) -> BuilderTensor:
+    def make_view(self, value: BuilderTensor, shape: Shape) -> BuilderTensor:
         """Return a view of ``value`` with another shape; raise UnsupportedError if sizes differ."""
         require(
             math.prod(shape) == math.prod(value.shape),
@@ -341,7 +341,7 @@ class TensorStore:
         own = self.get_shape(name)
         layout = self._effective_layout(layout, shape)
         if own == shape:
-            return self.get_value(name, layout, quantization)
+            return self.read_value(name, layout, quantization)
         full = (*(1,) * (len(shape) - len(own)), *own)
         goal = move_channels_last(shape) if layout == CHANNELS_LAST else shape
         found = f"{name} of shape {list(own)} broadcast to {list(shape)}"
@@ -360,7 +360,7 @@ class TensorStore:
             return self.builder.add_constant(f"{name}_broadcast", values, type)
         if layout == CHANNELS_LAST and len(own) == len(shape):
             value, full = (
-                self.get_value(name, CHANNELS_LAST, quantization),
+                self.read_value(name, CHANNELS_LAST, quantization),
                 move_channels_last(full),
             )
         else:
@@ -368,7 +368,7 @@ class TensorStore:
                 is_vector = sum(dim > 1 for dim in full) <= 1
                 require(is_vector, found, f"{name} with at most one dimension larger than 1")
                 full = move_channels_last(full)
-            value = self.view(self.get_value(name, PLAIN, quantization), full)
+            value = self.make_view(self.read_value(name, PLAIN, quantization), full)
         return self._expanded(f"{name}_broadcast", f"{name}_touch", value, goal)
 
     # --- private -----------------------------------------------------------------------------
@@ -421,7 +421,7 @@ class TensorStore:
         type = attrs.evolve(source.type, shape=goal)
         is_output = not is_last and name in self.output_names
         if not is_output and (shape[1] == 1 or math.prod(shape[2:]) == 1):
-            return self.view(source, goal)
+            return self.make_view(source, goal)
         if is_output:
             target = self.builder.add_output(self.output_names[name], type)
         else:

@@ -100,9 +100,9 @@ def _multiply_batches(
     """Emit the float products of matrices with equal dimensions before the last two."""
     (*batch, rows, _), columns = left.shape, right.shape[-1]
     items = math.prod(batch)
-    operands = [op.view(side, (items, *side.shape[-2:])) for side in (left, right)]
+    operands = [op.make_view(side, (items, *side.shape[-2:])) for side in (left, right)]
     result = op.emit_result("batchmatmul", *operands, shape=(items, rows, columns))
-    return op.view(result, (*batch, rows, columns))
+    return op.make_view(result, (*batch, rows, columns))
 
 
 def emit_fully_connected(
@@ -111,9 +111,9 @@ def emit_fully_connected(
     """Emit a fully connected layer on the last dimension and return its result."""
     ins, outs = weights.shape
     rows = math.prod(value.shape[:-1])
-    flat = op.view(value, (rows, ins))
+    flat = op.make_view(value, (rows, ins))
     result = op.emit_result("fullyconnected", flat, weights, bias, shape=(rows, outs))
-    return op.view(result, (*value.shape[:-1], outs))
+    return op.make_view(result, (*value.shape[:-1], outs))
 
 
 def _parameters(
@@ -158,9 +158,9 @@ def lower_integer_matmul(
         op.sources = (attrs.evolve(left, scales=factor * left.scales), right)
     if _is_matrix(op) or op.kind == "Gemm":
         value, weights = _turned(op, op.read_operand(0, PLAIN), transa), get_signed_weights(op)
-        rows = op.view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
+        rows = op.make_view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
         connected = emit_integer_fully_connected(op, rows, weights.T if transb else weights)
-        return op.view(connected, (*value.shape[:-1], connected.shape[1]))
+        return op.make_view(connected, (*value.shape[:-1], connected.shape[1]))
     expected = "a constant operand, or only the product of two activations"
     require(not op.bias, f"bias {op.bias} of a product of two activations", expected)
     require(not op.limits, f"a product of two activations with a clip to {op.limits}", expected)
@@ -230,9 +230,9 @@ def lower_matmul_integer(op: GraphLowering) -> LoweringResult:
     """
     value = _centered(op, 0, 2, PLAIN)
     if _is_matrix(op):
-        rows = op.view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
+        rows = op.make_view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
         sums = _multiply(op, rows, _centered_constant(op, 1, 3, 1))
-        return op.view(sums, (*value.shape[:-1], sums.shape[1]))
+        return op.make_view(sums, (*value.shape[:-1], sums.shape[1]))
     other = _centered(op, 1, 3, PLAIN)
     require(
         value.shape[:-2] == other.shape[:-2],
@@ -316,7 +316,7 @@ def _centered(op: GraphLowering, index: int, zero_index: int, layout: Layout) ->
     found = f"zero points of shape {list(zero_shape)} for {name}"
     require(math.prod(zero_shape) == 1, found, "one zero point")
     number = emit_dequantize(
-        op, op.get_value(zero, PLAIN, make_unit_quantization(zero, kind.dtype))
+        op, op.read_value(zero, PLAIN, make_unit_quantization(zero, kind.dtype))
     )
     return op.emit("elementsub", value, emit_scalar_broadcast(op, number, value.shape))
 
@@ -364,7 +364,9 @@ def _multiply(
 
 def _columns(op: GraphLowering, value: BuilderTensor, first: int, count: int) -> BuilderTensor:
     """Return some indices of the last dimension."""
-    return op.extract(value, len(value.shape) - 1, first, min(count, value.shape[-1] - first))
+    return op.emit_extraction(
+        value, len(value.shape) - 1, first, min(count, value.shape[-1] - first)
+    )
 
 
 def _to_int32(op: GraphLowering, value: BuilderTensor) -> BuilderTensor:

@@ -189,7 +189,7 @@ def lower_split(
             part = _extract(op, offsets, shape, result)
             declared = op.graph.declarations.get(result)
             if declared is not None and len(declared.shape) < len(shape):
-                part = op.view(part, declared.shape)  # UNPACK also removes the axis
+                part = op.make_view(part, declared.shape)  # UNPACK also removes the axis
             op.define_result(result, part)
         begin += size
     return ""
@@ -225,7 +225,7 @@ def lower_gather(op: GraphLowering, indices: Array, *, axis: int = 0) -> Lowerin
     part = op.emit(
         "extracttensor", op.read_unchecked_operand(0, PLAIN), shape=shape, Offsets=offsets
     )
-    return op.view(part, (*own[:axis], *own[axis + 1 :]))
+    return op.make_view(part, (*own[:axis], *own[axis + 1 :]))
 
 
 def lower_tile(op: GraphLowering, repeats: Integers) -> LoweringResult:
@@ -255,7 +255,9 @@ def lower_concatenation(op: GraphLowering, *, axis: int = 0) -> LoweringResult:
             f"type {format_type(parts[0].type)}, as input {parts[0].name}",
         )
     axis = normalize_axis(axis, op.get_shape(indices[0]))
-    return op.concatenate(parts[0].type, parts, op.find_stored_axis(axis, len(parts[0].shape)))
+    return op.emit_concatenation(
+        parts[0].type, parts, op.find_stored_axis(axis, len(parts[0].shape))
+    )
 
 
 def lower_pad(
@@ -307,7 +309,7 @@ def emit_pad(
             return "padding of the convolution that reads it"
     whole = op.allocate(source.type, op.to_layout([sum(side) for side in sides]))
     op.add_instruction("splat", op.layer, (whole,), Value=real)
-    op.insert(whole, source, op.to_layout(before))
+    op.emit_insertion(whole, source, op.to_layout(before))
     return whole
 
 
@@ -344,9 +346,9 @@ def lower_space_to_depth(
     order = (0, 1, 3, 5, 2, 4) if mode == "CRD" else (0, 3, 5, 1, 2, 4)
     source = op.read_unchecked_operand(0, PLAIN)
     if into_channels:
-        blocks = op.transpose(op.view(source, pixels), order)
-        return op.view(blocks, (images, channels, rows, columns))
-    blocks = op.view(source, tuple(pixels[axis] for axis in order))
+        blocks = op.emit_transpose(op.make_view(source, pixels), order)
+        return op.make_view(blocks, (images, channels, rows, columns))
+    blocks = op.make_view(source, tuple(pixels[axis] for axis in order))
     inverse = tuple(order.index(axis) for axis in range(6))
     shape = (images, channels // area, rows * blocksize, columns * blocksize)
-    return op.view(op.transpose(blocks, inverse), shape)
+    return op.make_view(op.emit_transpose(blocks, inverse), shape)

@@ -121,7 +121,7 @@ class GraphLowering(TensorStore):
     layer: str
     """Name of the layers that compute it."""
 
-    def begin(self, node: Node) -> None:
+    def begin_node(self, node: Node) -> None:
         """Begin the lowering of a node and discard the state of the previous node."""
         self.node, self.kind = node, node.kind
         self.names = node.operands if node.integers else node.inputs
@@ -212,7 +212,7 @@ class GraphLowering(TensorStore):
         """Return an operand of any element type, by default in its stored layout."""
         name = self.names[index]
         self.layout = self.choose_layout(name) if layout is None else layout
-        return self.get_value(name, self.layout, quantization)
+        return self.read_value(name, self.layout, quantization)
 
     def read_broadcast_operands(self) -> list[BuilderTensor]:
         """Return all operands, broadcast to their common shape and in the same layout."""
@@ -279,7 +279,7 @@ class GraphLowering(TensorStore):
         """Emit ``touch``, which marks a buffer as written before its parts are written."""
         self.builder.add_instruction("touch", f"{self.name}_touch", (value,))
 
-    def concatenate(
+    def emit_concatenation(
         self, kind: Kind | TensorType, parts: Sequence[BuilderTensor], axis: int
     ) -> BuilderTensor:
         """Emit a concatenation of values along a stored axis; return the result."""
@@ -295,11 +295,13 @@ class GraphLowering(TensorStore):
         self.emit_touch(whole)
         begin = 0
         for part in parts:
-            self.insert(whole, part, tuple(begin * (d == axis) for d in range(len(own))))
+            self.emit_insertion(whole, part, tuple(begin * (d == axis) for d in range(len(own))))
             begin += part.shape[axis]
         return whole
 
-    def extract(self, value: BuilderTensor, axis: int, first: int, count: int) -> BuilderTensor:
+    def emit_extraction(
+        self, value: BuilderTensor, axis: int, first: int, count: int
+    ) -> BuilderTensor:
         """Emit an extraction along an axis; return its result, or ``value`` for the whole axis."""
         own = value.shape
         if count == own[axis]:
@@ -308,12 +310,12 @@ class GraphLowering(TensorStore):
         offsets[axis] = first
         return self.emit("extracttensor", value, shape=shape, Offsets=tuple(offsets))
 
-    def insert(self, target: BuilderTensor, source: BuilderTensor, offsets: Shape) -> None:
+    def emit_insertion(self, target: BuilderTensor, source: BuilderTensor, offsets: Shape) -> None:
         """Emit an instruction that copies ``source`` into ``target`` at ``offsets``."""
         attributes = {"Offsets": offsets, "Count": 1, "Axis": 0}
         self.add_instruction("inserttensor", self.layer, (target, source), **attributes)
 
-    def emit_table(self, value: BuilderTensor, results: Array) -> BuilderTensor:
+    def emit_table_lookup(self, value: BuilderTensor, results: Array) -> BuilderTensor:
         """Emit a look-up of each integer in a table of ``results``; return the result.
 
         ``results`` are integers of the result's type, one for each integer of the type of
@@ -344,7 +346,7 @@ class GraphLowering(TensorStore):
         """Add a float32 constant whose elements are all equal and return it."""
         return self.add_result_constant("number", np.full(shape, number, np.float32))
 
-    def transpose(self, value: BuilderTensor, order: Shape) -> BuilderTensor:
+    def emit_transpose(self, value: BuilderTensor, order: Shape) -> BuilderTensor:
         """Emit a transposition to the dimension order ``order``; return its result."""
         shape = tuple(value.shape[axis] for axis in order)
         return self.emit("transpose", value, shape=shape, Shuffle=order)
@@ -353,7 +355,7 @@ class GraphLowering(TensorStore):
         """Emit a swap of ``axis`` with the last axis; return its result, or ``value`` if last."""
         order = list(range(len(value.shape)))
         order[axis], order[-1] = order[-1], order[axis]
-        return value if axis == len(order) - 1 else self.transpose(value, tuple(order))
+        return value if axis == len(order) - 1 else self.emit_transpose(value, tuple(order))
 
     # --- results -----------------------------------------------------------------------------
 
@@ -365,7 +367,7 @@ class GraphLowering(TensorStore):
         """Define the result as a view of the first operand; return why the node has no layer."""
         is_same = self.get_shape() == shape
         value = self.read_unchecked_operand(0, None if is_same else PLAIN)
-        return self.define_alias(value if is_same else self.view(value, shape))
+        return self.define_alias(value if is_same else self.make_view(value, shape))
 
     def define_alias(self, value: BuilderTensor) -> str:
         """Define the result as ``value``; return why the node has no layer, or '' if it has one."""
@@ -404,4 +406,4 @@ def as_image(op: GraphLowering, value: BuilderTensor) -> BuilderTensor:
     """Return a view of a sequence [N, L, C] as image [N, 1, L, C], or an image unchanged."""
     if len(value.shape) == 4:
         return value
-    return op.view(value, (value.shape[0], 1, *value.shape[1:]))
+    return op.make_view(value, (value.shape[0], 1, *value.shape[1:]))

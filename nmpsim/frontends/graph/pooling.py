@@ -69,7 +69,7 @@ def lower_pool(
         if is_integer and not is_padded and window.kernel[-len(sizes) :] == tuple(sizes):
             words = {"CountIncludePads": 1, "Global": 1}
     result = emit_pool(op, opcode, image, window, **words)
-    return op.emit_fused_clip(op.view(result, (images, *window.out[-len(sizes) :], channels)))
+    return op.emit_fused_clip(op.make_view(result, (images, *window.out[-len(sizes) :], channels)))
 
 
 def emit_pool(
@@ -139,17 +139,19 @@ def lower_reduction(
         image = op.read_operand(0, CHANNELS_LAST)
         op.layout, window = CHANNELS_LAST if keepdims else PLAIN, Window((shape[2], shape[3]))
         mean = emit_pool(op, opcode, image, window, CountIncludePads=1)
-        return op.view(mean, op.to_layout(left))
+        return op.make_view(mean, op.to_layout(left))
     value, order = op.read_operand(0, PLAIN), (*kept, *reduced)
     if is_reordering(order, shape):
-        value = op.transpose(value, order)
+        value = op.emit_transpose(value, order)
     outer, inner = (math.prod(shape[axis] for axis in part) for part in (kept, reduced))
     if opcode == "avgpool":
-        image = op.view(value, (outer, inner, 1, 1))
-        return op.view(emit_pool(op, opcode, image, Window((inner, 1)), CountIncludePads=1), left)
+        image = op.make_view(value, (outer, inner, 1, 1))
+        return op.make_view(
+            emit_pool(op, opcode, image, Window((inner, 1)), CountIncludePads=1), left
+        )
     along = {"Axis": 1} if opcode == "batchedreduceadd" else {"Axes": (1,)}
-    rows = op.view(value, (outer, inner))
-    return op.view(op.emit_result(opcode, rows, shape=(outer,), **along), left)
+    rows = op.make_view(value, (outer, inner))
+    return op.make_view(op.emit_result(opcode, rows, shape=(outer,), **along), left)
 
 
 def lower_arg_max(
@@ -191,8 +193,8 @@ def lower_softmax(
     value = op.read_operand(0, PLAIN)
     if is_old or math.prod(shape[axis + 1 :]) == 1:
         rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))
-        return op.view(op.emit_result(opcode, op.view(value, rows)), shape)
+        return op.make_view(op.emit_result(opcode, op.make_view(value, rows)), shape)
     swapped = op.swap_with_last(value, axis)
     rows = (math.prod(swapped.shape[:-1]), swapped.shape[-1])
-    result = op.emit_result(opcode, op.view(swapped, rows))
-    return op.swap_with_last(op.view(result, swapped.shape), axis)
+    result = op.emit_result(opcode, op.make_view(swapped, rows))
+    return op.swap_with_last(op.make_view(result, swapped.shape), axis)

@@ -40,7 +40,7 @@ class UnsupportedOperators:
         self._unknown: set[str] = set()
         self._is_certain = False
 
-    def add(self, index: int, label: str, error: Exception) -> None:
+    def add_error(self, index: int, label: str, error: Exception) -> None:
         """Add the error of an operator, unless the operator already has an error."""
         found, expected = str(error), getattr(error, "expected", None)
         if not isinstance(error, UnsupportedError):
@@ -57,12 +57,12 @@ class UnsupportedOperators:
             self._is_certain = True
 
     @contextmanager
-    def collect(self, index: int, label: str) -> Iterator[None]:
+    def collect_errors(self, index: int, label: str) -> Iterator[None]:
         """Collect the error of an unsupported or invalid operator in a ``with`` block."""
         try:
             yield
         except (UnsupportedError, *INVALID_NODE_ERRORS) as error:
-            self.add(index, label, error)
+            self.add_error(index, label, error)
 
     def raise_errors(self, limit: int = MAX_ERRORS) -> None:
         """Raise LoweringError with the first ``limit`` problems if there are any."""

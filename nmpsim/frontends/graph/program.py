@@ -127,7 +127,7 @@ def _lower_nodes(
             reason = _lower_node(lowering, step, operators)
             lowering.transpose_outputs(step.results)
         except (UnsupportedError, *INVALID_NODE_ERRORS) as error:
-            problems.add(index, step.label, error)
+            problems.add_error(index, step.label, error)
             failed.update(name for name in step.results if not lowering.define_placeholder(name))
             continue
         layers = tuple(lowering.builder.layers[before:])
@@ -160,7 +160,7 @@ def _lower_node(lowering: GraphLowering, step: Node, operators: Operators) -> st
 
 
 def _apply(function: OperatorFunction, lowering: GraphLowering, step: Node) -> str:
-    lowering.begin(step)
+    lowering.begin_node(step)
     result = call_operator(function, lowering)
     if isinstance(result, str):
         return result

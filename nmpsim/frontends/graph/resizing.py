@@ -270,6 +270,6 @@ def _repeat_edges(
     op: GraphLowering, value: BuilderTensor, axis: int, has_first: bool
 ) -> BuilderTensor:
     """Repeat the last row or column, and with ``has_first`` also the first one."""
-    first = [op.extract(value, axis, 0, 1)] if has_first else []
-    last = op.extract(value, axis, value.shape[axis] - 1, 1)
-    return op.concatenate(value.type, [*first, value, last], axis)
+    first = [op.emit_extraction(value, axis, 0, 1)] if has_first else []
+    last = op.emit_extraction(value, axis, value.shape[axis] - 1, 1)
+    return op.emit_concatenation(value.type, [*first, value, last], axis)

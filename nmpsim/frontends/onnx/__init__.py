@@ -144,7 +144,7 @@ def _with_integer_operations(
 ) -> Iterable[Node]:
     """Yield the nodes, QLinear operators as integer operations."""
     for step in steps:
-        with problems.collect(step.index, step.label):
+        with problems.collect_errors(step.index, step.label):
             if not step.integers and step.op in QLINEAR_OPERATORS:
                 step = convert_qlinear_node(step, graph.constants)
             yield step

@@ -35,7 +35,7 @@ def lower_concatenation(op: GraphLowering, *, axis: int) -> LoweringResult:
     """Lower CONCATENATION; rescale uint8 inputs to the scale of the result."""
     require(op.limits is None, f"a fused clip to {op.limits}", "fused activation NONE")
     parts = [_read_part(op, index) for index in range(len(op.names))]
-    return op.concatenate(op.result, parts, normalize_axis(axis, op.declared_shape))
+    return op.emit_concatenation(op.result, parts, normalize_axis(axis, op.declared_shape))
 
 
 def _read_part(op: GraphLowering, index: int) -> BuilderTensor:
@@ -51,21 +51,21 @@ def _read_part(op: GraphLowering, index: int) -> BuilderTensor:
         )
     numbers = [(kind.scales[0], kind.zero_point) for kind in (source, op.quantized_result)]
     values = rescale_concat_input(np.arange(256), *numbers[0], *numbers[1])
-    return op.emit_table(value, values)
+    return op.emit_table_lookup(value, values)
 
 
 def lower_pack(op: GraphLowering, *, axis: int) -> LoweringResult:
     """Lower PACK, which concatenates along a new dimension."""
     axis = normalize_axis(axis, op.declared_shape)
     values = [op.read_unchecked_operand(index) for index in range(len(op.names))]
-    parts = [op.view(one, (*one.shape[:axis], 1, *one.shape[axis:])) for one in values]
-    return op.concatenate(op.result, parts, axis)
+    parts = [op.make_view(one, (*one.shape[:axis], 1, *one.shape[axis:])) for one in values]
+    return op.emit_concatenation(op.result, parts, axis)
 
 
 def lower_transpose(op: GraphLowering) -> LoweringResult:
     """Lower TRANSPOSE with a constant permutation."""
     value, order = op.read_unchecked_operand(), op.get_integers(1)
-    return op.transpose(value, tuple(normalize_axis(axis, value.shape) for axis in order))
+    return op.emit_transpose(value, tuple(normalize_axis(axis, value.shape) for axis in order))
 
 
 def lower_slice(op: GraphLowering) -> LoweringResult:
@@ -109,7 +109,7 @@ def _extract(
     op: GraphLowering, value: BuilderTensor, offsets: Sequence[int], shape: Sequence[int]
 ) -> BuilderTensor:
     part = op.emit_result("extracttensor", value, shape=tuple(shape), Offsets=tuple(offsets))
-    return op.view(part, op.declared_shape)
+    return op.make_view(part, op.declared_shape)
 
 
 def lower_split(op: GraphLowering, *, axis: int | None = None) -> LoweringResult:
@@ -146,5 +146,5 @@ def lower_space_to_depth(
     depth = channels // (block_size * block_size)
     blocks = (images, rows, columns, block_size, block_size, depth)
     pixels = (images, rows, block_size, columns, block_size, depth)
-    source = op.view(op.read_unchecked_operand(), pixels if into_channels else blocks)
-    return op.view(op.transpose(source, (0, 1, 3, 2, 4, 5)), op.declared_shape)
+    source = op.make_view(op.read_unchecked_operand(), pixels if into_channels else blocks)
+    return op.make_view(op.emit_transpose(source, (0, 1, 3, 2, 4, 5)), op.declared_shape)

@@ -61,7 +61,7 @@ def _shift_finer_operand(op: GraphLowering) -> None:
         if shift > 0:
             values = shift_away(_INT16_VALUES, shift)
             names[index], sources[index] = f"{op.name}_shifted", op.quantized_result
-            shifted = op.emit_table(op.read_operand(index), values)
+            shifted = op.emit_table_lookup(op.read_operand(index), values)
             op.define_tensor(names[index], shifted, op.layout, is_own=True)
     op.names, op.sources = tuple(names), tuple(sources)
 
@@ -109,7 +109,9 @@ def lower_table(op: GraphLowering) -> LoweringResult:
     require(
         op.kind in INT16_FUNCTIONS, f"input {source.name} of int16", "an input of int8 or uint8"
     )
-    return op.emit_table(op.read_operand(), INT16_FUNCTIONS[op.kind](_INT16_VALUES, source.scale))
+    return op.emit_table_lookup(
+        op.read_operand(), INT16_FUNCTIONS[op.kind](_INT16_VALUES, source.scale)
+    )
 
 
 def _look_up(op: GraphLowering, function: TableFunction) -> BuilderTensor:
@@ -118,7 +120,7 @@ def _look_up(op: GraphLowering, function: TableFunction) -> BuilderTensor:
     low, high = INTEGER_RANGES[source.dtype]
     values = np.arange(low, high + 1) - source.zero_point
     results = function(values, source.scales[0], result.scales[0])
-    return op.emit_table(op.read_operand(), results + result.zero_point)
+    return op.emit_table_lookup(op.read_operand(), results + result.zero_point)
 
 
 def lower_prelu(op: GraphLowering) -> LoweringResult:
@@ -183,6 +185,6 @@ def lower_softmax(op: GraphLowering, *, beta: float) -> LoweringResult:
     """Lower SOFTMAX along the last dimension."""
     require(0 < beta < math.inf, f"beta {beta:g}", "a positive finite beta")
     value = op.read_operand()
-    rows = op.view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
+    rows = op.make_view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
     words: dict[str, Any] = {} if beta == 1 else {"Beta": beta}
-    return op.view(op.emit_result("softmax", rows, **words), value.shape)
+    return op.make_view(op.emit_result("softmax", rows, **words), value.shape)

@@ -33,13 +33,13 @@ def lower_mean(op: GraphLowering) -> LoweringResult:
     """Lower MEAN to an average pool."""
     rows = _read_rows(op)
     mean = emit_pool(op, "avgpool", rows, _row_window(rows), CountIncludePads=1)
-    return op.view(mean, op.declared_shape)
+    return op.make_view(mean, op.declared_shape)
 
 
 def lower_maximum(op: GraphLowering) -> LoweringResult:
     """Lower REDUCE_MAX to a max pool."""
     rows = _read_rows(op)
-    return op.view(emit_pool(op, "maxpool", rows, _row_window(rows)), op.declared_shape)
+    return op.make_view(emit_pool(op, "maxpool", rows, _row_window(rows)), op.declared_shape)
 
 
 def lower_sum(op: GraphLowering) -> LoweringResult:
@@ -56,7 +56,9 @@ def lower_sum(op: GraphLowering) -> LoweringResult:
     ones = QuantizedTensor(f"{op.name}_ones", "int8", np.ones(1, np.float32), np.zeros(1, np.int64))
     op.sources = (op.sources[0], ones)
     filters = np.ones((channels, *window.kernel, 1), np.int8)
-    return op.view(emit_integer_convolution(op, rows, filters, window, channels), op.declared_shape)
+    return op.make_view(
+        emit_integer_convolution(op, rows, filters, window, channels), op.declared_shape
+    )
 
 
 def lower_arg_max(op: GraphLowering, *, opcode: str) -> LoweringResult:
@@ -74,10 +76,10 @@ def _read_rows(op: GraphLowering) -> BuilderTensor:
     first, last = reduced[0], reduced[-1] + 1
     if last - first != len(reduced):
         order = (*(axis for axis in range(rank) if axis not in reduced), *reduced)
-        value, first, last = op.transpose(value, order), rank - len(reduced), rank
+        value, first, last = op.emit_transpose(value, order), rank - len(reduced), rank
     parts = value.shape[:first], value.shape[first:last], value.shape[last:]
     outer, rows, inner = map(math.prod, parts)
-    return op.view(value, (outer, rows, 1, inner))
+    return op.make_view(value, (outer, rows, 1, inner))
 
 
 def _row_window(image: BuilderTensor) -> Window:

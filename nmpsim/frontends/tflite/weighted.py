@@ -60,8 +60,8 @@ def lower_fully_connected(op: GraphLowering, *, weights_format: int) -> Lowering
     weights = _read_weights(op, 0)
     require(weights_format == 0, f"weights_format {weights_format}", "weights_format 0 (DEFAULT)")
     ins = weights.shape[1]
-    rows = op.view(op.read_operand(), (math.prod(op.get_shape()) // ins, ins))
-    return op.view(emit_integer_fully_connected(op, rows, weights.T), op.declared_shape)
+    rows = op.make_view(op.read_operand(), (math.prod(op.get_shape()) // ins, ins))
+    return op.make_view(emit_integer_fully_connected(op, rows, weights.T), op.declared_shape)
 
 
 def lower_batch_matmul(

@@ -34,7 +34,7 @@ def _name_tensors(builder: TorchGraphBuilder, *arguments: str) -> list[str]:
     given: list[Any] = [builder.arguments.get(argument) for argument in arguments]
     for argument, one in zip(arguments, given, strict=True):
         require(isinstance(one, RecordedTensor), f"{argument} {one}", f"a tensor as {argument}")
-    return [builder.get_name(one) for one in given]
+    return [builder.resolve_name(one) for one in given]
 
 
 def _name_temporary(builder: TorchGraphBuilder, suffix: str) -> str:
@@ -119,7 +119,7 @@ def translate_formula(
     numbers: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Translate an elementwise function to the ONNX operators in ``formula``."""
-    names = _FormulaNames(x=_FormulaTensor(builder, builder.get_name(self)))
+    names = _FormulaNames(x=_FormulaTensor(builder, builder.resolve_name(self)))
     for name, default in numbers.items():
         names[name] = type(default)(builder.arguments.get(name, default))
     exec(formula, {}, names)
@@ -166,7 +166,7 @@ def translate_batch_norm(
     names = _name_tensors(builder, "input")
     for part, number in (("weight", 1), ("bias", 0)):
         if part in builder.arguments:
-            names.append(builder.get_name(builder.arguments[part]))
+            names.append(builder.resolve_name(builder.arguments[part]))
         else:
             values = np.full(running_mean.shape[0], number, np.float32)
             names.append(builder.add_constant(f"{builder.call.name}.{part}", values))
@@ -229,7 +229,7 @@ def translate_binary(
             names.append(add_number_constant(builder, name, float(side) * factor))
             continue
         require(side.dtype == "float32", f"an operand of {side.dtype}", "an operand of float32")
-        names.append(builder.get_name(side))
+        names.append(builder.resolve_name(side))
         if factor != 1:
             multiplier = add_number_constant(
                 builder, f"{builder.call.name}.alpha".strip("."), factor
@@ -253,7 +253,7 @@ def translate_linear(builder: TorchGraphBuilder, weight: RecordedTensor, bias: A
 
 
 def _add_reshape(builder: TorchGraphBuilder, source: Any, shape: Shape, *result: str) -> str:
-    return builder.add_node("Reshape", [source, builder.add_integers(shape)], *result)
+    return builder.add_node("Reshape", [source, builder.add_integer_constant(shape)], *result)
 
 
 def translate_view(builder: TorchGraphBuilder) -> None:
@@ -278,7 +278,10 @@ def translate_permutation(
 ) -> None:
     """Translate a permutation to Transpose, or permute the integers of constant PT2E weights."""
     source = builder.get_first_tensor()
-    order, name = find_permutation(len(source.shape), dims, dim0, dim1), builder.get_name(source)
+    order, name = (
+        find_permutation(len(source.shape), dims, dim0, dim1),
+        builder.resolve_name(source),
+    )
     before = next((step for step in reversed(builder.steps) if name in step.outputs), None)
     if before is None or before.inputs[0] not in builder.constants:
         builder.add_node("Transpose", [name], perm=order)
@@ -299,7 +302,7 @@ def _add_conversion(
     *outputs: str,
     axis: int = 0,
 ) -> None:
-    name = builder.get_name(source)
+    name = builder.resolve_name(source)
     parameters = {"scale": np.asarray(scale, np.float32), "zero_point": zero_point}
     constants = [builder.add_constant(f"{name}_{key}", one) for key, one in parameters.items()]
     builder.add_node(op, [name, *constants], *outputs, axis=axis)
@@ -372,7 +375,7 @@ def translate_split(builder: TorchGraphBuilder, dim: int = 0) -> None:
     source = builder.get_first_tensor()
     axis = dim % len(source.shape)
     sizes = tuple(result.shape[axis] for result in builder.call.results)
-    builder.add_node("Split", [source], *builder.get_output_names(), axis=axis, split=sizes)
+    builder.add_node("Split", [source], *builder.iterate_output_names(), axis=axis, split=sizes)
 
 
 def translate_pad(builder: TorchGraphBuilder, pad: Sequence[int], value: float = 0.0) -> None:
@@ -386,7 +389,7 @@ def translate_select(builder: TorchGraphBuilder, dim: int, index: int) -> None:
     source = builder.get_first_tensor()
     axis = dim % len(source.shape)
     start = index % source.shape[axis]
-    numbers = [builder.add_integers([one]) for one in (start, start + 1, axis)]
+    numbers = [builder.add_integer_constant([one]) for one in (start, start + 1, axis)]
     part = builder.add_node("Slice", [source, *numbers], _name_temporary(builder, "part"))
     _add_reshape(builder, part, builder.result.shape)
 
@@ -446,7 +449,7 @@ def translate_power(builder: TorchGraphBuilder, exponent: Any) -> None:
 def translate_mean(builder: TorchGraphBuilder, dim: Any = None, keepdim: bool = False) -> None:
     """Translate a mean over the dimensions ``dim``, by default over all, to ReduceMean."""
     source = builder.get_first_tensor()
-    numbers = builder.add_integers(np.ravel(dim or range(len(source.shape))))
+    numbers = builder.add_integer_constant(np.ravel(dim or range(len(source.shape))))
     builder.add_node("ReduceMean", [source, numbers], keepdims=int(keepdim))
 
 
@@ -467,7 +470,7 @@ def translate_upsample(builder: TorchGraphBuilder) -> None:
     """Translate nearest-neighbor upsampling to the ONNX operator Resize."""
     builder.add_node(
         "Resize",
-        [builder.get_first_tensor(), "", "", builder.add_integers(builder.result.shape)],
+        [builder.get_first_tensor(), "", "", builder.add_integer_constant(builder.result.shape)],
         mode="nearest",
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",

@@ -111,22 +111,24 @@ class TorchGraphBuilder(UniqueNames):
             else:
                 self._add_operation()
         except UnsupportedError as error:
-            problems.add(call.number, call.label, error)
+            problems.add_error(call.number, call.label, error)
             del self.steps[before:]
             names: list[str] = []
             with suppress(UnsupportedError):
-                names.extend(self.get_output_names())
+                names.extend(self.iterate_output_names())
             self.steps.append(Node(call.number, _REFUSED, (), tuple(names), {}, call.label))
 
     def build(self) -> Graph:
         """Build the graph of the recorded run from the nodes that were added."""
         inputs = tuple(
-            GraphInput(self.get_name(tensor), tensor.dtype.replace("quint8", "uint8"), tensor.shape)
+            GraphInput(
+                self.resolve_name(tensor), tensor.dtype.replace("quint8", "uint8"), tensor.shape
+            )
             for _, tensor in self.recording.inputs
         )
         number = 1 + max((call.number for call in self.recording.calls), default=0)
         for (_, tensor), name in zip(self.recording.outputs, self._output_names, strict=True):
-            source = self.get_name(tensor)
+            source = self.resolve_name(tensor)
             if source != name:  # the same tensor is also another output
                 results = (self._declare_tensor(name, tensor),)
                 self.steps.append(Node(number, "Identity", (source,), results, {}, "output"))
@@ -145,7 +147,7 @@ class TorchGraphBuilder(UniqueNames):
 
     # --- tensors -----------------------------------------------------------------------------
 
-    def get_name(self, tensor: RecordedTensor) -> str:
+    def resolve_name(self, tensor: RecordedTensor) -> str:
         """Return a tensor's name in the graph; add a constant tensor at its first use."""
         if tensor.number not in self._names:
             if tensor.values is None:
@@ -169,15 +171,15 @@ class TorchGraphBuilder(UniqueNames):
             raise UnsupportedError(f"the first argument {source}", "a tensor")
         return source
 
-    def get_output_names(self) -> Iterator[str]:
+    def iterate_output_names(self) -> Iterator[str]:
         """Yield the graph names of the current operation's results, or one unused name."""
         if not self.call.results:
             yield self.make_unique("nothing")
-        yield from map(self.get_name, self.call.results)
+        yield from map(self.resolve_name, self.call.results)
 
     def get_first_output(self) -> str:
         """Return the graph name of the current operation's first result."""
-        return next(self.get_output_names())
+        return next(self.iterate_output_names())
 
     def add_constant(self, name: str, values: Array, kind: Kind = "") -> str:
         """Add a constant under a unique name made from ``name``; return that name."""
@@ -185,7 +187,7 @@ class TorchGraphBuilder(UniqueNames):
         self.constants[name] = values
         return self._declare(name, kind, values.shape) if kind else name
 
-    def add_integers(self, values: npt.ArrayLike) -> str:
+    def add_integer_constant(self, values: npt.ArrayLike) -> str:
         """Add an int64 constant with ``values``; return the constant's name."""
         return self.add_constant("numbers", np.array(values, np.int64))
 
@@ -215,8 +217,10 @@ class TorchGraphBuilder(UniqueNames):
                 given["bias"] = self.add_constant(f"{call.name}.bias", bias)
                 given["weights"] = value
             parts = value if isinstance(value, tuple) else (value,)
-            inputs += [self.get_name(part) for part in parts if isinstance(part, RecordedTensor)]
-        outputs = tuple(self.get_output_names())
+            inputs += [
+                self.resolve_name(part) for part in parts if isinstance(part, RecordedTensor)
+            ]
+        outputs = tuple(self.iterate_output_names())
         self.steps.append(
             Node(call.number, call.operation, tuple(inputs), outputs, given, call.label)
         )
@@ -226,7 +230,7 @@ class TorchGraphBuilder(UniqueNames):
 
         Inputs are recorded tensors or names. An attribute that is None is left out.
         """
-        names = tuple(one if isinstance(one, str) else self.get_name(one) for one in inputs)
+        names = tuple(one if isinstance(one, str) else self.resolve_name(one) for one in inputs)
         given = {name: value for name, value in attributes.items() if value is not None}
         outputs = outputs or (self.get_first_output(),)
         self.steps.append(Node(self.call.number, op, names, outputs, given, self.call.label))

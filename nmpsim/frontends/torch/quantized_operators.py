@@ -84,10 +84,10 @@ def lower_linear(op: GraphLowering, *, weights: QuantizedWeights, bias: str) -> 
         f"{ins} features in the last dimension, as the weights have",
     )
     _name_unclipped(op)
-    rows = op.view(op.read_operand(0, PLAIN), (math.prod(shape[:-1]), ins))
+    rows = op.make_view(op.read_operand(0, PLAIN), (math.prod(shape[:-1]), ins))
     matrix, is_by_channel = get_signed_weights(op).T, weights.is_per_channel
     result = emit_integer_fully_connected(op, rows, matrix, is_by_channel)
-    return op.view(result, op.declared_shape)
+    return op.make_view(result, op.declared_shape)
 
 
 def lower_pair(op: GraphLowering, *, opcode: str) -> LoweringResult:
@@ -141,7 +141,7 @@ def lower_elementwise(op: GraphLowering, *, tables: Sequence[Array]) -> Lowering
     (source,), (table,), value = op.sources, tables, op.read_operand()
     clipped = np.clip(np.arange(256), int(table[0]), int(table[-1]))
     if not (np.array_equal(table, clipped) and source.has_equal_parameters(op.quantized_result)):
-        return op.emit_table(value, table.astype(np.int16))
+        return op.emit_table_lookup(value, table.astype(np.int16))
     zero, scale, given = source.zero_point, source.scale, op.node.attributes
     low, high = (given.get(side, given.get(f"{side}_val")) for side in ("min", "max"))
     if op.kind == "quantized.relu6":
@@ -238,9 +238,11 @@ def lower_concatenation(
             joined = 0
         for first, count, table in ((0, joined, block), (joined, size - joined, single)):
             if count:
-                taken = op.extract(value, op.find_stored_axis(axis, len(shape)), first, count)
+                taken = op.emit_extraction(
+                    value, op.find_stored_axis(axis, len(shape)), first, count
+                )
                 values.append(_rescale(op, taken, op.sources[index], table))
-    return op.concatenate(op.result, values, op.find_stored_axis(axis, len(shape)))
+    return op.emit_concatenation(op.result, values, op.find_stored_axis(axis, len(shape)))
 
 
 def _rescale(
@@ -256,7 +258,7 @@ def _rescale(
             f"input {source.name} with scale {source.scale} and zero point {source.zero_point}",
             f"scale {result.scale} and zero point {result.zero_point}, as the result",
         )
-    return op.emit_table(value, table.astype(np.int16))
+    return op.emit_table_lookup(value, table.astype(np.int16))
 
 
 # --- pools -----------------------------------------------------------------------------------
@@ -357,10 +359,10 @@ def _emit_average(
     image, means = op.read_operand(0, CHANNELS_LAST), []
     for first, count, profile in parts:
         if count:
-            part = op.extract(image, 3, first, count)
+            part = op.emit_extraction(image, 3, first, count)
             means.append(emit_pool(op, "avgpool", part, window, CountIncludePads=int(counts)))
             _set_numerics(op, profile)
-    return means[0] if len(means) == 1 else op.concatenate(op.result, means, 3)
+    return means[0] if len(means) == 1 else op.emit_concatenation(op.result, means, 3)
 
 
 @attrs.frozen

@@ -49,15 +49,17 @@ class LayerRescale:
         """Scale of the sums divided by the result's scale, in float32: ``fl(mm / Sy)``."""
         return self.product / self.dest.scale32
 
-    def apply(self, sums: IntArray, bias: IntArray, offset_after_rounding: bool) -> IntArray:
+    def rescale_sums(self, sums: IntArray, bias: IntArray, offset_after_rounding: bool) -> IntArray:
         """Rescale sums plus bias to the scale of the result, without saturation."""
         if not self.dest.uses_integers:
-            return self.apply_floats(sums, bias, offset_after_rounding)
+            return self.rescale_sums_as_floats(sums, bias, offset_after_rounding)
         total = _scale(bias, self.bias_to_sums, "bias") + sums
         scaled = _scale(total, self.product_to_output, "rescale")
         return scaled + np.int64(self.dest.offset)
 
-    def apply_floats(self, sums: IntArray, bias: IntArray, offset_after_rounding: bool) -> IntArray:
+    def rescale_sums_as_floats(
+        self, sums: IntArray, bias: IntArray, offset_after_rounding: bool
+    ) -> IntArray:
         """Rescale sums plus bias to results in float32, as Glow's Interpreter does.
 
         The fully connected layer adds Oy after it rounded, the convolution before.

@@ -123,7 +123,7 @@ def _quantized(
     """Return the result of exact sums; they are formed in float64."""
     dest = scales.dest
     sums = _sum_products(src.subtract_offset().astype(np.float64), weights, dest, attributes)
-    exact = scales.apply(sums.astype(np.int64), bias, offset_after_rounding=False)
+    exact = scales.rescale_sums(sums.astype(np.int64), bias, offset_after_rounding=False)
     return _activate_integers(exact, dest, attributes)
 
 
@@ -162,7 +162,7 @@ def convolution_3d(
         return _sum_products(src.values, weights.values, dest, attributes) + bias.values
     sums = _sum_products(src.subtract_offset(), weights.subtract_offset(), dest, attributes)
     scales = LayerRescale.from_tensors(dest, src, weights, bias)
-    return scales.apply_floats(sums, bias.subtract_offset(), offset_after_rounding=False)
+    return scales.rescale_sums_as_floats(sums, bias.subtract_offset(), offset_after_rounding=False)
 
 
 def transposed_convolution(

@@ -31,7 +31,7 @@ def fully_connected(
         return multiply_real(rows, weights.values) + bias.values
     sums = multiply_exact(rows, weights.subtract_offset())
     scales = LayerRescale.from_tensors(dest, src, weights, bias)
-    return scales.apply(sums, bias.subtract_offset(), offset_after_rounding=True)
+    return scales.rescale_sums(sums, bias.subtract_offset(), offset_after_rounding=True)
 
 
 def rowwise_fully_connected(
@@ -52,7 +52,7 @@ def rowwise_fully_connected(
     product = src.scale32 * scales.values.astype(np.float32)
     sums = multiply_exact(src.subtract_offset().reshape(src.shape[0], -1), centered.T)
     factors = LayerRescale(product, np.asarray(bias.scale32), dest)
-    return factors.apply(sums, bias.subtract_offset(), offset_after_rounding=True)
+    return factors.rescale_sums(sums, bias.subtract_offset(), offset_after_rounding=True)
 
 
 def matmul(dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes) -> AnyArray:

@@ -38,7 +38,7 @@ def max_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyAr
         for _, view in window.iterate_views(padded, outputs):
             np.maximum(best, view, out=best)
     else:
-        best = window.reduce(np.maximum, padded, outputs)
+        best = window.reduce_windows(np.maximum, padded, outputs)
     return _zero_where_empty(best, src, window)
 
 
@@ -89,7 +89,7 @@ def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
         return _sum_taps(dest, src.values, window) / counts.astype(src.dtype)
     if is_volume:
         return _average_volume(dest, src, window, counts)
-    totals = window.reduce(np.add, window.pad(src.subtract_offset(), 0), outputs)
+    totals = window.reduce_windows(np.add, window.pad(src.subtract_offset(), 0), outputs)
     windows = WindowSums(
         totals,
         existing,

@@ -191,7 +191,7 @@ def _store(whole: FloatArray, least: Any, more: int, stored: AnyArray) -> Satura
     if stored.dtype.itemsize > 2:
         exact = to_int64(whole) + np.int64(more)
         stored[...] = np.clip(exact, low, high)
-        return SaturatedValues.find(exact, low, high)
+        return SaturatedValues.find_outside(exact, low, high)
     # within the range all of it is exact in float32, too
     changed, bottom, top = NONE_CLIPPED, low - more, high - more
     if least < bottom or np.maximum.reduce(whole) > top:

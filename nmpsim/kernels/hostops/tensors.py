@@ -106,7 +106,7 @@ class SaturatedValues:
     """[n] values before they were limited."""
 
     @classmethod
-    def find(cls, values: IntArray, low: int, high: int) -> SaturatedValues:
+    def find_outside(cls, values: IntArray, low: int, high: int) -> SaturatedValues:
         """Return the positions and values of elements outside ``low`` to ``high``."""
         flat = values.reshape(-1)
         indices = np.flatnonzero((flat < low) | (flat > high))
@@ -178,7 +178,7 @@ def make_saturated_result(values: IntArray, dest: HostTensor) -> HostResult:
     if least == low and most == high:
         return HostResult({0: wide.astype(dest.dtype, order="C")}, {0: NONE_CLIPPED})
     narrow = np.asarray(np.clip(wide, low, high)).astype(dest.dtype, order="C")
-    return HostResult({0: narrow}, {0: SaturatedValues.find(wide, low, high)})
+    return HostResult({0: narrow}, {0: SaturatedValues.find_outside(wide, low, high)})
 
 
 def make_result(

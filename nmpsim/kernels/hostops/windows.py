@@ -75,7 +75,7 @@ class SlidingWindow:
             )
             yield tap, padded[(slice(None), *cut)]
 
-    def reduce(
+    def reduce_windows(
         self, operation: np.ufunc, padded: AnyArray, outputs: tuple[int, ...]
     ) -> npt.NDArray[Any]:
         """Reduce the inputs of each two-dimensional window with a ufunc; return [N, *outputs, C].
