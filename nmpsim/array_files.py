@@ -50,7 +50,7 @@ def _damage() -> tuple[type[Exception], ...]:
 
 @frozen
 class StoredArray(ArrayHeader):
-    """Header of an array in a file; the data are read on request."""
+    """Array in a file, whose header is known and whose data are read on request."""
 
     file: ArrayFile
     key: str
@@ -59,7 +59,7 @@ class StoredArray(ArrayHeader):
     """Whether more data follow in the file."""
 
     def take_rows(self, rows: int | None) -> StoredArray:
-        """Return the array's first ``rows`` rows; the whole array for None or Fortran order."""
+        """Return a stored array of the first ``rows`` rows; all rows for None or Fortran order."""
         if rows is None or self.fortran_order or not self.shape or rows >= self.shape[0]:
             return self
         shape = (rows, *self.shape[1:])
@@ -93,13 +93,13 @@ class ArrayFile:
         self.keys = tuple(dict.fromkeys(known))
 
     def find_keys(self, names: Iterable[str], prefix: str) -> dict[str, str]:
-        """Return the key of each name in the file: the name itself, or the name with a prefix."""
+        """Return the key of each name that the file has, with or without ``prefix``, by name."""
         found = ((name, key) for name in names for key in (prefix + name, name))
         return {name: key for name, key in found if key in self.keys}
 
     @contextmanager
     def keep_open(self) -> Iterator[ArrayFile]:
-        """Keep an ``.npz`` file open while its arrays are read; refuse an ``.npy`` file."""
+        """Keep an ``.npz`` file open in a ``with`` block; raise UserError for an ``.npy`` file."""
         if not self.is_archive:
             raise self.make_error("the file has an array without a name", None, "an .npz file")
         with self._open() as self._opened:
@@ -107,7 +107,7 @@ class ArrayFile:
         self._opened = None
 
     def get_array(self, key: str) -> StoredArray:
-        """Read the header of the array that has the key ``key``."""
+        """Return the stored array with the key ``key``; only the header is read."""
         with self._open_array(key) as (_, header):
             return StoredArray(header.dtype, header.shape, header.fortran_order, self, key)
 
@@ -116,7 +116,7 @@ class ArrayFile:
         return self.get_array(key).read()
 
     def read_data(self, array: StoredArray) -> memoryview:
-        """Read the bytes of an array's data, in blocks: zipfile would copy one large read."""
+        """Read an array's data as bytes; raise UserError if the size is not the header's."""
         with self._open_array(array.key) as (file, _):
             if not self.is_archive and not array.is_part:
                 self._check_size(os.fstat(file.fileno()).st_size - file.tell(), array)
@@ -127,7 +127,7 @@ class ArrayFile:
         return memoryview(data).toreadonly()
 
     def iter_blocks(self) -> Iterator[bytes]:
-        """Yield the contents of the file in blocks of bytes."""
+        """Yield the contents of the file in blocks of at most 1 MiB."""
         with self._open_bytes() as file:
             while block := file.read(_BLOCK):
                 yield block
@@ -214,7 +214,7 @@ class ArrayFile:
 def read_arrays(
     arrays: Mapping[str, StoredArray], max_memory: int | None = None
 ) -> dict[str, Array]:
-    """Read arrays by key. Raises UserError (MEM001) if they need over ``max_memory`` bytes."""
+    """Read arrays by key; raise UserError (MEM001) if they need over ``max_memory`` bytes."""
     needed = [
         PlannedAllocation(_subject(array.key), _COPIES * array.nbytes) for array in arrays.values()
     ]

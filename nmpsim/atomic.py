@@ -145,7 +145,7 @@ def make_write_error(path: Path, why: str, hint: str | None) -> UserError:
 
 
 def remove_temporary_files() -> None:
-    """Remove this process's temporary files, before the process is killed."""
+    """Remove the temporary files that this process has not yet completed."""
     for temporary in list(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

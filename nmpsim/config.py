@@ -48,7 +48,7 @@ SETTINGS = {
 
 @attrs.frozen(kw_only=True)
 class DeviceConfig:
-    """Settings of a device, named ``section_key`` after the section and key of the TOML file.
+    """Configuration of a device, with settings named ``section_key`` as in the TOML file.
 
     All cycles are cycles of the device's single clock.
     """

@@ -115,7 +115,7 @@ CODES: dict[str, str] = {
 
 @frozen
 class Place:
-    """Location of a problem: a file, and in it a line and column, an offset or an operation.
+    """Place of a problem: a file, and in the file a line and column, an offset or an operation.
 
     Line 0 is the line of an instruction without text.
     """
@@ -145,7 +145,7 @@ def _known_code(_: object, __: object, code: str) -> None:
 
 @frozen
 class Diagnostic:
-    """Problem of a user's input: message, place, found and expected value, and a hint."""
+    """Diagnostic of a problem in user input: message, place, found and expected value, hint."""
 
     code: str = attrs.field(validator=_known_code)
     message: str
@@ -171,7 +171,7 @@ class Diagnostic:
 
 
 class UserError(Exception):
-    """Error about a user's input, with one or more diagnostics."""
+    """Exception for errors in a user's input, with one or more diagnostics."""
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
         if isinstance(diagnostics, Diagnostic):
@@ -186,7 +186,7 @@ class UserError(Exception):
 
 @contextmanager
 def locate_errors(path: Path | str | None) -> Iterator[None]:
-    """Set the place of diagnostics without a place, for errors raised within the context."""
+    """Set a file as the place of UserErrors that the ``with`` block raises without a place."""
     place = Place(None if path is None else str(path))
     try:
         yield

@@ -14,7 +14,7 @@ import attrs
 
 @attrs.frozen
 class PresetSetting:
-    """Value of a ``[dram]`` setting in a preset, and the source of the value."""
+    """Setting of a DRAM preset: its value, and the source of the value."""
 
     value: int | Fraction
     """The value; a fraction if the device's clock does not divide it."""
@@ -28,12 +28,12 @@ def _presets() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def list_presets() -> list[str]:
-    """Return the names of all presets."""
+    """Return the names of all DRAM presets, which ``dram.toml`` defines."""
     return list(_presets())
 
 
 def read_preset(name: str, clock_mhz: int) -> dict[str, PresetSetting]:
-    """Return the ``[dram]`` settings of a preset by key, converted to a clock.
+    """Read the ``[dram]`` settings of a preset by key, converted to a device clock in MHz.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from nmpsim.diagnostics import Place, UserError, fail
 def require_extra(
     extra: str, message: str, *, place: Place | Path | None = None, instead: str | None = None
 ) -> Iterator[None]:
-    """Convert an ImportError in the context to UserError (PKG001) with an install command.
+    """Convert ImportError in the ``with`` block to UserError (PKG001) with an install command.
 
     Parameters
     ----------

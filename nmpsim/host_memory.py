@@ -35,7 +35,7 @@ SMALL_BYTES = 32 << 20
 
 @frozen
 class PlannedAllocation:
-    """Purpose and size in bytes of a planned allocation."""
+    """Planned allocation of memory: its purpose, and its size in bytes."""
 
     field: str
     nbytes: int
@@ -88,7 +88,7 @@ def divide_memory_limit(max_memory: int | None, processes: int) -> int:
 
 
 def validate_memory_limit(max_memory: int | None) -> int | None:
-    """Return a memory limit; raise UserError (ARG001) unless it is None or a number above 0."""
+    """Validate and return a memory limit; raise UserError (ARG001) unless None or positive."""
     is_number = isinstance(max_memory, int) and not isinstance(max_memory, bool)
     if max_memory is None or (is_number and max_memory > 0):
         return max_memory
@@ -101,7 +101,7 @@ def check_import_memory() -> None:
     _check_address_space("libraries", LIBRARIES_BYTES + THREAD_BYTES * (os.cpu_count() or 1))
 
 
-def check_compiling() -> None:
+def check_compile_memory() -> None:
     """Raise UserError (MEM002) if ``ulimit -v`` is too low to compile a kernel."""
     _check_address_space("compiling kernels", COMPILING_BYTES)
 

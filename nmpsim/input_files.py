@@ -75,7 +75,7 @@ def read_text(
     code: str = "FILE001",
     hint: str | None = None,
 ) -> str:
-    """Read a UTF-8 text file without byte order mark, with line ends converted to ``\n``.
+    """Read a UTF-8 text file; remove a byte order mark, and convert line ends to LF.
 
     Raises
     ------

@@ -39,7 +39,7 @@ _KIND = re.compile(r"[|<>=]?[A-Za-z?][0-9]{0,6}")
 
 @frozen
 class ArrayHeader:
-    """Element type, shape and memory order of a stored array."""
+    """Header of a stored array: element type, shape and memory order."""
 
     dtype: np.dtype[Any]
     shape: Shape
@@ -57,7 +57,7 @@ class ArrayHeader:
 
 
 class HeaderError(Exception):
-    """Error for a header that does not describe an array of numbers."""
+    """Exception raised if a header does not describe an array of numbers."""
 
     def __init__(self, message: str, found: str, expected: str | None = None) -> None:
         super().__init__(message)

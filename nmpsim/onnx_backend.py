@@ -51,7 +51,7 @@ _Key: TypeAlias = tuple[tuple[str, tuple[int, ...], bytes], ...]
 
 
 class UnsupportedModelError(UserError, unittest.SkipTest):
-    """Error for a model that nmpsim cannot compile; unittest skips a test that raises it."""
+    """Exception raised for a model that nmpsim cannot compile; unittest skips the test."""
 
 
 @contextmanager
@@ -230,7 +230,7 @@ class NmpBackend(Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
-        """Validate a model and return it in a form that can be run.
+        """Validate an ONNX model and return it as a :class:`PreparedModel`.
 
         Parameters
         ----------

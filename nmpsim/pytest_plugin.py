@@ -69,7 +69,7 @@ class Nmp:
         hazards: Literal["none"] | None = None,
         strict: bool = True,
     ) -> CheckedRun:
-        """Run a program; the test fails if the run traps.
+        """Run a program on the device of the test; fail the test if the run traps.
 
         Parameters
         ----------
@@ -232,5 +232,5 @@ def nmp(nmp_session: ProgramRunner, request: pytest.FixtureRequest) -> Nmp:
 
 @pytest.fixture
 def nmp_snapshot(request: pytest.FixtureRequest) -> NmpSnapshot:
-    """Return the fixture that compares runs with the snapshots of ``--nmp-update``."""
+    """Return the fixture that compares runs with snapshots, or writes them on ``--nmp-update``."""
     return NmpSnapshot(request.node, request.config.getoption("--nmp-update"))

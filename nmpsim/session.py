@@ -223,7 +223,7 @@ def load_float_program(
     input_shapes: Shapes = NO_SHAPES,
     sample_shapes: Shapes = NO_SHAPES,
 ) -> ImportedModel:
-    """Load a float network to quantize; parameters and errors are those of :func:`calibrate`.
+    """Load a float network for quantization, with the parameters of :func:`calibrate`.
 
     ``sample_shapes`` is as for :func:`compile`.
     """
@@ -522,7 +522,7 @@ def is_model(path: Path) -> bool:
 
 
 def apply_patch_file(image: bytes, patch: FilePath, path: str = "<bytes>") -> bytes:
-    """Return a bundle's bytes with a patch file applied. Raises UserError (PATCH001, PATCH002)."""
+    """Apply a patch file to a bundle's bytes; raise UserError (PATCH001, PATCH002) if invalid."""
     from nmpsim.bundle.patch import apply_patch, load_patch
 
     return apply_patch(image, load_patch(Path(patch)), path)

@@ -77,7 +77,7 @@ def build_layer_flow(bundle: Bundle) -> DataFlow:
 
 
 def layer_edges(bundle: Bundle) -> tuple[tuple[int, int], ...]:
-    """Return the data-flow edges of a bundle as pairs of layer indices.
+    """Return the data-flow edges of a bundle as pairs of layer indices: source and reader.
 
     Parameters
     ----------

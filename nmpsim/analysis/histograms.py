@@ -39,7 +39,7 @@ def histograms(report: RunReport, layers: Iterable[str]) -> tuple[Histogram, ...
 
 
 def select_layers(layers: Sequence[Layer], names: Iterable[str]) -> list[Layer]:
-    """Return the layers with names in ``names``, in program order and without duplicates.
+    """Select layers by name, in program order and without duplicates; ``all`` selects all.
 
     ``all`` selects every layer. Raises UserError (LAYER001) for an unknown name.
     """

@@ -16,7 +16,7 @@ from nmpsim.report.analyses import MemoryBlock
 
 
 def memory_map(bundle: Bundle) -> tuple[MemoryBlock, ...]:
-    """Return the memory blocks of a program's DRAM.
+    """Return the blocks of a program's DRAM: sections, inputs, outputs and activations.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ from nmpsim.lir.verify import verify
 
 @attrs.frozen
 class Program:
-    """Verified module with the metadata of its file."""
+    """Program for analyses: a verified module with the metadata of its file."""
 
     module: Module
     """The module, with constants only if their values are known."""

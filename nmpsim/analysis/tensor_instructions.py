@@ -46,7 +46,7 @@ class TensorInstruction:
 
     @cached_property
     def loaded_range(self) -> tuple[int, int]:
-        """First address and end of the scratchpad range that a load writes, otherwise (0, 0)."""
+        """Start and end of the scratchpad range that a load writes, or (0, 0) if not a load."""
         words = self.words
         if self.name != "load" or not words:
             return 0, 0
@@ -58,7 +58,7 @@ class TensorInstruction:
         return words["spm"], words["spm"] + extent
 
     def find_offset(self, element: int) -> int | None:
-        """Return the byte offset of an output element in the instruction's result, or None.
+        """Return the byte offset of an output element in the result, or None if not in the result.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class TensorInstruction:
 
 
 def decode_tensor_instruction(bundle: Bundle, pc: int, descriptor: int) -> TensorInstruction | None:
-    """Decode an instruction and its descriptor, or return None if not a tensor instruction.
+    """Decode an instruction and its descriptor; return None if it is no tensor instruction.
 
     Parameters
     ----------
@@ -93,12 +93,12 @@ def decode_tensor_instruction(bundle: Bundle, pc: int, descriptor: int) -> Tenso
     TensorInstruction or None
         None if the code is not in the program's image or is not a tensor instruction.
     """
-    code = read_image(bundle, pc, 4)
+    code = read_image_bytes(bundle, pc, 4)
     instruction = _instruction(int.from_bytes(code, "little")) if code else None
     if instruction is None or instruction.descriptor is None:
         return None
     name = instruction.descriptor
-    data = read_image(bundle, descriptor, DESCRIPTORS[name].nbytes)
+    data = read_image_bytes(bundle, descriptor, DESCRIPTORS[name].nbytes)
     return TensorInstruction(instruction, name, decode_descriptor(name, data) if data else {})
 
 
@@ -130,8 +130,8 @@ def _step(left: int, stride: int) -> tuple[int, int]:
     return divmod(left, stride) if stride else (0, left)
 
 
-def read_image(bundle: Bundle, address: int, count: int) -> bytes:
-    """Return bytes of a program's image, or b"" if the range is not inside the image."""
+def read_image_bytes(bundle: Bundle, address: int, count: int) -> bytes:
+    """Return ``count`` bytes of a program's image, or b"" for a range outside the image."""
     start = address - bundle.image_base
     fits = start >= 0 and start + count <= bundle.image.size
     return bundle.image[start : start + count].tobytes() if fits else b""

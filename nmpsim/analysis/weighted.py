@@ -13,7 +13,7 @@ from nmpsim.lir.opcode import WEIGHTED
 
 
 def read_constant(module: Module, view: BufferView) -> Array | None:
-    """Return the values of a constant in the shape of a view, or None if they are unknown."""
+    """Read the values of a constant in the shape of a view; return None if they are unknown."""
     is_known = view.buffer.name in module.constants
     return view.get_constant_values(module.constants) if is_known else None
 
@@ -41,7 +41,7 @@ def read_weighted_scales(module: Module, op: Operation) -> WeightedLayerScales |
 
 
 def read_weight_rows(module: Module, op: Operation) -> Array | None:
-    """Return the weights as an array [outputs, inputs per output], or None if unknown."""
+    """Read the weights as an array [outputs, inputs per output]; return None if unknown."""
     values = read_constant(module, op.operands[2])
     if values is None:
         return None

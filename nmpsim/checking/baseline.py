@@ -38,7 +38,7 @@ _OTHER_PROGRAM = "Name the baseline of this program."
 
 @attrs.frozen
 class BaselineLayer:
-    """Recorded cycles, saturation and digests of one layer in a baseline."""
+    """Layer of a baseline: recorded cycles, saturation and digests."""
 
     name: str
     op: str
@@ -70,7 +70,7 @@ class BaselineLayer:
 
 @attrs.frozen
 class BaselineOutput:
-    """Recorded type, shape, digest and values of one output in a baseline."""
+    """Output of a baseline: recorded type, shape, digest and values."""
 
     elem: str
     shape: Shape
@@ -105,7 +105,7 @@ class BaselineOutput:
 
 @attrs.frozen
 class Baseline:
-    """Recorded outputs, costs and settings of a run, to which later runs are compared."""
+    """Baseline: outputs, costs and settings of a run with which later runs are compared."""
 
     nmpsim: Annotated[str, "version, and a digest of the sources"]
     program: str
@@ -156,7 +156,7 @@ def make_baseline(run: CheckedRun) -> Baseline:
 
 
 def count_saturated(layer: LayerReport) -> dict[str, int]:
-    """Return the numbers of saturated values of a layer by stage and side."""
+    """Count the saturated values of a layer by stage and side, without clipped values."""
     found: dict[str, int] = {}
     for one in layer.saturation:
         if not one.is_requested:
@@ -165,12 +165,12 @@ def count_saturated(layer: LayerReport) -> dict[str, int]:
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
-    """Write a baseline to a file; raise UserError (FILE002) if it cannot be written."""
+    """Write a baseline to a file; raise UserError (FILE002) if the file cannot be written."""
     write_file(path, format_json(to_json(baseline)))
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Read a baseline from a file; raise UserError (BASE001) if it is missing or invalid.
+    """Read a baseline from a file; raise UserError (BASE001) for a missing or invalid file.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def check_same_program(baseline: Baseline, run: CheckedRun, place: Place) -> Non
 
 
 def find_other_version(baseline: Baseline | None) -> str | None:
-    """Return the nmpsim version of a baseline, or None if it is the current version."""
+    """Return the nmpsim version of a baseline if it is not the current one, otherwise None."""
     return None if baseline is None or baseline.nmpsim == get_code_version() else baseline.nmpsim
 
 

@@ -30,7 +30,7 @@ from nmpsim.checking.expectations import (
     check_layers,
     check_layers_against_baseline,
     check_top1,
-    check_trap,
+    make_trap_check,
 )
 from nmpsim.checking.hazards import check_hazards, find_hazards, make_unfinished_check
 from nmpsim.checking.results import CaseResult, CheckResult, CoreFile
@@ -51,7 +51,7 @@ _SLOW = ("cycles", "trap")
 
 @attrs.frozen(eq=False)
 class ExpectedArrays:
-    """Expected outputs and layer outputs of a case, read from its files."""
+    """Expected arrays of a case: outputs and layer outputs, read from its files."""
 
     outputs: Arrays | None = None
     layers: Arrays | None = None
@@ -59,7 +59,7 @@ class ExpectedArrays:
 
 @attrs.frozen(eq=False)
 class CaseWork:
-    """Suite case with the contents of its files and the options of its check."""
+    """Work of checking a suite case: its bundle, arrays and options."""
 
     case: SuiteCase
     bundle: Bundle
@@ -77,7 +77,7 @@ class CaseWork:
 def check_case(
     work: CaseWork, progress: ProgressCallback | None = None, cache: ProgramCache | None = None
 ) -> CaseResult:
-    """Run a case and check it; errors about the user's input are part of the result.
+    """Run and check a case; errors in the user's input become part of the result.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def check_run(
         check_same_program(baseline, run, place)
     compared = ComparedRun(run, baseline)
     if run.report.trap is not None:
-        checks = [check_trap(run.report.trap, run.layers)]
+        checks = [make_trap_check(run.report.trap, run.layers)]
     else:
         checks = [*_check_results(compared, case.expect, expected)]
         checks += _check_costs(compared, case.budget)

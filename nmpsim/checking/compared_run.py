@@ -15,7 +15,7 @@ from nmpsim.report.data import OutputReport
 
 @attrs.frozen(eq=False)
 class ComparedRun:
-    """Run and the baseline with which the run is compared, or None as the baseline."""
+    """Compared run: a run, and the baseline with which it is compared if there is one."""
 
     run: CheckedRun
     baseline: Baseline | None = None

@@ -35,7 +35,7 @@ def _make_failure(name: str, message: str, culprits: Sequence[FailedLayer]) -> C
     return CheckResult(name, "wrong", message, tuple(culprits))
 
 
-def check_trap(trap: TrapReport, layers: Sequence[LayerReport]) -> CheckResult:
+def make_trap_check(trap: TrapReport, layers: Sequence[LayerReport]) -> CheckResult:
     """Return the failed check of a run that ended with a trap."""
     layers = [layer for layer in layers if layer.name == trap.layer]
     culprits = [make_failed_layer(layer, "the run stopped in this layer") for layer in layers]
@@ -250,7 +250,7 @@ def compare_output(output: OutputReport, expected: Array) -> OutputDifference:
 
 
 def is_within_tolerance(difference: OutputDifference, expect: Expectations) -> bool:
-    """Return whether a difference is within the tolerances, or is zero if there are none."""
+    """Return whether a difference is within the tolerances, or is zero if no tolerance is set."""
     near = True
     if expect.ulp or expect.sqnr_db is None:
         near = difference.worst_ulp <= expect.ulp
@@ -284,7 +284,7 @@ def make_failed_layer(layer: LayerReport | LayerOutcome, message: str) -> Failed
 
 
 def parse_layer_name(key: str) -> str:
-    """Return the layer name of a key ``NNNN:name`` of ``--save-layers``."""
+    """Parse a key ``NNNN:name`` of ``--save-layers`` and return the layer name."""
     number, colon, name = key.partition(":")
     return name if colon and number.isdigit() else key
 

@@ -29,7 +29,7 @@ def find_hazards(
     budget: TimeBudget | None = None,
     max_found: int = MAX_HAZARDS,
 ) -> HazardLog:
-    """Run a program instruction by instruction and return its hazards.
+    """Run a program instruction by instruction, and return a log of the hazards found.
 
     Parameters
     ----------

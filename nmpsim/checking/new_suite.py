@@ -31,12 +31,12 @@ jobs:
 
 
 def format_workflow() -> str:
-    """Return a GitHub workflow that checks ``suite.toml``."""
+    """Return the YAML text of a GitHub workflow that checks ``suite.toml``."""
     return _WORKFLOW
 
 
 def format_suite(case: SuiteCase, folder: Path) -> str:
-    """Return the text of a suite of one case.
+    """Format a suite of one case as TOML text with paths relative to ``folder``.
 
     Raises
     ------

@@ -12,7 +12,7 @@ import numpy as np
 from nmpsim.analysis.tensor_instructions import (
     TensorInstruction,
     decode_tensor_instruction,
-    read_image,
+    read_image_bytes,
 )
 from nmpsim.bundle import Bundle
 from nmpsim.experiments.identity import compute_digest
@@ -42,7 +42,7 @@ _CHANNELS = {"conv": "out_channels", "dwconv": "channels_count"}
 """Descriptors with scales for each channel -> the word with their number."""
 
 
-class UsedDescriptors:
+class DescriptorRecorder:
     """Recorder of the descriptors that a run uses, for ``Device.run(work=...)``."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class UsedDescriptors:
         self._chunks.append(np.stack([rows.core, rows.layer, rows.pc, rows.descriptor], axis=1))
 
     def get_rows(self) -> Int64s:
-        """Return core, layer, instruction address and descriptor address as int64 [uses, 4]."""
+        """Return uses as int64 [uses, 4]: core, layer, instruction address, descriptor address."""
         return np.concatenate(self._chunks)
 
 
@@ -70,7 +70,7 @@ def digest_rescale_values(bundle: Bundle, used: Int64s) -> tuple[str, ...]:
     bundle
         The program.
     used
-        Result of :meth:`UsedDescriptors.get_rows`.
+        Result of :meth:`DescriptorRecorder.get_rows`.
     """
     found: list[set[bytes]] = [set() for _ in bundle.metadata.layers]
     read = cache(partial(decode_tensor_instruction, bundle))
@@ -90,7 +90,7 @@ def digest_rescale_values(bundle: Bundle, used: Int64s) -> tuple[str, ...]:
 
 
 def list_rescale_words(descriptor: str) -> tuple[str, ...]:
-    """Return the names of the descriptor words that define how sums are rescaled."""
+    """Return the names of a descriptor's words that define how sums are rescaled."""
     words = [word.name for word in DESCRIPTORS[descriptor]]
     return tuple(name for name in words if name in _NAMES or name.endswith(_ENDINGS))
 
@@ -132,7 +132,7 @@ def _list_channel_scales(
             tables[layer, source, first, count] = None
     size = SCALE_RECORD.nbytes
     for layer, source, first, count in tables:
-        data = read_image(bundle, source, count * size)
+        data = read_image_bytes(bundle, source, count * size)
         for channel in range(len(data) // size):
             record = data[channel * size : (channel + 1) * size]
             yield layer, f"channel {first + channel}: ".encode() + record

@@ -60,7 +60,7 @@ class CheckResult:
 
 @attrs.frozen
 class LayerOutcome:
-    """Layer of a checked run, compared with the baseline if there is one."""
+    """Outcome of a checked run for one layer, compared with the baseline if there is one."""
 
     index: int
     name: str
@@ -181,7 +181,7 @@ class CaseResult:
     def status(
         self,
     ) -> Annotated[Literal["passed", "wrong", "over", "error"], WrittenBefore("source")]:
-        """Worst status of all checks of the case."""
+        """Worst status of the case: ``error``, ``wrong``, ``over`` or ``passed``."""
         if self.errors:
             return "error"
         found = {check.status for check in self.checks}
@@ -189,7 +189,7 @@ class CaseResult:
 
 
 def get_exit_code(results: Iterable[CaseResult]) -> int:
-    """Return the exit code of a check command for the results of all cases."""
+    """Return the exit code of ``nmpsim check`` for the results of all cases."""
     found = {result.status for result in results}
     codes = (("error", EXIT_USER), ("wrong", EXIT_WORSE), ("over", EXIT_OVER_BUDGET))
     return next((code for status, code in codes if status in found), EXIT_OK)

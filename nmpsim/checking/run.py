@@ -11,7 +11,7 @@ import attrs
 from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.layout import DEBUG_SECTIONS
-from nmpsim.checking.rescale import UsedDescriptors, digest_rescale_values
+from nmpsim.checking.rescale import DescriptorRecorder, digest_rescale_values
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
@@ -66,14 +66,14 @@ class CheckedRun:
 
 @attrs.frozen(eq=False)
 class LoadedProgram:
-    """Bundle with the device on which it runs."""
+    """Loaded program: a bundle, and the device that runs it."""
 
     bundle: Bundle
     device: Device
 
     @cached_property
     def constants(self) -> tuple[str, ...]:
-        """Digests of the constants of each layer."""
+        """Digest of each layer's constants, in layer order."""
         return digest_constants(self.bundle)
 
     def run(
@@ -101,7 +101,7 @@ class LoadedProgram:
         UserError
             INPUT001, INPUT002 or BUN004.
         """
-        bundle, used = self.bundle, UsedDescriptors()
+        bundle, used = self.bundle, DescriptorRecorder()
         report = self.device.run(
             bundle,
             inputs,
@@ -126,7 +126,7 @@ class LoadedProgram:
 
 
 def digest_constants(bundle: Bundle) -> tuple[str, ...]:
-    """Return the digest of each layer's constants; names of constants do not affect it.
+    """Return the digest of each layer's constants, regardless of the constants' names.
 
     Empty for a layer without constants, and for all layers if the bundle carries no LIR.
     """

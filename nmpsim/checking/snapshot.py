@@ -17,7 +17,7 @@ from nmpsim.bundle import Bundle, BundleHolder, get_bundle, parse_bundle
 from nmpsim.checking.baseline import make_baseline, read_baseline, write_baseline
 from nmpsim.checking.case import ExpectedArrays, check_run
 from nmpsim.checking.compared_run import ComparedRun
-from nmpsim.checking.expectations import check_layers, check_outputs, check_trap
+from nmpsim.checking.expectations import check_layers, check_outputs, make_trap_check
 from nmpsim.checking.hazards import check_hazards, find_hazards
 from nmpsim.checking.results import CaseResult, CheckResult
 from nmpsim.checking.run import CheckedRun, LoadedProgram
@@ -28,14 +28,14 @@ from nmpsim.diagnostics import UserError, fail
 
 
 class ProgramRunner:
-    """Loader and runner of programs, with a cache of programs and devices."""
+    """Runner that loads, compiles and runs programs, with a cache of programs and devices."""
 
     def __init__(self) -> None:
         self._bundles: dict[Path, Bundle] = {}
         self._devices: dict[DeviceConfig, Device] = {}
 
     def load(self, path: Path | str) -> Bundle:
-        """Load a bundle file, or compile a model file."""
+        """Load a bundle file or compile a model file; later calls return the same bundle."""
         where = Path(path).absolute()
         if where not in self._bundles:
             self._bundles[where] = session.load(where)
@@ -91,7 +91,7 @@ class ProgramRunner:
         arrays = {name: np.asarray(array) for name, array in inputs.items()}
         run = LoadedProgram(loaded, self._devices[config]).run(arrays, strict=strict)
         trap = run.report.trap
-        checks = [] if trap is None else [check_trap(trap, run.layers)]
+        checks = [] if trap is None else [make_trap_check(trap, run.layers)]
         if hazards and (trap is None or trap.kind == "contract"):
             log = find_hazards(loaded, arrays, config)
             checks.append(check_hazards(log.found, run.layers, log.message))
@@ -157,7 +157,7 @@ def compare_snapshot(
 
 
 def write_snapshot(run: CheckedRun, path: Path) -> None:
-    """Write a run as a snapshot file."""
+    """Write the outputs, costs and settings of a run to a snapshot file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_baseline(path, make_baseline(run))
 

@@ -55,7 +55,7 @@ def _optional_count() -> Any:
 
 @attrs.frozen
 class Expectations:
-    """Expected results of a run; a field is None if its result is not checked."""
+    """Expectations about a run; a field is None if its result is not checked."""
 
     outputs: Path | None = None
     """``.npz`` file with outputs by name, or ``.npy`` file for the only output."""
@@ -73,7 +73,7 @@ class Expectations:
 
 @attrs.frozen
 class Budget:
-    """Limits on the cost of a run; a field is None if its cost is not checked."""
+    """Budget of a run: limits on its costs; a field is None if its cost is not checked."""
 
     cycles: int | None = _optional_count()
     cycles_percent: float | None = _optional_count()
@@ -99,7 +99,7 @@ def _is_limit(name: str) -> Callable[[Any, Any, Any], None]:
 
 @attrs.frozen
 class SuiteCase:
-    """Program with inputs, expectations, budget and baseline."""
+    """Case of a suite: a bundle with inputs, expectations, budget and baseline."""
 
     bundle: Path
     input: tuple[InputFile, ...] = ()
@@ -140,13 +140,13 @@ class SuiteCase:
 
 @attrs.frozen
 class Suite:
-    """Cases of a suite file in order, and the path of the file."""
+    """Suite: the path of a suite file, and its cases in order."""
 
     file: str
     cases: tuple[SuiteCase, ...]
 
     def validate(self) -> Suite:
-        """Return the suite; raise UserError for a case that cannot fail or a repeated name."""
+        """Validate and return the suite; raise UserError for a useless case or a repeated name."""
         place = Place(self.file)
         findings = [finding for case in self.cases for finding in _findings(case, place)]
         if not self.cases:

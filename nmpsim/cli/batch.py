@@ -32,7 +32,7 @@ def run_batch(
     format: str,
     output: Path | None,
 ) -> int:
-    """Run a bundle on each sample, write a report of all runs and return the exit code.
+    """Run a bundle on each sample in turn, write a report of all runs and return the exit code.
 
     Raises UserError for a sample that does not fit, before the first run.
     """

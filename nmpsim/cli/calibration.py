@@ -28,7 +28,7 @@ _COPIES = 2
 def load_calibration_samples(
     arguments: Sequence[str], images: ImageOptions, program: ImportedModel
 ) -> Arrays:
-    """Return the calibration samples of each input, stacked along the first axis.
+    """Load the calibration samples of each float input by name, stacked along the first axis.
 
     A file of arrays holds any number of samples; an image, and each file of a folder or a pattern,
     is one sample.

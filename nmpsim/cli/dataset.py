@@ -34,7 +34,7 @@ MAX_TEXT_BYTES = 64 << 20
 
 @attrs.frozen(eq=False)
 class LabelledDataset:
-    """Samples of a data set with the class of each sample."""
+    """Data set of samples with a class label for each sample."""
 
     samples: Samples
     labels: Sequence[int]
@@ -93,7 +93,7 @@ def load_dataset(
 
 
 def read_class_names(path: Path, classes: int) -> tuple[str, ...]:
-    """Read the names of classes from a file with one name per line.
+    """Read the names of ``classes`` classes from a text file with one name per line.
 
     Raises
     ------

@@ -29,7 +29,7 @@ def is_background_compile_enabled(environment: Mapping[str, str]) -> bool:
 
 
 def choose_engine(requested: str, *, runs_often: bool = False) -> str:
-    """Return ``compiled`` instead of ``auto`` if the program runs often, otherwise ``requested``.
+    """Choose an engine; if it stays ``auto``, compile kernels in the background if enabled.
 
     ``auto`` becomes ``compiled`` if the program runs often. Otherwise it stays ``auto``, and
     kernels for the next command are compiled in the background.
@@ -52,7 +52,7 @@ def choose_engine(requested: str, *, runs_often: bool = False) -> str:
 
 
 def set_kernel_target() -> None:
-    """Set Numba's environment variables by ``NMPSIM_KERNELS``, before Numba is imported.
+    """Set Numba's environment variables to the kernel target that ``NMPSIM_KERNELS`` names.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def set_kernel_target() -> None:
 
 
 def get_numba_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return Numba's environment variables for the ``NMPSIM_KERNELS`` target, or {}.
+    """Return Numba's environment variables for ``NMPSIM_KERNELS``, or {} if none are needed.
 
     Processes started by this one inherit them. Raises UserError (ENV001), see
     :func:`set_kernel_target`.

@@ -42,11 +42,11 @@ _LABEL = re.compile(r"^(  \w+:|warning:)", re.MULTILINE)
 
 
 class CommandInterruptedError(Exception):
-    """Error for a command that Ctrl-C interrupted."""
+    """Exception raised if Ctrl-C interrupts a command."""
 
 
 class PipeClosedError(Exception):
-    """Error for a write to standard output after the reader closed the pipe."""
+    """Exception raised by a write to standard output after the reader closed the pipe."""
 
 
 def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
@@ -100,8 +100,8 @@ def print_ci_command(command: str) -> None:
         return  # stderr is closed
 
 
-def discard_stdout_error(error: OSError) -> UserError:
-    """Discard the buffer of standard output, and return a UserError for a failed write."""
+def convert_stdout_error(error: OSError) -> UserError:
+    """Convert a failed write to standard output to a UserError, and discard the buffer."""
     discard_stdout()
     message, hint = f"cannot write the result: {error.strerror}", "Write the result to a file."
     return fail("FILE002", message, place="standard output", hint=hint)
@@ -109,13 +109,13 @@ def discard_stdout_error(error: OSError) -> UserError:
 
 @contextmanager
 def convert_write_errors() -> Iterator[None]:
-    """Convert errors of writing to standard output within the context to UserError (FILE002)."""
+    """Convert failed writes to standard output in the ``with`` block to UserError (FILE002)."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise discard_stdout_error(error) from error
+        raise convert_stdout_error(error) from error
 
 
 class _Closed(io.TextIOBase):

@@ -54,7 +54,7 @@ _DAMAGE = (
 
 @frozen
 class ImageFormat:
-    """Conversion of images to one input: size, channel order and normalization."""
+    """Format of the images for one input: size, channel order and normalization."""
 
     layout: str
     height: int
@@ -89,7 +89,7 @@ def choose_image_format(
     channel_order: str,
     normalization: Normalization | None = None,
 ) -> ImageFormat:
-    """Return the image format for an input, chosen by its shape and the options.
+    """Choose the image format for an input by its shape, the options and the model's file.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ def get_single_sample(samples: Sequence[InputSample]) -> InputSample:
 
 
 def find_samples(arguments: Sequence[str], inputs: ProgramInputs) -> list[InputSample]:
-    """Find the input files of each run for the arguments of ``--input``.
+    """Find the input files of each run that arguments of ``--input`` name, without reading them.
 
     No values are read.
 
@@ -236,7 +236,7 @@ def split_argument(argument: str, names: Sequence[str]) -> tuple[str | None, Pat
 
 
 def is_array_file(path: Path) -> bool:
-    """Return whether a file is an ``.npy`` or ``.npz`` file by its first bytes.
+    """Return whether a file begins like an ``.npy`` or ``.npz`` file, or is empty or missing.
 
     True also for a file that is missing or empty, to report that as an error.
     """

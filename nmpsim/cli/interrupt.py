@@ -145,7 +145,7 @@ def _ignore_interrupts(error: Any) -> None:
 
 
 def ignore_interrupts() -> None:
-    """Ignore Ctrl-C from now on, if called in the main thread."""
+    """Ignore Ctrl-C from now on; do nothing outside the main thread."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, lambda *_: None)
 
@@ -177,7 +177,7 @@ _watcher = _InterruptWatcher()
 
 
 def watch_interrupts() -> None:
-    """Watch for Ctrl-C and end the process, even while it executes compiled code."""
+    """Start a thread that ends the process at Ctrl-C, even while compiled code is executed."""
     _watcher.watch()
 
 
@@ -196,8 +196,8 @@ def end_interrupted() -> None:
 
 
 @contextmanager
-def add_interrupt_note(note: Callable[[], str | None]) -> Iterator[None]:
-    """Add a note that is printed if Ctrl-C interrupts the context."""
+def set_interrupt_note(note: Callable[[], str | None]) -> Iterator[None]:
+    """Set the note that is printed if Ctrl-C interrupts the ``with`` block."""
     before, _watcher.note = _watcher.note, note
     yield
     _watcher.note = before  # not after an exception, which may be the interruption
@@ -205,7 +205,7 @@ def add_interrupt_note(note: Callable[[], str | None]) -> Iterator[None]:
 
 @contextmanager
 def interactive_session() -> Iterator[None]:
-    """Enter an interactive session: Ctrl-C interrupts single commands, not the process."""
+    """Enter a ``with`` block in which Ctrl-C interrupts single commands, not the process."""
     _watcher.is_interactive = True
     try:
         yield
@@ -215,7 +215,7 @@ def interactive_session() -> Iterator[None]:
 
 @contextmanager
 def interactive_command() -> Iterator[None]:
-    """Execute an interactive command that handles Ctrl-C; a second Ctrl-C ends the process."""
+    """Enter the ``with`` block of one command; Ctrl-C ends the process only the second time."""
     _watcher.line = object()
     try:
         yield

@@ -70,7 +70,7 @@ def print_warning(warning: str) -> None:
         print_message(f"warning: {warning}")
 
 
-def warn_if_float(metadata: Metadata, model: Path) -> None:
+def warn_if_unquantized(metadata: Metadata, model: Path) -> None:
     """Print a warning if no layer of a model is quantized."""
     from nmpsim.views.element_types import is_unquantized
     from nmpsim.views.inspect_text import NOTHING_QUANTIZED

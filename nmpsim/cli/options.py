@@ -172,7 +172,7 @@ class ShapeOptions:
     )
 
     def parse_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each input by name. Raises UserError (ARG001) if invalid."""
+        """Return the shape of each input by name; raise UserError (ARG001) for invalid text."""
         shapes: dict[str, tuple[int, ...]] = {}
         for value in self.input_shape:
             name, _, text = value.rpartition("=")

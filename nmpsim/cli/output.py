@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmpsim.atomic import STDOUT, is_special_file, make_write_error, resolve_path, write_file
-from nmpsim.cli.guard import discard_stdout_error
+from nmpsim.cli.guard import convert_stdout_error
 from nmpsim.diagnostics import fail
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def describe_partial_results(results: Path | None) -> str | None:
 
 @contextmanager
 def show_progress() -> Iterator[RunProgress]:
-    """Show progress events on stderr within a context; yield the callback for the events."""
+    """Show progress events on stderr in a ``with`` block; yield the callback for the events."""
     from nmpsim.views.progress import RunProgress, make_stderr_console
 
     with RunProgress(make_stderr_console()) as progress:
@@ -90,7 +90,7 @@ def write_text(text: str, output: Path | None = None) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise discard_stdout_error(error) from error
+        raise convert_stdout_error(error) from error
 
 
 def write_result(
@@ -121,7 +121,7 @@ def write_json(data: Mapping[str, Any], output: Path | None = None) -> None:
 
 @contextmanager
 def open_text_output(output: Path | None) -> Iterator[Console]:
-    """Yield a console whose text is written to a file or stdout when the context ends."""
+    """Open a console whose text is written to a file or stdout when the ``with`` block ends."""
     from nmpsim.views.console import get_printed_text, make_text_console
 
     terminal = output is None and sys.stdout is not None and sys.stdout.isatty()

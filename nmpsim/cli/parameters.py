@@ -57,14 +57,14 @@ class GroupedOption(click.Option):
     group = _COMMON
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Return the default value for the help text, without the range of a number."""
+        """Return additions to the help text, such as the default, without the range of a number."""
         extra = super().get_help_extra(ctx)
         extra.pop("range", None)
         return extra
 
 
 class GroupedCommand(click.Command):
-    """Command with options in groups; its usage errors name the command."""
+    """Command with options in groups and with usage errors that name the command."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse the arguments and return the context, or print ``--help``."""
@@ -101,7 +101,7 @@ def get_given_arguments(ctx: click.Context) -> tuple[str, ...]:
 
 
 def define_command(run: Callable[[Any], int | None], help: str | None = None) -> GroupedCommand:
-    """Return a click command that parses options and passes them to a function.
+    """Define a click command that parses options and passes them to a function.
 
     The command is named as the function's module. Its help is the docstring unless given.
     """
@@ -115,7 +115,7 @@ def define_command(run: Callable[[Any], int | None], help: str | None = None) ->
 
 
 def define_argument(metavar: str) -> Any:
-    """Return an attrs field for a positional argument; ``[NAME]`` makes the argument optional."""
+    """Define a positional argument as an attrs field; ``[NAME]`` makes the argument optional."""
 
     def make(name: str, kind: Any) -> click.Argument:
         type_, _, is_multiple = _parse_annotation(kind)
@@ -138,7 +138,7 @@ def define_option(
     group: str = _COMMON,
     default: Any = None,
 ) -> Any:
-    """Return an attrs field for a command-line option.
+    """Define a command-line option as an attrs field.
 
     Parameters
     ----------

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class RecordedRun:
-    """Results of a run that are stored in a file or folder, and their format."""
+    """Recorded run: a file or folder with the results of a run, and its format."""
 
     path: Path
     kind: str
     """``report``, ``npz``, ``folder`` (dumps of Glow) or ``console`` (text printed by Glow)."""
 
     def load_tensors(self, bundle: Bundle | None = None) -> list[StoredTensor]:
-        """Load the recorded tensors of the run; not for a report, which has no tensors.
+        """Load the recorded tensors of the run, which must not be a report.
 
         ``bundle`` names dumps in a folder without a list of its files.
         """
@@ -44,7 +44,7 @@ class RecordedRun:
 
 
 def open_recorded_run(path: Path) -> RecordedRun:
-    """Return the recorded run at a path, with the format that the contents indicate.
+    """Open a recorded run; the contents of the file or folder determine the format.
 
     Raises
     ------

@@ -78,7 +78,7 @@ class RunTraces:
     scratchpads: ScratchpadRecorder | None = None
 
     def finish(self, report: RunReport) -> None:
-        """Write the report's events to the timeline trace and close the trace."""
+        """Write the events of the run's report to the timeline trace, if there is one."""
         if self.timeline is None:
             return
         if self.scratchpads is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class ProgramInputs:
-    """Input tensors of a program and the options for converting images to them."""
+    """Inputs of a program: tensors, and the options for converting images to tensors."""
 
     tensors: Mapping[str, Tensor]
     """Name -> tensor, in the user's layout."""
@@ -58,13 +58,13 @@ class ProgramInputs:
         return attrs.evolve(tensor, shape=shape)
 
     def match_value_count(self, name: str, size: int) -> tuple[Tensor, int]:
-        """Return the tensor that ``size`` values fill (input or item), and the files per run."""
+        """Return the tensor that ``size`` values fill (input or item) and the files per run."""
         item, whole = self.get_item_tensor(name), self.tensors[name]
         is_item = size == math.prod(item.shape) != math.prod(whole.shape)
         return (item, self.get_batch_size(name)) if is_item else (whole, 1)
 
     def get_image_format(self, name: str) -> ImageFormat:
-        """Return the image format of an input."""
+        """Return the image format of an input, by its shape and the image options."""
         normalization = self.normalizations.get(name)
         return choose_image_format(
             self.get_item_tensor(name), self.images, self.channel_order, normalization
@@ -92,7 +92,7 @@ class ProgramInputs:
 
 @frozen(eq=False)
 class InputSource:
-    """File with the values of an input, or of one item of the input's batch."""
+    """Source of an input's values: a file with the whole input or with one batch item."""
 
     path: Path
     read: Callable[[], Array]
@@ -104,7 +104,7 @@ class InputSource:
     is_image: bool = False
 
     def load(self) -> Array:
-        """Load the values. Raises UserError (INPUT002) if they do not fit the input."""
+        """Load the values; raise UserError (INPUT002) if the values do not fit the input."""
         from nmpsim.core.inputs import find_mismatch
 
         array = self.read()
@@ -121,7 +121,7 @@ RunSources = Mapping[str, tuple[InputSource, ...]]
 
 @frozen(eq=False)
 class InputSample:
-    """Input files of one run."""
+    """Sample for one run: the files of all inputs."""
 
     files: tuple[str, ...]
     """The files that distinguish this run; several if each is an item of a batch."""
@@ -151,7 +151,7 @@ class InputSample:
 
 
 def print_image_formats(samples: Sequence[InputSample]) -> None:
-    """Print the image formats of samples on stderr."""
+    """Print a note on stderr for each distinct image format of the samples."""
     formats = (str(one) for sample in samples for one in sample.image_formats.values())
     for format in dict.fromkeys(formats):
         print_message(f"note: images are converted to {format}")

@@ -23,7 +23,7 @@ MAX_BYTES = 4 << 30
 def copy_stream_to_file(
     name: str, context: click.Context | None, *, waits_for_pipes: bool = False
 ) -> str:
-    """Copy standard input (``-``) or a pipe to a temporary file and return its path.
+    """Copy stdin (``-``) or a pipe to a temporary file; return its path, or ``name`` if a file.
 
     Other names are returned unchanged. The file is removed when the command ends. With
     ``waits_for_pipes`` any named pipe is read, waiting for its other end.

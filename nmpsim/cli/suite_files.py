@@ -35,7 +35,7 @@ def load_cases(
     strict: bool = True,
     images: ImageOptions = DEFAULT_IMAGES,
 ) -> Iterator[CaseWork | CaseResult]:
-    """Yield each case with its bundle and arrays, or its result if they cannot be read.
+    """Load suite cases; yield the work of each case, or a result if files cannot be read.
 
     Core files of failed cases belong in ``core_folder``.
     """
@@ -62,7 +62,7 @@ class BundleCache:
         self._bundle: Bundle | None = None
 
     def load(self, case: SuiteCase) -> Bundle:
-        """Return the bundle of a case; load it again only if its file or device changed."""
+        """Load the bundle of a case, or return the last one if file and device are unchanged."""
         device = None if case.device is None else load_device(case.device)
         arguments = tuple(one.argument for one in case.input)
         shapes = read_sample_shapes(arguments) if is_model(case.bundle) else {}

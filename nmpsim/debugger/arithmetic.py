@@ -52,7 +52,7 @@ from nmpsim.isa.words import PART_FIRST, PART_ONLY, RHS_INT32
 
 @attrs.frozen
 class Term:
-    """Product in a sum, or element of a pooling window, with the addresses of its operands."""
+    """Term of a result: a product in a sum, or an element of a pooling window."""
 
     at: tuple[int, ...]
     """Row, column and channel in the window; the inner index in a matrix product."""
@@ -73,7 +73,7 @@ class Term:
 
 @attrs.frozen
 class ArithmeticStep:
-    """Step of the computation of a result from its terms."""
+    """Step of an element's computation: name, formula with its numbers, and value."""
 
     name: str
     formula: str
@@ -82,7 +82,7 @@ class ArithmeticStep:
 
 @attrs.frozen
 class ResultTrace:
-    """Terms and arithmetic steps that compute one output element."""
+    """Trace of one output element: the terms and the arithmetic steps that compute it."""
 
     terms: tuple[Term, ...]
     steps: tuple[ArithmeticStep, ...]
@@ -92,7 +92,7 @@ class ResultTrace:
 
 @attrs.frozen
 class OutputElement:
-    """Position of one element in the output of a tensor instruction."""
+    """Element of a tensor instruction's output, given by its position."""
 
     at: tuple[int, ...]
     """Index along each dimension but the innermost: row and pixel, or row; all four of a
@@ -363,7 +363,7 @@ def trace_result(
     at: OutputElement,
     earlier_terms: Sequence[Term] = (),
 ) -> ResultTrace:
-    """Return the terms and arithmetic steps by which an instruction computes an element.
+    """Trace how an instruction computes an element; return the terms and arithmetic steps.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.analysis.explain import LayerFacts, ProfileForm, read_factors
+from nmpsim.analysis.explain import OperationFacts, ProfileStage, read_factors
 from nmpsim.arrays import Array, Shape
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.counters import count_channels
@@ -28,7 +28,7 @@ SCALE_TOLERANCE = 1e-4
 
 @attrs.frozen
 class ConstantAudit:
-    """Result of comparing a program constant with an array from a file."""
+    """Audit of a constant: the result of comparing it with an array from a file."""
 
     name: str
     elem: str
@@ -41,8 +41,8 @@ class ConstantAudit:
     problem: str = ""
 
 
-def describe_bias_scale(facts: LayerFacts | None) -> str:
-    """Describe how a bias's scale differs from the products' scale; return "" if it does not."""
+def describe_bias_scale(facts: OperationFacts | None) -> str:
+    """Describe how a bias's scale differs from the products' scale; return "" if both agree."""
     scales = {one.role: one.scale for one in facts.operands} if facts else {}
     source, bias, dest = scales.get("Src"), scales.get("Bias"), scales.get("Dest")
     weights = scales.get("Filter", scales.get("Weights"))
@@ -62,7 +62,7 @@ def describe_bias_scale(facts: LayerFacts | None) -> str:
 def audit_constants(
     module: Module, keys: Iterable[str], read_array: Callable[[str], Any]
 ) -> Iterator[ConstantAudit]:
-    """Compare constants of a module with arrays of the same name; yield the results."""
+    """Audit constants of a module: compare each constant with the array of the same name."""
     known = {key.removeprefix("const/"): key for key in keys}
     for weight in module.weights:
         if not weight.constant or weight.name not in known:
@@ -91,7 +91,7 @@ RESULT_STAGE = "result"
 
 @attrs.frozen
 class ChannelAudit:
-    """Expected and actual rescale integers of one channel, or of all channels."""
+    """Audit of one channel, or of all channels: the expected and actual rescale integers."""
 
     channel: int | None
     real: float
@@ -108,7 +108,7 @@ class ChannelAudit:
 
 @attrs.frozen
 class StageAudit:
-    """Comparison of a layer's rescale integers with the integers that its scales require."""
+    """Audit of a rescale stage: the layer's integers, and those that the scales require."""
 
     layer: str
     stage: str
@@ -125,9 +125,12 @@ class StageAudit:
 
 
 def audit_integers(
-    debugger: Debugger, facts: LayerFacts | None, layer: Layer, trace: Sequence[ExecutedInstruction]
+    debugger: Debugger,
+    facts: OperationFacts | None,
+    layer: Layer,
+    trace: Sequence[ExecutedInstruction],
 ) -> Iterator[StageAudit]:
-    """Compare the integers of each rescaling of a layer with the layer's scales.
+    """Audit the rescale integers of a layer: compare those of each stage with the scales.
 
     Parameters
     ----------
@@ -154,7 +157,7 @@ def audit_integers(
 
 
 def _channels(
-    form: ProfileForm, found: Mapping[int | None, set[ScaleWords]]
+    form: ProfileStage, found: Mapping[int | None, set[ScaleWords]]
 ) -> Iterator[ChannelAudit]:
     """Compare the factor of each channel with the expected one."""
     values = form.list_values()
@@ -226,10 +229,10 @@ def format_factor(integers: ScaleWords, kind: ScaleKind) -> str:
     return f"x * {float(np.uint32(mul & 0xFFFF_FFFF).view(np.float32)):.9g}{added}"
 
 
-FactsByName = Mapping[str, LayerFacts]
+FactsByName = Mapping[str, OperationFacts]
 """Instruction name -> what the LIR says about the instruction."""
 
 
-def find_facts(facts: FactsByName, layer: Layer) -> LayerFacts | None:
+def find_layer_facts(facts: FactsByName, layer: Layer) -> OperationFacts | None:
     """Return the facts about the LIR instruction of a layer, or None if there are none."""
     return facts.get(layer.fused[0] if layer.fused else layer.name) or facts.get(layer.name)

@@ -133,7 +133,7 @@ class BreakpointHit:
 def list_stop_addresses(
     breakpoints: Sequence[Breakpoint], more: AddressCondition | None = None
 ) -> npt.NDArray[np.int64]:
-    """Return an array [n, 2] of core (-1 for all) and address of the address breakpoints."""
+    """Return core (-1 for all) and address of each address breakpoint, as int64 [n, 2]."""
     conditions = [one.condition for one in breakpoints if one.is_enabled]
     wanted = [c for c in (*conditions, more) if isinstance(c, AddressCondition)]
     pairs = [(-1 if c.core is None else c.core, c.address) for c in wanted]

@@ -17,7 +17,7 @@ Space = Literal["dram", "scratchpad", "control"]
 
 @attrs.frozen
 class ByteRuns:
-    """Set of byte addresses: equal byte ranges at regular strides in up to four dimensions."""
+    """Runs of bytes of equal length, at regular strides in up to four dimensions."""
 
     space: Space
     start: int
@@ -28,7 +28,7 @@ class ByteRuns:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the set contains no address."""
+        """Whether the runs contain no byte."""
         return self.run <= 0 or any(count <= 0 for count, _ in self.repeats)
 
     end: int = attrs.field(init=False, eq=False)
@@ -49,11 +49,11 @@ class ByteRuns:
         return 0 if self.is_empty else self.run * math.prod(n for n, _ in self.repeats)
 
     def contains(self, address: int) -> bool:
-        """Return whether the set contains an address."""
+        """Return whether a run contains an address."""
         return self.overlaps_range(address, address + 1)
 
     def overlaps_range(self, start: int, end: int) -> bool:
-        """Return whether the set contains an address of the range [start, end)."""
+        """Return whether a run contains an address of the range [start, end)."""
         if end <= self.start or start >= self.end:
             return False
         if not self.repeats:
@@ -69,7 +69,7 @@ class ByteRuns:
         return starts
 
     def overlaps(self, other: ByteRuns) -> bool:
-        """Return whether this set and another set share a byte of the same memory."""
+        """Return whether the runs of two regions share a byte in the same memory."""
         if self.space != other.space or self.is_empty or other.is_empty:
             return False
         if not other.repeats:
@@ -78,7 +78,7 @@ class ByteRuns:
         return low < high and bool((self._marked(low, high) & other._marked(low, high)).any())
 
     def get_mask(self) -> npt.NDArray[np.bool_]:
-        """Return a boolean mask of range [start, end) that is True for addresses in the set."""
+        """Return a mask of the bytes from ``start`` to ``end`` that is True for bytes in a run."""
         run, repeats = self.run, list(self.repeats)
         while repeats and (repeats[-1][1] == run or repeats[-1][0] == 1):  # adjacent runs
             run *= repeats.pop()[0]
@@ -88,7 +88,7 @@ class ByteRuns:
         return merged._marked(self.start, merged.end)
 
     def list_offsets(self, base: int, size: int) -> npt.NDArray[np.int64]:
-        """Return the offsets of the addresses from ``base`` that are below ``size``."""
+        """Return the offset from ``base`` of each byte in a run, if it is below ``size``."""
         offsets = self.get_mask().nonzero()[0] + self.start - base
         return np.asarray(offsets[(offsets >= 0) & (offsets < size)])
 
@@ -104,6 +104,6 @@ class ByteRuns:
 
 
 def get_tensor_region(tensor: Tensor) -> ByteRuns:
-    """Return the byte addresses of a tensor in DRAM."""
+    """Return the memory region of a tensor in DRAM, which is one run of bytes."""
     nbytes = math.prod(tensor.shape) * ELEM_DTYPES[tensor.elem].itemsize
     return ByteRuns("dram", tensor.address, nbytes)

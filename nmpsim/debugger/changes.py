@@ -74,7 +74,7 @@ def get_word_address(executed: ExecutedInstruction, word: str) -> int:
 
 
 def pack_integer(value: int, size: int) -> bytes:
-    """Pack an integer as little-endian bytes; raise UserError (DEBUG002) if it does not fit."""
+    """Pack an integer as little-endian bytes; raise UserError (DEBUG002) if out of range."""
     bits = 8 * size
     if not -(1 << (bits - 1)) <= value < 1 << bits:
         raise fail(
@@ -88,7 +88,7 @@ def pack_integer(value: int, size: int) -> bytes:
 
 @attrs.frozen
 class LayerEffect:
-    """Difference of a layer's output and saturation from the run without changes."""
+    """Effect of changes on a layer: how output and saturation differ from the unchanged run."""
 
     index: int
     name: str
@@ -113,7 +113,7 @@ class ProgramEditor:
         """The most recently compiled program, by its scale changes."""
 
     def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
-        """Change a word in all descriptors or channel records; return the number of changes.
+        """Set a word in all descriptors or channel records of a layer; return their number.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class ProgramEditor:
         return len(pieces)
 
     def set_scale(self, layer: Layer, scale: float) -> ScaleChange:
-        """Change the scale of a layer's output in all layers that write or read it.
+        """Set the scale of a layer's output in all layers that write or read the output.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class ProgramEditor:
         return self._programs[scales]
 
     def set_own_scale(self, layer: Layer, scale: float) -> int:
-        """Change the output scale in one layer's descriptors; return the number of descriptors.
+        """Set the output scale in one layer's descriptors only; return their number.
 
         Layers that read the result still assume the old scale.
         """
@@ -271,7 +271,7 @@ class ProgramEditor:
         return stopped, debugger.layer_outputs, [state.saturated for state in states]
 
     def trace_layer(self, layer: Layer) -> list[ExecutedInstruction]:
-        """Return the executed instructions of a layer; run up to its end first if necessary."""
+        """Return the executed instructions of a layer; first run to the layer's end if needed."""
         debugger = self._debugger
         if layer.index not in debugger.layer_ends:
             with debugger.visit_position():

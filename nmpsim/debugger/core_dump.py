@@ -45,7 +45,7 @@ class AboutDocument(TypedDict):
 
 @attrs.frozen(eq=False)
 class CoreDump:
-    """Contents of a core file."""
+    """Core dump of a run: bundle, inputs, device, engine, position and edits."""
 
     image: bytes
     """Contents of the bundle's file."""
@@ -58,7 +58,7 @@ class CoreDump:
     """Changes to the program and to DRAM."""
 
     def load_bundle(self, path: str) -> Bundle:
-        """Read the bundle from the core file; raise UserError as :func:`nmpsim.load` does."""
+        """Load the bundle of the core file; raise UserError as :func:`nmpsim.load` does."""
         return parse_bundle(self.image, path)
 
 

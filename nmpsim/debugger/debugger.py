@@ -49,7 +49,7 @@ ProgressCallback = Callable[[RunLocation], None]
 
 
 class Debugger(PositionedRun):
-    """Run of a bundle that can be stopped, inspected and run backwards."""
+    """Debugger of one run of a bundle, which can be stopped, inspected and run backwards."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Debugger(PositionedRun):
         return added
 
     def get_breakpoint(self, number: int) -> Breakpoint:
-        """Return the breakpoint that has the number ``number``."""
+        """Return a breakpoint by number; raise UserError (DEBUG002) for an unknown number."""
         for one in self.breakpoints:
             if one.number == number:
                 return one

@@ -26,7 +26,7 @@ ScaleChanges = tuple[tuple[tuple[str, float], ...], ...]
 
 @attrs.frozen
 class Edit:
-    """Changes of memory and of tensor scales by one debugger command."""
+    """Edit by one debugger command: changes of memory and of tensor scales."""
 
     position: int = attrs.field(validator=ge(0))
     """Position at which the change is made, each time the run reaches it. Changes of the program
@@ -59,12 +59,12 @@ def check_edit(bundle: Bundle, edit: Edit) -> None:
 
 
 def find_image_slice(bundle: Bundle, address: int, count: int) -> slice | None:
-    """Return the slice of the read-only image for an address range, or None if it lies outside."""
+    """Return the slice of the read-only image for an address range, or None if not inside."""
     return _inside(address - bundle.image_base, count, bundle.image.size)
 
 
 def find_ram_slice(bundle: Bundle, address: int, count: int) -> slice | None:
-    """Return the slice of writable DRAM for an address range, or None if it lies outside."""
+    """Return the slice of writable DRAM for an address range, or None if not inside."""
     return _inside(address - bundle.rw_base, count, bundle.rw_bytes)
 
 
@@ -80,7 +80,7 @@ def list_image_changes(bundle: Bundle, edits: Sequence[Edit]) -> list[tuple[slic
 
 
 def build_patch(bundle: Bundle, edits: Sequence[Edit]) -> tuple[ByteChange, ...]:
-    """Combine the edits of the program's image into a patch without overlaps."""
+    """Build a patch without overlaps from the edits of the program's image."""
     pieces = list_image_changes(bundle, edits)
     now, last = bundle.image.copy(), np.full(bundle.image.size, -1, np.int32)
     for number, (where, data, _) in enumerate(pieces):
@@ -100,6 +100,6 @@ def list_scale_changes(edits: Sequence[Edit]) -> ScaleChanges:
 
 
 def apply_scale(tensor: Tensor, edits: Sequence[Edit]) -> Tensor:
-    """Return a tensor with the scale set by the last edit, or unchanged if no edit sets it."""
+    """Apply the last edit of a tensor's scale; return an unedited tensor unchanged."""
     scale = next((e.scales[tensor.name] for e in reversed(edits) if tensor.name in e.scales), None)
     return tensor if scale is None else attrs.evolve(tensor, scale=scale)

@@ -28,7 +28,7 @@ _OF_CHANNELS = " (possible causes: weights, bias, factor)"
 
 @attrs.frozen
 class ErrorPattern:
-    """Property that all wrong elements share, and commands for further investigation."""
+    """Pattern that all wrong elements share, and commands for further investigation."""
 
     text: str
     next: tuple[str, ...]
@@ -37,7 +37,7 @@ class ErrorPattern:
 
 @attrs.frozen
 class LayerTraits:
-    """Properties of a layer that make some causes of an error possible."""
+    """Traits of a layer that make some causes of an error possible."""
 
     has_weights: bool = True
     has_window: bool = True
@@ -51,7 +51,7 @@ def find_error_patterns(
     traits: LayerTraits = LayerTraits(),
     explained: Mask | None = None,
 ) -> tuple[ErrorPattern, ...]:
-    """Return the patterns in the positions and values of wrong elements.
+    """Find patterns in the positions and values of wrong elements; return () if none.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ _FACTORS = np.array([0x9E3779B97F4A7C15 * (2 * n + 1) % 2**64 | 1 for n in range
 
 @attrs.frozen
 class Displacement:
-    """Distance in elements between the actual and the expected positions of values."""
+    """Displacement of values in elements, from the expected to the actual positions."""
 
     distance: float
     by_row: float = 0.0

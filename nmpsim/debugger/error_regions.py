@@ -51,7 +51,7 @@ class ErrorRegion:
 
 @attrs.frozen(eq=False)
 class ElementOwners:
-    """Assignment of each element to the core or the store that wrote it."""
+    """Owners of elements: the core or the store that wrote each element."""
 
     kind: str
     labels: Labels

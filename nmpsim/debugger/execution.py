@@ -75,7 +75,7 @@ class PauseReason(Enum):
 
 @attrs.frozen(eq=False)
 class Pause:
-    """Result of :meth:`ReversibleExecution.advance`: the reason and the executed events."""
+    """Pause in a run, at which an advance ended: the reason and the executed events."""
 
     reason: PauseReason
     start: int
@@ -108,13 +108,13 @@ class Pause:
 
 
 class RunLog(ABC):
-    """Base class of logs that process each event of a run once, even if it is replayed."""
+    """Base class of logs that process each event of a run once, also if the run is replayed."""
 
     position = 0
     """Position up to which the run has been processed."""
 
     def add(self, pause: Pause) -> None:
-        """Process the events before a pause if they follow directly after the processed events."""
+        """Add the events before a pause, if they follow directly after the processed events."""
         if pause.start == self.position:
             self.position = pause.position
             self.process(pause)
@@ -176,7 +176,7 @@ class ReversibleExecution:
 
     @property
     def is_started(self) -> bool:
-        """Whether the run is within a device segment."""
+        """Whether the run is within a device step, between its start and its end."""
         return self._is_started
 
     @property
@@ -244,7 +244,7 @@ class ReversibleExecution:
 
     @contextmanager
     def limit_time(self, budget: TimeBudget) -> Iterator[None]:
-        """Charge simulation time to a budget; raise ``TimeLimitError`` when it is used up."""
+        """Limit the simulation time in a ``with`` block; raise ``TimeLimitError`` if exceeded."""
 
         def now() -> float:
             return time.perf_counter() - self.engine.compilation.seconds
@@ -291,7 +291,7 @@ class ReversibleExecution:
         return (*list_small_arrays(self.machine), self._stops.clocks)
 
     def seek_position(self, position: int, on_pause: Callable[[Pause], None] | None = None) -> None:
-        """Go forwards or backwards to a position, or to the end of the run if it comes first."""
+        """Seek a position, forwards or backwards; stop at an earlier end or trap of the run."""
         if (
             position < self.position
             or self.snapshots.find_before(position).position > self.position
@@ -322,7 +322,7 @@ class ReversibleExecution:
             self.trap = trap
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore the state of a snapshot."""
+        """Restore the state of a snapshot, and apply the edits of its position."""
         arrays = (*list_pages(self.machine), *self._list_arrays())
         for array, saved in zip(arrays, (*snapshot.pages, *snapshot.records), strict=True):
             array[...] = saved
@@ -364,7 +364,7 @@ class ReversibleExecution:
                     self.machine.ram[where] = np.frombuffer(now, np.uint8)
 
     def build_report(self, path: CriticalPath) -> RunReport:
-        """Return the report of the run up to the current position, with a critical path."""
+        """Build the report of the run up to the current position, with a critical path."""
         account = self.account.copy()
         if self._is_started and self.current_step is not None:
             record_device_step(account, self.machine, self.layers, self.current_step, False)

@@ -45,7 +45,7 @@ MAX_READERS = 64
 
 @attrs.frozen
 class ElementEvent:
-    """Executed instruction that contributed to an element or read it."""
+    """Event of an element: an executed instruction that contributed to it or read it."""
 
     what: str
     core: int
@@ -63,7 +63,7 @@ class ElementEvent:
 
 @attrs.frozen
 class NamedTerm:
-    """Term of a sum or pooling window, with the names of its operands' elements."""
+    """Term of a sum or pooling window, with the names of the input and weight elements."""
 
     term: Term
     input: str
@@ -335,7 +335,7 @@ def _describe_tile(maker: ExecutedInstruction) -> str:
 
 
 def find_readers(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> tuple[ElementEvent, ...]:
-    """Return the accesses that read an element before its memory was overwritten.
+    """Return up to 64 accesses that read an element before its memory was overwritten.
 
     At most MAX_READERS are returned, from the part of the run that has been executed.
     """

@@ -26,7 +26,7 @@ from nmpsim.isa.table import SCRATCHPAD_BASE, Unit
 
 @attrs.frozen
 class Hazard:
-    """Memory access with an undefined order or an undefined value."""
+    """Hazard: a memory access whose order or value is undefined."""
 
     position: int
     """Position just after the access, or after the post that reveals the hazard."""

@@ -36,7 +36,7 @@ MAX_BYTES = 1 << 20
 
 @attrs.frozen
 class CoreState:
-    """Status, clock and next instruction of one core."""
+    """State of one core: status, clock and next instruction."""
 
     core: int
     status: str
@@ -55,7 +55,7 @@ _LAYER_FIELDS = ("index", "name", "display_name", "op", "operation", "line", "pl
 
 @attrs.frozen
 class LayerState:
-    """State, cycles and saturation of one layer of a stopped run."""
+    """State of one layer of a stopped run: progress, cycles and saturation."""
 
     index: int
     name: str
@@ -76,7 +76,7 @@ class LayerState:
 
 @attrs.frozen
 class CodeLine:
-    """Disassembled instruction of the device program."""
+    """Line of disassembled code with one instruction of the device program."""
 
     address: int
     text: str
@@ -116,7 +116,7 @@ def list_layer_states(
 
 
 def count_saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]:
-    """Return the counts of saturated and clipped values of a layer so far, by stage and side."""
+    """Count the saturated and clipped values of a layer so far, by stage and side."""
     clip = debugger.account.clips.get(layer.index)
     if clip is not None:
         return list_host_saturation(clip)
@@ -136,7 +136,7 @@ def get_tensors(debugger: Debugger) -> Mapping[str, Tensor]:
 
 
 def find_tensor(debugger: Debugger, name: str) -> Tensor:
-    """Return a tensor by the tensor's name or by the name of the layer that writes it."""
+    """Return a tensor by its own or its layer's name; raise UserError (LAYER001) if unknown."""
     known = get_tensors(debugger)
     if name in known:
         return known[name]
@@ -144,7 +144,7 @@ def find_tensor(debugger: Debugger, name: str) -> Tensor:
 
 
 def read_values(debugger: Debugger, tensor: Tensor) -> Array:
-    """Return a copy of a tensor's current values in memory.
+    """Read a copy of a tensor's current values from memory.
 
     Layers may share memory: it holds the tensor from the end of its layer until it is reused.
     """
@@ -181,7 +181,7 @@ def list_core_states(debugger: Debugger) -> tuple[CoreState, ...]:
 
 
 def read_registers(debugger: Debugger, core: int) -> Mapping[str, int]:
-    """Return ``pc``, the unsigned registers by ABI name, and the CSRs of a core."""
+    """Read ``pc``, the unsigned registers by ABI name, and the CSRs of a core."""
     state = debugger.machine.cores[debugger.check_core_number(core)]
     named = {name: int(state.registers[i]) & 0xFFFF_FFFF for i, name in enumerate(REGISTERS)}
     one = Core(debugger.machine, core)
@@ -190,7 +190,7 @@ def read_registers(debugger: Debugger, core: int) -> Mapping[str, int]:
 
 
 def read_memory(debugger: Debugger, address: int, count: int, core: int = 0) -> bytes:
-    """Return bytes as a core sees them; raise UserError (DEBUG002) for a range across memories."""
+    """Read memory as a core sees it; raise UserError (DEBUG002) for a range across memories."""
     machine = debugger.machine
     found = read_bytes(machine, debugger.check_core_number(core), address, count)
     if found is not None and 0 <= count <= MAX_BYTES:
@@ -241,7 +241,7 @@ def find_address(debugger: Debugger, word: str) -> int:
 
 
 def describe_dram_address(debugger: Debugger, address: int, layers: Sequence[int]) -> str:
-    """Return a description of a DRAM address, such as ``pool1[0, 3]`` or a symbol and offset.
+    """Describe a DRAM address, such as ``pool1[0, 3]`` or a symbol and an offset.
 
     ``layers`` are the layers that have run, in order: of tensors that share memory, the last one
     written counts. An address of nothing else is returned as a hexadecimal number.
@@ -258,7 +258,7 @@ def describe_dram_address(debugger: Debugger, address: int, layers: Sequence[int
 
 
 def ravel_index(at: tuple[int, ...], shape: Shape, subject: str = "the tensor") -> int:
-    """Convert coordinates to a row-major index; raise UserError (DEBUG002) if they lie outside."""
+    """Convert coordinates to a row-major index; raise UserError (DEBUG002) if out of range."""
     if len(at) == 1 and len(shape) != 1 and 0 <= at[0] < math.prod(shape):
         return at[0]
     if len(at) != len(shape) or any(not 0 <= i < n for i, n in zip(at, shape, strict=True)):

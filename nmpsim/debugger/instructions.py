@@ -52,7 +52,7 @@ _NAMES: Mapping[str | None, list[str]] = {
 
 @attrs.frozen
 class MemoryAccess:
-    """Memory region that an instruction or a host operation reads or writes."""
+    """Access of an instruction or a host operation to a memory region: read or write."""
 
     kind: AccessKind
     operand: str
@@ -93,7 +93,7 @@ class ExecutedInstruction:
 
     @cached_property
     def fetches(self) -> tuple[MemoryAccess, ...]:
-        """Reads by the core itself: the instruction word if it is writable, the descriptor."""
+        """Reads by the core itself: an instruction in writable memory, and the descriptor."""
         found = [_make_access("read", "code", self.pc, WORD_BYTES)] * self.is_code_writable
         if self.instruction.descriptor is not None:
             nbytes = DESCRIPTORS[self.instruction.descriptor].nbytes
@@ -137,7 +137,7 @@ class ExecutedInstruction:
 
 
 def format_code_command(core: int, pc: int) -> str:
-    """Return the debugger command that shows an instruction."""
+    """Format the debugger command that shows the code around an instruction."""
     return f"code {pc:#x} core {core}"
 
 
@@ -178,7 +178,7 @@ def list_host_accesses(step: ProgramStep) -> tuple[MemoryAccess, ...]:
 
 
 def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dict[str, int]:
-    """Return the words of a descriptor by name, or zeros if its address is invalid."""
+    """Read the words of a descriptor by name; return zeros for an invalid address."""
     record = DESCRIPTORS[name]
     data = read_bytes(machine, core, address, record.nbytes) or bytes(record.nbytes)
     values = struct.unpack(f"<{len(record.words)}i", data)

@@ -33,7 +33,7 @@ MAX_BYTES = 1 << 20
 
 @attrs.frozen(eq=False)
 class OperandValues:
-    """Values, element type and quantization of a tensor or operand."""
+    """Values of a tensor or operand, with element type and quantization."""
 
     name: str
     elem: str
@@ -78,7 +78,7 @@ def find_lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
 
 
 def read_layer_output(debugger: Debugger, layer: Layer) -> OperandValues:
-    """Return the output of a layer as it was when the layer ended."""
+    """Read the output of a layer: as the layer left it, or the current memory if not done."""
     tensor, kept = layer.output, debugger.layer_outputs.get(layer.index)
     if kept is not None and debugger.is_layer_done(layer.index):
         return _of(tensor, kept, layer=layer.index)
@@ -131,7 +131,7 @@ def _part_of(view: BufferView, whole: Values, note: str = "") -> OperandValues:
 
 @attrs.frozen
 class OperandLocation:
-    """Memory region and data type of an operand of an instruction."""
+    """Location of an instruction's operand in memory: region and data type."""
 
     access: MemoryAccess
     dtype: np.dtype[Any]
@@ -151,7 +151,7 @@ class CurrentInstruction:
 
 
 def find_current_instruction(debugger: Debugger, core: int) -> CurrentInstruction | None:
-    """Return the tensor instruction that a core executes next or has just executed, or None."""
+    """Return the tensor instruction at or just before a core's pc, or None if there is none."""
     machine = debugger.machine
     state = machine.cores[core]
     for pc in (int(state.pc), int(state.pc) - 4):
@@ -193,7 +193,7 @@ def _dtype(access: MemoryAccess, words: Mapping[str, int]) -> np.dtype[Any]:
 
 
 def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> OperandValues:
-    """Return the current values of an operand, or no values if it spans several memories."""
+    """Read the current values of an operand; return no values if it spans several memories."""
     region, dtype = location.access.region, location.dtype
     elem = next(e for e, one in ELEM_DTYPES.items() if one == dtype)
     name = f"{location.holds} at {region.start:#010x}"
@@ -214,7 +214,7 @@ def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> Op
 
 
 def read_byte_runs(machine: Machine, core: int, region: ByteRuns) -> npt.NDArray[np.uint8] | None:
-    """Return the bytes of a region, or None if it spans several memories."""
+    """Read the bytes of a region; return None if it spans several memories or is too large."""
     found = find_region(machine, core, region.start, region.end - region.start)
     if found is None or region.nbytes > MAX_BYTES:
         return None

@@ -25,7 +25,7 @@ Labels = npt.NDArray[np.int64]
 
 @attrs.frozen(eq=False)
 class OutputWriters:
-    """Instructions that wrote a layer's output, and the first and last writer of each element."""
+    """Writers of a layer's output: instructions, and first and last writer of each element."""
 
     stores: tuple[ExecutedInstruction, ...]
     """Instructions that wrote the output, in order."""
@@ -40,7 +40,7 @@ class OutputWriters:
         return np.asarray((self.last < 0) | (self.first != self.last))
 
     def list_owners(self) -> tuple[ElementOwners, ...]:
-        """Return the assignments of elements to cores and to stores."""
+        """Return the owners of the output's elements, as cores and as stores."""
         cores = [done.core for done in self.stores]
         by_core = np.where(self.last < 0, -1, np.array([*cores, -1], np.int64)[self.last])
         some = max(cores, default=-1) + 1
@@ -54,7 +54,7 @@ class OutputWriters:
 
 
 def describe_store(store: ExecutedInstruction) -> str:
-    """Return a description of an executed store with its address, core and position."""
+    """Describe an executed store by its address, core and position."""
     return (
         f"{store.instruction.mnemonic} at {store.pc:#x} of core {store.core}"
         f" (position {store.next_position})"

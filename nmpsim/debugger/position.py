@@ -59,7 +59,7 @@ class StopResult:
 
 
 class PositionedRun(ReversibleExecution):
-    """Reversible run with its current location and the outputs of its layers."""
+    """Reversible run with the current location and the outputs of all finished layers."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -95,7 +95,7 @@ class PositionedRun(ReversibleExecution):
 
     @property
     def layer_outputs(self) -> LayerOutputs:
-        """Mapping from layer to its output, with the edits made up to this position.
+        """Output of each layer that has run, by index, with the edits up to this position.
 
         Layers may share memory: a byte belongs to the layer that was done last there.
         """

@@ -34,7 +34,7 @@ Options = tuple[str, bool]
 
 @attrs.frozen(eq=False)
 class CompiledProgram:
-    """LIR module and the bundle compiled from it."""
+    """Compiled program: a LIR module, the compiler options and the resulting bundle."""
 
     module: Module
     options: Options
@@ -43,7 +43,7 @@ class CompiledProgram:
 
 @attrs.frozen(eq=False)
 class ScaleChange:
-    """Changes of a program for another scale of a tensor, and the affected layers."""
+    """Change of a tensor's scale: the changed bytes of the program and the affected layers."""
 
     program: CompiledProgram
     """Program with the new scale."""
@@ -82,7 +82,7 @@ def recompile_bundle(bundle: Bundle, module: Module) -> CompiledProgram:
 
 
 def compute_scale_change(original: CompiledProgram, layer: Layer, scale: float) -> ScaleChange:
-    """Recompile a program with another scale of a layer's output; return the differences.
+    """Compute the changes of a program for another scale of a layer's output by compilation.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def compute_scale_change(original: CompiledProgram, layer: Layer, scale: float) 
 def apply_scale_changes(
     original: CompiledProgram, changes: Sequence[Iterable[tuple[str, float]]]
 ) -> CompiledProgram:
-    """Compile a program again with new scales by buffer name."""
+    """Apply new scales by buffer name to a program, and compile it again."""
     if not changes:
         return original
     module = replace_scales(original.module, changes)
@@ -118,7 +118,7 @@ def apply_scale_changes(
 
 
 def replace_scales(module: Module, changes: Iterable[Iterable[tuple[str, float]]]) -> Module:
-    """Return a module with new scales by buffer name; constants keep their integers."""
+    """Replace scales of a module by buffer name; constants keep their integers."""
     for change in changes:
         module = _rescale_buffers(module, dict(change))
     return module

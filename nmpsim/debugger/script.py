@@ -50,7 +50,7 @@ class ScriptLine:
 
 @attrs.frozen
 class ScriptLineResult:
-    """Line of a script and the result of its command."""
+    """Result of a script line: the line, and the result of its command."""
 
     line: ScriptLine
     result: CommandResult
@@ -58,7 +58,7 @@ class ScriptLineResult:
 
 @attrs.frozen
 class ScriptOutcome:
-    """Results of all lines of a script."""
+    """Outcome of a script: the results of its lines, and the breakpoints never hit."""
 
     answers: tuple[ScriptLineResult, ...]
     never_hit: tuple[str, ...]
@@ -76,7 +76,7 @@ def run_script(
     on_answer: Callable[[ScriptLineResult], None] = lambda _: None,
     line_context: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> ScriptOutcome:
-    """Execute the lines of a script in order and return their results.
+    """Run a script: execute its lines in order, and return the results.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def run_script(
 
 
 def describe_missed_breakpoints(shell: Shell) -> tuple[str, ...]:
-    """Return a description of each breakpoint and watchpoint that was never hit."""
+    """Describe each breakpoint and watchpoint that was never hit."""
     return tuple(
         f"{one.kind} {one.number} was never hit: {one.text}"
         for one in shell.debugger.breakpoints
@@ -124,6 +124,6 @@ def _placed(diagnostic: Diagnostic, line: ScriptLine) -> Diagnostic:
     return attrs.evolve(diagnostic, place=Place(line.file, line.number))
 
 
-def build_document(outcome: ScriptOutcome) -> DebugDocument:
+def make_debug_document(outcome: ScriptOutcome) -> DebugDocument:
     """Return the results of a script as a JSON document."""
     return to_json(outcome, DebugDocument)

@@ -25,7 +25,7 @@ Bytes = npt.NDArray[np.uint8]
 
 @attrs.frozen(eq=False)
 class Snapshot:
-    """State of a run at one position."""
+    """Snapshot of the state of a run at one position."""
 
     position: int
     step: int
@@ -38,7 +38,7 @@ class Snapshot:
 
 
 def list_pages(machine: Machine) -> list[Bytes]:
-    """Return views of the pages of the large memories that a run changes."""
+    """Return the pages of DRAM and scratchpads that a run changes, as views."""
     return [
         memory[start : start + PAGE_BYTES]
         for memory in (machine.ram, machine.scratchpad.reshape(-1))
@@ -70,7 +70,7 @@ def copy_pages(machine: Machine, before: Snapshot | None) -> tuple[Bytes, ...]:
 
 
 class SnapshotStore:
-    """Snapshots by position within a memory budget; the first snapshot is never removed."""
+    """Store of snapshots within a memory budget; the first snapshot is never removed."""
 
     def __init__(self, budget_mib: int = DEFAULT_BUDGET_MIB) -> None:
         self._budget_bytes = budget_mib << 20
@@ -93,7 +93,7 @@ class SnapshotStore:
         return index > 0 and self._kept[index - 1].position == position
 
     def add(self, snapshot: Snapshot) -> None:
-        """Add a snapshot and remove other snapshots while the memory budget is exceeded."""
+        """Add a snapshot, and remove every second one while the memory budget is exceeded."""
         self._kept.insert(self._index(snapshot.position), snapshot)
         self._count(snapshot, 1)
         while self.nbytes > self._budget_bytes and len(self._kept) > 2:

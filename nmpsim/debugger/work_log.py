@@ -12,7 +12,7 @@ from nmpsim.debugger.execution import Pause, ReversibleExecution, RunLog
 
 
 class CriticalPathLog(RunLog):
-    """Log of the critical path of a run up to its furthest position."""
+    """Log of a run's critical path, up to the latest position that has been reached."""
 
     def __init__(self, execution: ReversibleExecution) -> None:
         self._execution = execution
@@ -26,7 +26,7 @@ class CriticalPathLog(RunLog):
         return join_paths([*self._done, *begun])
 
     def process(self, pause: Pause) -> None:
-        """Extend the critical path by the work before a pause."""
+        """Extend the critical path by the work and waits before a pause."""
         machine = self._execution.machine
         if self._recorder is None:
             if self._execution.is_started:
@@ -59,7 +59,7 @@ Spans = Array
 
 
 class WorkLog(RunLog):
-    """Log of the work of units and of the DRAM."""
+    """Log of a run's work: the intervals in which units and the DRAM worked."""
 
     def __init__(self) -> None:
         self._chunks: list[Spans] = []

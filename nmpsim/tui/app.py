@@ -26,7 +26,7 @@ from nmpsim.debugger.commands.shell import Shell, show_help
 from nmpsim.diagnostics import UserError
 from nmpsim.escape import escape_line
 from nmpsim.tui.command_prompt import CommandPrompt, choose_file_name, copy_pane, search_pane
-from nmpsim.tui.job_queue import JobQueue
+from nmpsim.tui.job_queue import ActionQueue
 from nmpsim.tui.key_bindings import (
     KEY_COMMANDS,
     format_keys,
@@ -105,7 +105,7 @@ class DebugApp(App[None]):
         ]
         self._keys = LabelRow(keys, id="keys")
         self._prompt = CommandPrompt(shell.complete)
-        self._jobs = JobQueue(self, self)
+        self._jobs = ActionQueue(self, self)
         self._progress: RunLocation | None = None
         self._searched = ""
         self._pane = self._before_help = 0
@@ -115,7 +115,7 @@ class DebugApp(App[None]):
         shell.debugger.progress = self._update_progress
 
     def compose(self) -> ComposeResult:
-        """Create all widgets; the layout selects the visible ones."""
+        """Yield all widgets of the screen, from the status line to the key labels."""
         yield self._status
         yield self._tabs
         yield self._grid
@@ -123,7 +123,7 @@ class DebugApp(App[None]):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Show the start of the run when the application has started."""
+        """Arrange the panes, and queue the action that creates the first view."""
         self.register_theme(THEME)
         self.theme = THEME.name
         self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())
@@ -142,7 +142,7 @@ class DebugApp(App[None]):
             await super().on_event(event)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return the line filters for NO_COLOR and for terminals without Unicode."""
+        """Return Textual's line filters, adapted to NO_COLOR and to terminals without Unicode."""
         filters = [NoColor()] if self.no_color else super().get_line_filters()
         return [*filters, AsciiFilter()] if self.glyphs is ASCII else filters
 
@@ -163,7 +163,7 @@ class DebugApp(App[None]):
 
     @property
     def active_pane(self) -> LinePane:
-        """Pane that receives keys."""
+        """Active pane, which receives the keys; may be the help pane."""
         return self._all_panes[self._pane]
 
     @property
@@ -177,15 +177,15 @@ class DebugApp(App[None]):
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a command is running."""
+        """Whether a command or another action is running."""
         return bool(self._jobs.running)
 
     def execute(self, line: str) -> None:
-        """Queue a command line for execution."""
+        """Queue a command line, which is then executed in another thread."""
         self._jobs.submit(line, lambda: execute_command(self.current_view, line))
 
     def show_result(self, name: str, view: ScreenState) -> None:
-        """Show the view after an action, and a long answer in a pane."""
+        """Show the view that an action returned, and log its answer; exit if the command quits."""
         self._log_pane.write(name, view.answer.text)
         self._show_view(view)
         if view.answer.ends:
@@ -201,7 +201,7 @@ class DebugApp(App[None]):
         self._show_progress()
 
     def report_crash(self, error: BaseException) -> None:
-        """Exit the application after an internal error."""
+        """Store an internal error, and exit the application with return code 1."""
         self.failure = error
         self.exit(return_code=1)
 
@@ -229,12 +229,12 @@ class DebugApp(App[None]):
                 pane.show(self.current_view)
 
     def select(self, **changes: Any) -> None:
-        """Change the selected layer, core or tensor, and show the new view."""
+        """Select a layer, core or tensor as fields of the view; do nothing during an action."""
         if self.view is not None and not self.is_busy:
             self._show_view(attrs.evolve(self.view, **changes))
 
     def action_pane(self, index: int) -> None:
-        """Show a pane and focus it."""
+        """Show the pane with index ``index``, and move the focus to the pane."""
         self._pane = index
         self._tabs.active = index
         if index != HELP:
@@ -303,7 +303,7 @@ class DebugApp(App[None]):
         self._update_visible_panes()
 
     def action_resize(self, columns: int, rows: int) -> None:
-        """Enlarge or shrink the active pane."""
+        """Enlarge the active pane by columns and rows, or shrink it by negative numbers."""
         if self._pane != HELP:
             size = (self._grid.size.width, self._grid.size.height)
             active = PANE_IDS[self._pane]
@@ -315,7 +315,7 @@ class DebugApp(App[None]):
             self._change_layout(self._layout.hide_pane(PANE_IDS[self._pane]))
 
     def action_split_pane(self) -> None:
-        """Show the active pane next to the pane that it covers."""
+        """Move the active pane out of a shared slot into a new slot beside it."""
         if self._pane != HELP:
             self._change_layout(self._layout.split_pane(PANE_IDS[self._pane]))
 
@@ -366,7 +366,7 @@ class DebugApp(App[None]):
             self.select(core=(self.view.core + step) % len(self.view.cores))
 
     def action_neighbour(self, side: Literal["sources", "readers"]) -> None:
-        """Select a layer that the selected layer reads, or that reads the selected layer."""
+        """Select a source or reader of the selected layer; show a menu if there are several."""
         if self.view is None:
             return
         view, facts = self.view, self.view.facts
@@ -404,7 +404,7 @@ class DebugApp(App[None]):
             self.execute(format_toggle_breakpoint(self.view, condition))
 
     def action_help(self) -> None:
-        """Show all keys and commands."""
+        """Show the help pane, which lists all keys and commands."""
         self._before_help = self._pane
         self.action_pane(HELP)
 
@@ -416,7 +416,7 @@ class DebugApp(App[None]):
             self.action_show_help_panel()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """Yield the entries of the command palette: all keys, everywhere and in each pane."""
+        """Yield a command palette entry for each key binding of the screen and the panes."""
         for keys, description, action in list_key_actions(self.BINDINGS):
             yield SystemCommand(description, keys, partial(self.run_action, action))
         for index, (name, kind) in enumerate(PANES):
@@ -439,7 +439,7 @@ class DebugApp(App[None]):
         self._prompt.open(text)
 
     def action_copy(self) -> None:
-        """Ask for a file name, and write the pane's text to the file."""
+        """Focus the command line with a command that copies the pane's text to a new file."""
         self.action_prompt(f">{choose_file_name(self.active_pane.id or 'pane')}")
 
     @on(CommandPrompt.Submitted)

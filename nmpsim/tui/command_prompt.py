@@ -30,7 +30,7 @@ from nmpsim.tui.view import ScreenState
 def search_pane(
     view: ScreenState, pane: LinePane, text: str, step: int, interrupted: Callable[[], bool]
 ) -> ScreenState:
-    """Move the cursor to the next line that contains a text; return a view with the result."""
+    """Move a pane's cursor to the next match of a text; return a view with the result as answer."""
     index = pane.find_line(text, pane.cursor + step, step, interrupted)
     if index is not None:
         pane.app.call_from_thread(pane.move_cursor, index)
@@ -40,7 +40,7 @@ def search_pane(
 
 
 def copy_pane(view: ScreenState, pane: LinePane, name: str) -> ScreenState:
-    """Write all lines of a pane to a file; return a view that shows the file name.
+    """Copy all lines of a pane to a text file; return a view with the file name in its answer.
 
     Raises :class:`~nmpsim.diagnostics.UserError`: ARG001 without a name, FILE002 if the file cannot
     be written.
@@ -62,7 +62,7 @@ def _said(view: ScreenState, text: str) -> ScreenState:
 
 
 def choose_file_name(stem: str) -> str:
-    """Return the name of a text file that does not exist, such as ``layers-2.txt``."""
+    """Return ``STEM.txt``, or ``STEM-2.txt``, ``STEM-3.txt`` and so on if such files exist."""
     names = (f"{stem}-{number}.txt" if number > 1 else f"{stem}.txt" for number in count(1))
     return next(name for name in names if not Path(name).exists())
 
@@ -72,7 +72,7 @@ Completer = Callable[[str], Sequence[str]]
 
 
 class CommandPrompt(Input):
-    """Input widget for command lines, with history and completion."""
+    """Prompt for command lines: an input widget with history and completion."""
 
     BINDINGS: ClassVar[list[BindingType]] = load_bindings("command_prompt")
 
@@ -91,7 +91,7 @@ class CommandPrompt(Input):
         self._at = 0
 
     def open(self, text: str) -> None:
-        """Focus the command line with a text to edit."""
+        """Replace the text of the command line, and move the focus to the command line."""
         self.value = text
         self.cursor_position = len(text)
         self.focus()
@@ -110,7 +110,7 @@ class CommandPrompt(Input):
         self.cursor_position = len(self.value)
 
     def action_complete(self) -> None:
-        """Complete the line as far as it is unambiguous."""
+        """Extend the line to the longest common prefix of its completions."""
         found = self._complete(self.value)
         if found:
             self.value = commonprefix(found)  # noqa: RUF071 - by characters

@@ -17,23 +17,23 @@ MAX_WAITING = 20
 """Maximum number of waiting actions, such as keys pressed meanwhile."""
 
 
-class JobListener(Protocol):
-    """Receiver of the results of actions."""
+class ActionListener(Protocol):
+    """Listener that receives the results and errors of queued actions."""
 
     def show_result(self, name: str, view: ScreenState) -> None:
-        """Handle the view that an action returned."""
+        """Show the view that an action returned."""
 
     def report_error(self, name: str, error: UserError) -> None:
-        """Handle a user error in an action; waiting actions are discarded."""
+        """Report a UserError that an action raised; the waiting actions have been discarded."""
 
     def report_crash(self, error: BaseException) -> None:
-        """Handle an internal error."""
+        """Report an exception that an action raised and that is not a UserError."""
 
 
-class JobQueue:
-    """Queue that executes actions in a thread, one after the other."""
+class ActionQueue:
+    """Queue that executes actions one after the other in a thread."""
 
-    def __init__(self, app: App[None], listener: JobListener) -> None:
+    def __init__(self, app: App[None], listener: ActionListener) -> None:
         self._app, self._listener = app, listener
         self._waiting: deque[tuple[str, Callable[[], ScreenState]]] = deque()
         self._stop = threading.Event()
@@ -41,7 +41,7 @@ class JobQueue:
         """Name of the running action; empty if none runs."""
 
     def submit(self, name: str, action: Callable[[], ScreenState]) -> None:
-        """Queue an action that returns the next view; ignore it if the queue is full."""
+        """Queue an action, which returns the next view; ignore the action if the queue is full."""
         if len(self._waiting) < MAX_WAITING:
             self._waiting.append((name, action))
         if not self.running:

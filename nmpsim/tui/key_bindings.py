@@ -16,7 +16,7 @@ from nmpsim.tui.view import ScreenState
 
 @attrs.frozen
 class KeyCommand:
-    """Key and the command line that the key executes."""
+    """Command line that a key executes, and its label in the footer."""
 
     key: str
     command: str
@@ -30,7 +30,7 @@ class KeyCommand:
         return self.command.format(core="CORE", layer="LAYER")
 
     def format_line(self, view: ScreenState) -> str:
-        """Return the command line with the selected core and layer of a view."""
+        """Format the command line for the selected core and layer of a view."""
         return self.command.format(core=view.core, layer=view.layer)
 
 
@@ -41,7 +41,7 @@ KEY_COMMANDS = tuple(KeyCommand(key, *entry) for key, entry in _SECTIONS["comman
 def format_toggle_breakpoint(
     view: ScreenState, condition: AddressCondition | LayerCondition
 ) -> str:
-    """Return the command that toggles the breakpoint with a condition."""
+    """Format the command that deletes the breakpoint with a condition, or sets a missing one."""
     there = [one.number for one in view.debugger.breakpoints if one.condition == condition]
     if there:
         return f"delete {' '.join(map(str, there))}"

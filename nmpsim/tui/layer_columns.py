@@ -42,7 +42,7 @@ SMALLEST_FIRST = ("layer", "sqnr")
 
 
 def sort_rows(rows: Sequence[LayerRow], column: str, *, is_reversed: bool) -> list[LayerRow]:
-    """Sort rows by a column; rows with equal values keep their order."""
+    """Return rows sorted by a column; texts, ``layer`` and ``sqnr`` ascend, the others descend."""
     measure = DEBUGGER_COLUMNS[column]
     descends = measure.is_number and column not in SMALLEST_FIRST
     return sorted(

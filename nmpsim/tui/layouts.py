@@ -30,7 +30,7 @@ Cells = tuple[int, int, int, int]
 
 @attrs.frozen
 class PaneLayout:
-    """Arrangement of all panes in rows of slots."""
+    """Layout that arranges all panes in rows of slots; each slot shows one of its panes."""
 
     heights: list[int]
     """Share of the screen's rows, for each row."""
@@ -45,7 +45,7 @@ class PaneLayout:
         return tuple(slot.split()[0] for row in self.panes for slot in row)
 
     def compute_cells(self, columns: int, rows: int) -> dict[str, Cells]:
-        """Return column, row, width and height of each visible pane for a screen size."""
+        """Compute column, row, width and height of each visible pane in cells, by pane name."""
         places = [
             (left, top, right - left, bottom - top)
             for widths, (top, bottom) in zip(
@@ -63,7 +63,7 @@ class PaneLayout:
         return shown
 
     def hide_pane(self, pane: str) -> PaneLayout:
-        """Return the layout without a pane; its slot shows another pane or is removed."""
+        """Return the layout with a pane hidden; the slot shows another pane or is removed."""
         row, slot, others = self._find(pane)
         if pane not in self.visible_panes:
             return self
@@ -82,7 +82,7 @@ class PaneLayout:
         return less
 
     def split_pane(self, pane: str) -> PaneLayout:
-        """Return the layout with a new slot for a pane, next to its previous slot."""
+        """Return the layout with a pane moved out of a shared slot into a new slot beside it."""
         row, slot, others = self._find(pane)
         if not others:
             return self
@@ -94,7 +94,7 @@ class PaneLayout:
         return more
 
     def resize_pane(self, pane: str, columns: int, rows: int, size: tuple[int, int]) -> PaneLayout:
-        """Return the layout with a pane resized by columns and rows; its neighbour is adjusted."""
+        """Return the layout with a pane enlarged by columns and rows and its neighbours reduced."""
         places = self.compute_cells(*size)
         shown = [[places[slot.split()[0]] for slot in row] for row in self.panes]
         row, slot, _ = self._find(pane)
@@ -162,7 +162,7 @@ HEADER = """\
 
 
 def save_layouts(path: Path, layouts: Mapping[str, PaneLayout]) -> None:
-    """Write layouts to a file, by the names of the standard layouts that they replace.
+    """Save layouts in a TOML file; keys are names of the standard layouts that they replace.
 
     Raises :class:`~nmpsim.diagnostics.UserError` (FILE002).
     """

@@ -69,7 +69,7 @@ class LinePane(ScrollView, can_focus=True):
     # --- what a pane says about itself --------------------------------------------------------
 
     def load_view(self, view: ScreenState) -> None:
-        """Load the lines' data from a view; subclasses implement this method."""
+        """Update the pane's data from a view; subclasses override this method."""
 
     def count_lines(self) -> int:
         """Return the number of lines in the pane."""
@@ -92,10 +92,10 @@ class LinePane(ScrollView, can_focus=True):
         return 0
 
     def select_heading(self, column: int) -> None:
-        """Handle a click on a column of the heading's last line."""
+        """Handle a click at ``column`` on the column titles; the base class does nothing."""
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return the view fields that selecting a line changes, such as ``layer``."""
+        """Return the view fields to set when a line is selected, such as ``layer``."""
         return {}
 
     def get_breakpoint(self, index: int) -> AddressCondition | LayerCondition | None:
@@ -121,19 +121,19 @@ class LinePane(ScrollView, can_focus=True):
         self.border_title = self.title
 
     def show(self, view: ScreenState) -> None:
-        """Store a view, load its data and update the lines."""
+        """Show a view in the pane: update the data and the lines."""
         self.view = view
         self.load_view(view)
         self.update_lines()
 
     def update_lines(self) -> None:
-        """Render the lines and update the size after the lines have changed."""
+        """Update the size of the pane and render its lines again, after the lines have changed."""
         if self.view is not None:
             self.update_size()
             self.refresh()
 
     def update_size(self) -> None:
-        """Update the virtual size after a change of the lines or of the pane."""
+        """Update the virtual size and the cursor after the lines or the pane's size changed."""
         self._painted.clear()
         self._heading_rows = len(self.make_heading(self.columns))
         self.virtual_size = Size(
@@ -169,13 +169,13 @@ class LinePane(ScrollView, can_focus=True):
             self.scroll_to_lines(index)
 
     def scroll_to_lines(self, *indices: int) -> None:
-        """Schedule a move of the cursor to each line in turn, for the next update."""
+        """Schedule cursor moves to lines, one after the other, for the next update of the size."""
         self._pending_lines = indices
 
     def find_line(
         self, text: str, start: int, step: int, interrupted: Callable[[], bool] = lambda: False
     ) -> int | None:
-        """Return the index of the next line with a text, or None if there is none; wrap around."""
+        """Return the index of the next line that contains ``text``, or None if no line does."""
         wanted, count = text.casefold(), self.count_lines()
         for distance in range(count):
             if interrupted():
@@ -239,11 +239,11 @@ class LinePane(ScrollView, can_focus=True):
             self.scroll_to(y=self.cursor - rows + 1, animate=False)
 
     def action_move(self, lines: int) -> None:
-        """Move the cursor by lines."""
+        """Move the cursor down by ``lines`` lines, or up if ``lines`` is negative."""
         self.move_cursor(self.cursor + lines)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by pages."""
+        """Move the cursor down by ``pages`` pages, or up if ``pages`` is negative."""
         self.move_cursor(self.cursor + pages * max(self.scrollable_content_region.height - 2, 1))
 
     def action_choose(self) -> None:

@@ -40,7 +40,7 @@ class PaneGrid(Container):
     """Container that arranges its visible panes by a :class:`PaneLayout`."""
 
     class Resized(Message):
-        """Message that the space for panes has changed."""
+        """Message that the size of the grid has changed."""
 
     def __init__(self, panes: Mapping[str, Widget], *, id: str) -> None:
         super().__init__(*panes.values(), id=id)
@@ -57,7 +57,7 @@ class PaneGrid(Container):
         self.post_message(self.Resized())
 
     def show(self, panes: PaneLayout) -> None:
-        """Show the visible panes of a layout."""
+        """Show the visible panes of a layout, and hide all other panes."""
         self._show(panes, panes.visible_panes)
 
     def show_alone(self, pane: str) -> None:

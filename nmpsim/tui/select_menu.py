@@ -16,7 +16,7 @@ from nmpsim.tui.key_bindings import load_bindings
 
 
 class SelectMenu(ModalScreen[int | None]):
-    """Modal menu; its result is the index of the selected option, or None."""
+    """Modal menu whose result is the index of the selected option, or None if it was closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = load_bindings("select_menu")
 
@@ -26,7 +26,7 @@ class SelectMenu(ModalScreen[int | None]):
         self._list.border_title = title
 
     def compose(self) -> ComposeResult:
-        """Create the list of options."""
+        """Yield the list of options."""
         yield self._list
 
     @on(OptionList.OptionSelected)

@@ -21,7 +21,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class DebugServer(Server):
-    """Server that shows the screen to browsers that have its secret token.
+    """Server that shows the debugger's screen in browsers that send its secret token.
 
     A session reads and writes files as the user who started it. Without a token any user of this
     machine could open one, and so could any page that the user's browser has open.
@@ -46,7 +46,7 @@ class DebugServer(Server):
         """Disable textual-serve's log; warnings and errors are still written."""
 
     async def on_startup(self, app: web.Application) -> None:
-        """Print the address of the page."""
+        """Report the address of the page, which contains the token."""
         self._tell(f"the debugger is at {self.public_url}/?token={self.token} (Ctrl-C ends it)")
 
     async def on_shutdown(self, app: web.Application) -> None:
@@ -82,7 +82,7 @@ class DebugServer(Server):
         return await super().handle_index(request)
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        """Start a session if the request comes from a page of this server."""
+        """Start a session; raise HTTPForbidden if the request is from another server's page."""
         if request.headers.get("Origin") != f"{request.scheme}://{request.host}":
             raise web.HTTPForbidden(text="The request comes from a page of another server.")
         session = asyncio.current_task()
@@ -95,11 +95,11 @@ class DebugServer(Server):
         """Reject host names that are not this machine's (DNS rebinding)."""
         name = urlsplit(f"//{request.host}").hostname or ""
         known = {"localhost", self.host, socket.gethostname(), socket.getfqdn()}
-        if name not in known and not is_address(name):
+        if name not in known and not is_ip_address(name):
             raise web.HTTPForbidden(text=f"{name} is not a name of this machine")
 
 
-def is_address(name: str) -> bool:
+def is_ip_address(name: str) -> bool:
     """Return whether a text is an IP address."""
     try:
         ipaddress.ip_address(name)
@@ -110,13 +110,13 @@ def is_address(name: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Return whether a host name or address can be reached from this machine only."""
-    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+    return host == "localhost" or (is_ip_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def serve_screen(
     command: Sequence[str], host: str, port: int, title: str, report: Callable[[str], None]
 ) -> None:
-    """Serve a command that shows a screen to browsers, until the user ends the server.
+    """Serve the screen of a command to browsers until the user stops the server.
 
     Raises
     ------

@@ -15,7 +15,7 @@ PROGRESS_COLUMNS = 10
 
 
 class StatusLine(Widget):
-    """Widget of one row with the location of the run and the last answer."""
+    """Status line of one row, with the location of the run and the last answer."""
 
     location: reactive[RunLocation | None] = reactive(None)
     answer = reactive("")
@@ -29,14 +29,14 @@ class StatusLine(Widget):
         self._program = escape_line(program)
 
     def show(self, view: ScreenState) -> None:
-        """Show the location of a view, and its last answer if the answer has one line."""
+        """Show the location of a view, and the last answer if the answer has one line."""
         self.busy, self.location = "", view.location
         lines, reason = view.answer.lines, view.answer.data.get("reason")
         is_told = reason not in ("step", "begin") and (reason is not None or len(lines) == 1)
         self.answer = lines[0] if is_told and lines else ""
 
     def show_progress(self, busy: str, location: RunLocation | None) -> None:
-        """Show the running action and its progress, if known."""
+        """Show the name of the running action, and the run's location unless it is None."""
         self.busy = busy
         if busy and location is not None:
             self.location = location

@@ -34,8 +34,8 @@ class TensorChoice:
     read: Callable[[], TensorPlanes | None]
 
 
-def list_choices(view: ScreenState) -> list[TensorChoice]:
-    """Return the tensors to choose from: the requested tensor, then operands of layer and core."""
+def list_tensor_choices(view: ScreenState) -> list[TensorChoice]:
+    """Return the tensors that the tensor pane can show, with the requested tensor first."""
     asked = [] if view.tensor is None else [_named(view, view.tensor, view.tensor)]
     return [*asked, *_of_layer(view), *_of_core(view)]
 

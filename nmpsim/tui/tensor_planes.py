@@ -36,7 +36,7 @@ def format_histogram(planes: TensorPlanes, glyphs: Glyphs) -> tuple[Text, ...]:
 
 
 def compute_bin_edges(values: Values) -> npt.NDArray[np.float64]:
-    """Return the edges of at most BINS bins of equal width."""
+    """Compute the edges of at most 32 bins of equal width that contain all values."""
     low, high = float(values.min()), float(values.max())
     if values.dtype.kind in "iu":
         width = max(1, math.ceil((high - low + 1) / BINS))
@@ -79,7 +79,7 @@ FILTER = "Filter"
 
 @attrs.frozen(eq=False)
 class TensorPlanes:
-    """Tensor divided into one plane of rows and columns for each channel."""
+    """Planes of a tensor: one plane of rows and columns for each channel."""
 
     operand: OperandValues
     is_channel_first: bool = False
@@ -123,7 +123,7 @@ class TensorPlanes:
         return int(info.min), int(info.max)
 
     def get_side(self, value: Any) -> Literal["low", "high", ""]:
-        """Return ``low`` or ``high`` for a value at an end of the range, otherwise ``""``."""
+        """Return ``low`` or ``high`` for a type's limit or a difference's sign, else ``""``."""
         if self.is_difference:
             return "low" if value < 0 else "high" if value > 0 else ""
         if self.limits is None:
@@ -156,7 +156,7 @@ class TensorPlanes:
 
 
 def find_finite_range(values: Values) -> tuple[float, float]:
-    """Return the smallest and the largest finite value, or zeros if there is none."""
+    """Return the smallest and the largest finite value, or (0.0, 0.0) if no value is finite."""
     finite = values[np.isfinite(values)]
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
 

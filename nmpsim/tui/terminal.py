@@ -33,7 +33,7 @@ Cell = tuple[str, StyleCodes]
 
 
 class TerminalContent:
-    """Known content of the terminal, cell by cell."""
+    """Content of the terminal's cells after the last update."""
 
     def __init__(self) -> None:
         self._rows: list[list[Cell]] = []
@@ -43,7 +43,7 @@ class TerminalContent:
         self._rows = []
 
     def render_changes(self, strips: Sequence[Strip], console: Console) -> str:
-        """Return the escape sequences and text that update the terminal; store its rows."""
+        """Return the escape sequences and text that update the terminal, and store the new rows."""
         system = COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR)
         rows = [_cells(strip, system) for strip in strips]
         before = self._rows
@@ -64,7 +64,7 @@ class TerminalContent:
 
 
 class ScreenChanges(CompositorUpdate):
-    """Compositor update that sends only the cells that differ from the terminal's content."""
+    """Changes of the screen, sent as a compositor update with only the differing cells."""
 
     def __init__(self, content: TerminalContent, screen: Screen[object]) -> None:
         self._content, self._screen = content, screen

@@ -36,7 +36,7 @@ UNIT_COLORS = {"load": SKY, "store": ORANGE, "mac": GREEN, "vector": PURPLE, "dr
 
 @attrs.frozen
 class Glyphs:
-    """Symbols that the screen uses, each one column wide."""
+    """Glyphs of the screen: symbols that are one column wide."""
 
     next: str
     """Mark of what is executed next."""
@@ -75,7 +75,7 @@ def is_ascii_terminal(environ: Mapping[str, str]) -> bool:
 
 
 def choose_glyphs(encoding: str | None) -> Glyphs:
-    """Return the symbols that a terminal with an encoding can show."""
+    """Return the Unicode symbols, or the ASCII symbols if the encoding lacks some of them."""
     try:
         "".join(attrs.astuple(UNICODE)).encode(encoding or "ascii")
     except (LookupError, UnicodeEncodeError):

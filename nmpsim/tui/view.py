@@ -34,7 +34,7 @@ NUMBERED = re.compile(r"^  \d+ %(\S+) = ")
 
 @attrs.frozen
 class ProgramFacts:
-    """Properties of a program that do not change during a run, such as its LIR text."""
+    """Facts about a program that do not change during a run, such as its LIR text."""
 
     edits: tuple[Edit, ...]
     """Edits whose scales the LIR has."""
@@ -52,8 +52,8 @@ class ProgramFacts:
     """The LIR with its constants; None if the bundle carries none."""
 
 
-def read_facts(shell: Shell) -> ProgramFacts:
-    """Read layers, source lines and other constant properties of a program from its bundle."""
+def read_program_facts(shell: Shell) -> ProgramFacts:
+    """Read the facts about a debugged program from its bundle: LIR text, edges and memory."""
     bundle, module, operands = shell.debugger.bundle, None, LirOperands({}, {})
     try:
         module = shell.get_module()
@@ -152,7 +152,9 @@ def make_first_view(shell: Shell) -> ScreenState:
     """Start recording the work of the units, and return the initial view."""
     shell.debugger.record_work()
     answer = CommandResult(("c runs it to the end, n a layer; ? lists all keys",))
-    view = ScreenState(shell=shell, facts=read_facts(shell), answer=answer, **_read_state(shell))
+    view = ScreenState(
+        shell=shell, facts=read_program_facts(shell), answer=answer, **_read_state(shell)
+    )
     return attrs.evolve(view, at=view.location.layer, layer=view.location.layer or 0)
 
 
@@ -171,7 +173,7 @@ def _read_state(shell: Shell) -> dict[str, Any]:
 
 
 def execute_command(before: ScreenState, line: str) -> ScreenState:
-    """Execute a command line and return the view after it."""
+    """Execute a command line and return the resulting view."""
     view = make_next_view(before, before.shell.execute(line))
     # Compiled kernels are many objects that stay; a garbage collection that looks at all of them
     # takes longer than the answer to a key may.
@@ -184,7 +186,7 @@ def make_next_view(before: ScreenState, answer: CommandResult) -> ScreenState:
     """Return the view after a command; the selection changes if the run has moved."""
     edits, facts = before.debugger.edits, before.facts
     if facts.edits is not edits:
-        facts = read_facts(before.shell)
+        facts = read_program_facts(before.shell)
     view = attrs.evolve(before, facts=facts, answer=answer, **_read_state(before.shell))
     has_moved, data = view.location.position != before.location.position, answer.data
     at = _stands_at(view) if has_moved else before.at

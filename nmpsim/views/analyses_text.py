@@ -44,7 +44,7 @@ FAR_OFF_DB = 10.0
 
 
 def print_shadow(shadow: ShadowReport, console: Console) -> None:
-    """Print the float constants, and SQNR and error sources by layer."""
+    """Print a shadow report: the float constants, and each layer's SQNR and sources of error."""
     print_heading(console, "shadow: comparison with an exact evaluation")
     if shadow.float_weights is None:
         print_line(console, "without --float-weights only rounding and saturation are measured")

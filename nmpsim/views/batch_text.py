@@ -98,7 +98,7 @@ class OutputSummary:
 
 @attrs.frozen
 class ItemSummary:
-    """Summaries of the outputs for one input file."""
+    """Summary of the outputs for one input file."""
 
     input: str
     outputs: tuple[OutputSummary, ...]

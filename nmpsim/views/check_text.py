@@ -33,7 +33,7 @@ def print_checks(results: Sequence[CaseResult], console: Console) -> None:
 
 
 def summarize_checks(results: Sequence[CaseResult]) -> str:
-    """Format the number of cases by status: ``3 cases: 1 passed, 2 over budget``."""
+    """Summarize the statuses of all cases in a line: ``3 cases: 1 passed, 2 over budget``."""
     counts = {status: sum(result.status == status for result in results) for status in STATUS_WORDS}
     parts = [f"{n} {STATUS_WORDS[status].lower()}" for status, n in counts.items() if n]
     return f"{format_count(len(results), 'case')}: {', '.join(parts)}"
@@ -94,8 +94,8 @@ MAX_ANNOTATIONS = 5
 """Annotations of one check; GitHub shows ten of a step."""
 
 
-def list_github_annotations(results: Sequence[CaseResult]) -> Iterator[str]:
-    """Yield a GitHub workflow command for each error and each layer that failed a check.
+def format_github_annotations(results: Sequence[CaseResult]) -> Iterator[str]:
+    """Yield GitHub workflow commands that annotate errors, failed layers and old baselines.
 
     https://docs.github.com/actions/reference/workflow-commands-for-github-actions
     """

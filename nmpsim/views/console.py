@@ -30,7 +30,7 @@ _ASCII_HEAD = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True
 
 
 def make_text_console(*, terminal: bool = False, width: int | None = None) -> Console:
-    """Return a console that stores text, with styles if ``terminal``."""
+    """Return a console that stores its output as text, with styles if ``terminal`` is true."""
     return Console(
         file=io.StringIO(),
         force_terminal=terminal,
@@ -52,7 +52,7 @@ def get_printed_text(console: Console) -> str:
 def render_text(
     view: Callable[[Console], None], *, terminal: bool = False, width: int | None = None
 ) -> str:
-    """Call a view with a new console and return the printed text."""
+    """Call a print function with a new text console, and return the printed text."""
     console = make_text_console(terminal=terminal, width=width)
     view(console)
     return get_printed_text(console)

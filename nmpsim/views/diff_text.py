@@ -121,7 +121,7 @@ def _worst_ulp(one: TensorDifference) -> int | None:
 
 
 def is_float_comparison(tensor: TensorDifference) -> bool:
-    """Return whether a compared tensor is float, which has no units in the last place."""
+    """Return whether a tensor difference compares float elements instead of integers."""
     return "float" in tensor.elem
 
 

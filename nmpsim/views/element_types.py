@@ -24,7 +24,7 @@ SOURCE, FILTER = 1, 2
 
 @frozen
 class ElementTypeUsage:
-    """Number of layers and multiplications that use one element type."""
+    """Usage of one element type: the layers on device and host, and their multiplications."""
 
     kind: Annotated[str, "i8, i16, float, conversion or other: what the layers work on"]
     device: Annotated[int, "layers on the device"]
@@ -38,7 +38,7 @@ class ElementTypeUsage:
 
 
 def compute_element_type_usage(metadata: Metadata) -> tuple[ElementTypeUsage, ...]:
-    """Count the layers and multiplications of each element type in a program."""
+    """Compute how many layers and multiplications of a program use each element type."""
     steps = {step.layers[0]: step for step in metadata.steps if step.kind == "host"}
     found: dict[str, list[tuple[Layer, int]]] = {kind: [] for kind in KINDS}
     for layer in metadata.layers:
@@ -69,7 +69,7 @@ def find_element_type(layer: Layer, step: ProgramStep | None) -> str:
 
 
 def is_unquantized(metadata: Metadata) -> bool:
-    """Return whether a program has layers, but no Int8 and Int16 layers."""
+    """Return whether a program has layers, none of which has the element type Int8 or Int16."""
     kinds = {share.kind for share in compute_element_type_usage(metadata)}
     return bool(kinds) and not kinds & {"i8", "i16"}
 

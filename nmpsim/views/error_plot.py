@@ -24,7 +24,7 @@ FORMATS = (".svg", ".png")
 
 
 def draw_text_plot(band: ErrorBand, width: int, *, blocks: bool) -> Iterator[str]:
-    """Yield the lines of a text plot of an error band over the input."""
+    """Draw an error band over the input as text, and yield the lines of the plot."""
     columns = max(min(width - _LABEL - 1, len(band.low)), 1)
     starts = np.arange(columns) * len(band.low) // columns
     low, high = np.minimum.reduceat(band.low, starts), np.maximum.reduceat(band.high, starts)
@@ -42,7 +42,7 @@ def draw_text_plot(band: ErrorBand, width: int, *, blocks: bool) -> Iterator[str
 
 
 def check_figure_path(path: Path) -> None:
-    """Raise UserError before work begins if a figure cannot be written.
+    """Raise UserError if a figure's suffix is not supported or vl-convert-python is missing.
 
     Raises
     ------

@@ -12,9 +12,9 @@ from nmpsim.analysis.explain import (
     ErrorBand,
     Factor,
     FactorErrors,
-    LayerFacts,
-    ProfileForm,
+    OperationFacts,
     ProfileRescalings,
+    ProfileStage,
     RescaleStage,
     SchemaFit,
 )
@@ -28,7 +28,7 @@ CHANNELS_SHOWN = 10
 _DIGITS = ".9g"
 
 
-def print_layers(program: str, layers: Sequence[LayerFacts], console: Console) -> None:
+def print_layers(program: str, layers: Sequence[OperationFacts], console: Console) -> None:
     """Print a table of layers with their rescalings and worst errors."""
     print_line(console, f"{program}: {format_count(len(layers), 'operation')}", "bold")
     if not layers:
@@ -45,7 +45,7 @@ def print_layers(program: str, layers: Sequence[LayerFacts], console: Console) -
     )
 
 
-def _short_stages(layer: LayerFacts) -> str:
+def _short_stages(layer: OperationFacts) -> str:
     return ", ".join(f"{stage.name} {_short_factors(stage)}" for stage in layer.stages) or "-"
 
 
@@ -58,20 +58,20 @@ def _short_factors(stage: RescaleStage) -> str:
     return f"{factor.integer.pre}/{factor.integer.post}/{factor.integer.mul}"
 
 
-def _worst(layer: LayerFacts) -> str | None:
+def _worst(layer: OperationFacts) -> str | None:
     errors = [f.relative_error for stage in layer.stages for f in stage.factors if f is not None]
     return _error_text(max(errors, key=abs)) if errors else None
 
 
 def print_layer_details(
-    _: str, layers: Sequence[LayerFacts], console: Console, *, all_channels: bool
+    _: str, layers: Sequence[OperationFacts], console: Console, *, all_channels: bool
 ) -> None:
     """Print operands, rescalings and profiles of layers; the name of the program is ignored."""
     for layer in layers:
         _print_layer(layer, console, all_channels)
 
 
-def _print_layer(layer: LayerFacts, console: Console, all_channels: bool) -> None:
+def _print_layer(layer: OperationFacts, console: Console, all_channels: bool) -> None:
     print_line(console, f"{layer.display_name}: {layer.operation}", "bold")
     if layer.name != layer.display_name:
         print_line(console, f"  full name {layer.name}")
@@ -131,7 +131,7 @@ def _forms(facts: ProfileRescalings) -> str:
     return facts.refused or ", ".join(map(_form_text, facts.forms)) or "no factors"
 
 
-def _form_text(form: ProfileForm) -> str:
+def _form_text(form: ProfileStage) -> str:
     if len(form.forms) > 1:
         return f"{form.stage}: {len(form.forms)} channels"
     (scale,), (value,) = form.forms, form.list_values()

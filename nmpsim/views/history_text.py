@@ -58,7 +58,7 @@ def print_history(entries: Sequence[HistoryEntry], console: Console) -> None:
 def make_history_columns(
     entries: Sequence[HistoryEntry], **readers: Callable[[HistoryEntry], str]
 ) -> list[TableColumn]:
-    """Return the columns that identify the entries of a history.
+    """Return the table columns that identify history entries, such as the network.
 
     ``readers`` replace the values of columns by key.
     """
@@ -73,7 +73,7 @@ def make_history_columns(
 
 
 def describe_latest_changes(entries: Sequence[HistoryEntry]) -> list[str]:
-    """Return a sentence for each series that compares its last two entries."""
+    """Return, for each series of entries, a sentence that compares the last two entries."""
     names = make_series_names(entries)
     return [
         _verdict(before, after, names[after.series]) for before, after in find_latest_pairs(entries)

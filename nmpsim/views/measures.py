@@ -75,7 +75,7 @@ class TableColumn:
         return TableCell(text, value if is_finite else math.copysign(1e308, value))
 
     def make_item_column(self, key: Any) -> TableColumn:
-        """Return a column for tuples; the cell is made from the item at ``position``."""
+        """Return a column for rows that are tuples or mappings; it shows the item ``key``."""
         return attrs.evolve(self, value=lambda row: self.make_cell(row[key]))
 
     def _text(self, value: Any) -> str:
@@ -97,7 +97,7 @@ def make_share_cell(part: float, total: float) -> TableCell:
 
 
 def make_saturation_cell(count: int, elements: int) -> TableCell:
-    """Return the cell of a number of saturated values, highlighted by their share."""
+    """Return the table cell of a saturation count, highlighted by the share of elements."""
     mark = "alarm" if saturates_notably(count, elements) else "notice" if count else ""
     return TableCell(f"{count:,}", count, mark)
 
@@ -114,13 +114,13 @@ def format_tensor_type(tensor: Any) -> str:
 
 
 def make_placement_cell(place: str) -> TableCell:
-    """Return the table cell of a placement, or ``-`` if it is empty; the host is highlighted."""
+    """Return the table cell of a placement, or ``-`` for an empty one; highlight the host."""
     return TableCell(place or "-", place, "host" if "host" in place else "")
 
 
 @frozen
 class CycleCauseStyle:
-    """Title, meaning and figure color of a cause of cycles."""
+    """Style of a cause of cycles in tables and figures: title, meaning and color."""
 
     title: str
     meaning: str
@@ -129,7 +129,7 @@ class CycleCauseStyle:
 
 @cache
 def load_tables(name: str) -> dict[str, Any]:
-    """Load the tables of a TOML file of this package."""
+    """Load ``NAME.toml`` of this package as a dictionary."""
     return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
 
 
@@ -141,7 +141,7 @@ CORE_CAUSES, PATH_CAUSES = (
 
 
 def find_cause(causes: Mapping[str, CycleCauseStyle], name: str) -> CycleCauseStyle:
-    """Return a cause of cycles by name, or a new cause if the name is unknown."""
+    """Return the style of a cause of cycles, or a grey style with its name if it is unknown."""
     return causes.get(name) or CycleCauseStyle(name, name, "#b0b7bf")
 
 
@@ -155,8 +155,8 @@ _LEAST_SHARE = 0.05
 """Smallest share of the cores' cycles for a cause that is described."""
 
 
-def describe_path(layer: LayerReport, count: int = 3) -> str:
-    """Describe the ``count`` largest causes on a layer's critical path with their shares."""
+def describe_critical_path(layer: LayerReport, count: int = 3) -> str:
+    """Describe the ``count`` largest causes on a layer's critical path, or return ``-``."""
     causes = list_largest(layer.critical_path, count)
     texts = [
         f"{find_cause(PATH_CAUSES, name).title} {format_percent(n, layer.cycles)}%"
@@ -166,7 +166,7 @@ def describe_path(layer: LayerReport, count: int = 3) -> str:
 
 
 def describe_core_cycles(layer: LayerReport, count: int = 3) -> str:
-    """Return up to ``count`` largest causes of core cycles with shares of at least 5 %, or ""."""
+    """Describe the ``count`` largest causes of core cycles with at least 5 %, or return ""."""
     total = max(sum(layer.core_cycles.values()), 1)
     texts = [
         f"{format_percent(cycles, total)}% {find_cause(CORE_CAUSES, cause).meaning}"
@@ -203,7 +203,7 @@ def _dram_share(path: str) -> Callable[[LayerReport], TableCell]:
 
 
 def format_cycles(cycles: float) -> str:
-    """Format a number of cycles or a mean number of cycles."""
+    """Format a number of cycles, which may be a mean: ``12,345``, or ``12.5`` below 1,000."""
     return f"{cycles:,.0f}" if cycles >= 1000 or cycles == int(cycles) else f"{cycles:,.1f}"
 
 
@@ -223,7 +223,7 @@ Readers = Mapping[str, Callable[[Any], Any]]
 
 
 def make_columns(table: str, /, **readers: Callable[[Any], Any]) -> list[TableColumn]:
-    """Return the columns of a table in ``columns.toml``.
+    """Return the columns that ``columns.toml`` defines for a table; ``readers`` compute values.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ _LAYER_READERS: Readers = {
     "output": format_tensor_type,
     "formula": lambda layer: layer.bound.formula or None,
     "main cause": _main_cause,
-    "critical path": describe_path,
+    "critical path": describe_critical_path,
     "core cycles": describe_core_cycles,
     "DRAM busy": _dram_share("use.dram_busy"),
     "row misses": _dram_share("use.row_misses"),

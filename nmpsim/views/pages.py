@@ -41,7 +41,7 @@ def render_page(name: str) -> str:
     environment.filters |= {
         "code": "`{}`".format,
         "code_shapes": lambda text: _SHAPE.sub(r"`\g<0>`", text),
-        "dtypes": list_dtypes,
+        "dtypes": format_dtypes,
         "encoding": format_encoding,
         "group_profiles": group_profiles,
         "syntax": format_syntax,
@@ -143,7 +143,7 @@ def _format_power(number: int) -> str:
 def group_profiles(
     rows: Iterable[ArithmeticProfile], *paths: str
 ) -> Iterable[tuple[str, tuple[Any, ...]]]:
-    """Return the names of profiles that share the attributes at ``paths``, and the attributes."""
+    """Group profiles that have equal attributes; return the names and attributes of each group."""
     names: dict[tuple[Any, ...], list[str]] = {}
     for row in rows:
         key = tuple(get_path_value(row, path) for path in paths)
@@ -151,8 +151,8 @@ def group_profiles(
     return [(", ".join(who), key) for key, who in names.items()]
 
 
-def list_dtypes(opcode: Opcode) -> str:
-    """Return the dtypes of an operation's first input (or its result) as text."""
+def format_dtypes(opcode: Opcode) -> str:
+    """Format the dtypes of an operation's first input, or of its result if it has no input."""
     kinds = [role.kind for role in opcode.operands]
     first = next((i for i, kind in enumerate(kinds) if kind != "@out"), 0)
     return " ".join(sorted({name for one in opcode.signatures for name in one.operands[first]}))

@@ -33,7 +33,7 @@ class ItemProgress:
 
 
 class ProgressEvent(Protocol):
-    """Protocol of a progress event."""
+    """Protocol of events with a kind, the finished items, their total and the current item."""
 
     @property
     def kind(self) -> str:

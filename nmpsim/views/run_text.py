@@ -14,7 +14,7 @@ from nmpsim.views.console import print_facts, print_heading, print_line, print_t
 from nmpsim.views.measures import (
     CORE_CAUSES,
     PATH_CAUSES,
-    describe_path,
+    describe_critical_path,
     list_largest,
     list_layer_columns,
 )
@@ -53,7 +53,7 @@ CONTRACT_WORDS = {
 
 
 def print_run(report: RunReport, console: Console) -> None:
-    """Print the report of a run."""
+    """Print the report of a run: layers, totals, causes of cycles, outputs and notes."""
     head = f"{report.program}: {_arithmetic(report)}, {report.engine} engine"
     print_line(console, f"{head}, device {report.device.get('name', '?')}", "bold")
     if report.limited_by:
@@ -202,7 +202,7 @@ def _print_path(report: RunReport, console: Console) -> None:
         if any(layer.critical_path.values()):
             print_line(
                 console,
-                f"  layer {layer.index} {escape_line(layer.display_name)}: {describe_path(layer)}",
+                f"  layer {layer.index} {escape_line(layer.display_name)}: {describe_critical_path(layer)}",
             )
 
 

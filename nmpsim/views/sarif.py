@@ -124,7 +124,7 @@ def _uri(file: str) -> str:
 def make_check_sarif(
     results: Sequence[CaseResult], findings: Iterable[LocatedFinding]
 ) -> dict[str, Any]:
-    """Return the SARIF document of the results of checks and of findings of lint.
+    """Return a SARIF document of failed checks, notable saturation and lint findings.
 
     Parameters
     ----------

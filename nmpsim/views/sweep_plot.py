@@ -20,7 +20,7 @@ MAX_NAMED = 10
 
 
 def create_plot_folder(folder: Path) -> None:
-    """Create the folder for figures; raise UserError if it or vl-convert-python is unavailable.
+    """Create the folder for figures; raise UserError if this fails or a package is missing.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def write_plots(folder: Path, result: SweepResult) -> Iterator[Path]:
 
 
 def make_cycles_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
-    """Return cycles against cores, or another varied setting, with a line per other settings."""
+    """Return a figure of cycles over the core count, or over the first varied setting."""
     across = "cores_count" if "cores_count" in result.varied else result.varied[0]
     others = [name for name in result.varied if name != across]
     values = [
@@ -74,7 +74,7 @@ def make_cycles_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
 
 
 def make_devices_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
-    """Return the performance on each device under the roofs of all devices."""
+    """Return a roofline figure with a point for each run and the roofs of all devices."""
     points = [
         {
             "device": _settings(row, result.varied),
@@ -121,7 +121,7 @@ def make_devices_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
 
 
 def make_pareto_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
-    """Return cycles against the scratchpads of all cores, with the Pareto front."""
+    """Return a figure of cycles over the total scratchpad size, with the Pareto front."""
     at = {(_scratchpads(row), row["cycles"]): _settings(row, result.varied) for row in rows}
     front = find_pareto_front(list(at))
     letters = ascii_uppercase if len(front) <= MAX_NAMED else [""] * len(front)
@@ -139,7 +139,7 @@ def make_pareto_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
 
 
 def find_pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the points that no other point improves in both axes."""
+    """Return the Pareto-optimal points for minimal x and minimal y, in order of x."""
     front: list[tuple[float, float]] = []
     for point in sorted(points):
         if not front or point[1] < front[-1][1]:

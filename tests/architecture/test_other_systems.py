@@ -95,7 +95,7 @@ def test_unknown_memory_is_assumed(
     else:
         monkeypatch.delattr(os, "sysconf_names", raising=False)
     assert host_memory.get_available_memory() == host_memory.ASSUMED_BYTES
-    host_memory.check_compiling()
+    host_memory.check_compile_memory()
     host_memory.check_import_memory()
 
 

@@ -136,7 +136,7 @@ def test_only_the_local_host_can_connect_by_default(monkeypatch: pytest.MonkeyPa
     (warning,) = told
     assert warning.startswith(f"warning: 0.0.0.0:{port} can be reached from other machines")
     assert served == [f"http://localhost:{port}", f"http://0.0.0.0:{port}"]
-    assert serving.is_loopback("::1") and serving.is_address("::1")
+    assert serving.is_loopback("::1") and serving.is_ip_address("::1")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tflite_files import FileOperator, FileTensor, small_network, tflite_file
 import nmpsim
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.report.analyses import ErrorSize, ShadowLayer, ShadowReport
-from nmpsim.views.graph.network import read_network
+from nmpsim.views.graph.network import read_program_graph
 from nmpsim.views.graph.node_data import list_node_data_paths, make_node_data
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
@@ -44,7 +44,7 @@ def bundle(model):
 
 
 def test_layers_of_a_bundle_become_nodes(bundle):
-    network = read_network(bundle)
+    network = read_program_graph(bundle)
     nodes = {node.id: node for node in network.nodes}
     assert network.name == "two"
     assert [(node.id, node.label, node.sources) for node in network.nodes] == [
@@ -60,7 +60,7 @@ def test_layers_of_a_bundle_become_nodes(bundle):
 
 
 def test_instructions_of_lir_become_nodes():
-    network = read_network(DIGITS / "digits.lir.txt")
+    network = read_program_graph(DIGITS / "digits.lir.txt")
     nodes = {node.id: node for node in network.nodes}
     assert nodes["%conv1__2"].sources == ("%conv1__6_quantize",)
     assert nodes["%conv1__2"].attributes["Strides"] == "[1, 1]"
@@ -82,7 +82,7 @@ def test_operators_of_onnx_become_nodes(tmp_path):
         {"y": ("float32", (3, 2)), "/a/b/Add_output_0": ("float32", (2, 3))},
         {"w": np.ones((2, 3), np.float32)},
     )
-    network = read_network(path)
+    network = read_program_graph(path)
     assert [(node.id, node.label, node.sources) for node in network.nodes] == [
         ("input x", "input", ()),
         ("0", "Constant", ()),

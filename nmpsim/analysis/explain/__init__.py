@@ -16,19 +16,19 @@ from nmpsim.analysis.explain.factors import (
     measure_errors,
 )
 from nmpsim.analysis.explain.layers import (
-    LayerFacts,
+    OperationFacts,
     RescaleStage,
     explain_layers,
 )
-from nmpsim.analysis.explain.profiles import ProfileForm, ProfileRescalings, read_factors
+from nmpsim.analysis.explain.profiles import ProfileRescalings, ProfileStage, read_factors
 
 __all__ = [
     "ErrorBand",
     "Factor",
     "FactorErrors",
-    "LayerFacts",
+    "OperationFacts",
     "ProfileRescalings",
-    "ProfileForm",
+    "ProfileStage",
     "SchemaFit",
     "RescaleStage",
     "explain_layers",

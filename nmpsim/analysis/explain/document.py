@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, TypedDict
 
 from nmpsim.analysis.explain.factors import Factor, FactorErrors, SchemaFit
-from nmpsim.analysis.explain.layers import LayerFacts
+from nmpsim.analysis.explain.layers import OperationFacts
 from nmpsim.quantization import ValueRange
 from nmpsim.report.json import to_json
 
@@ -16,7 +16,7 @@ class LayersDocument(TypedDict):
 
     schema: Literal["nmpsim-explain-1"]
     program: str
-    layers: list[LayerFacts]
+    layers: list[OperationFacts]
 
 
 class ScaleDocument(TypedDict):
@@ -35,13 +35,13 @@ class SchemasDocument(TypedDict):
     schemas: list[SchemaFit]
 
 
-def make_layers_document(program: str, layers: Sequence[LayerFacts]) -> LayersDocument:
+def make_layers_document(program: str, layers: Sequence[OperationFacts]) -> LayersDocument:
     """Return the JSON document of a program's layers, with the factors of all channels."""
     return to_json({"program": program, "layers": layers}, LayersDocument)
 
 
 def make_scale_document(factor: Factor, errors: FactorErrors | None) -> ScaleDocument:
-    """Return the JSON document of a factor and of its rounding errors."""
+    """Return the JSON document of a factor and the rounding errors."""
     return to_json({"factor": factor, "errors": errors}, ScaleDocument)
 
 

@@ -54,7 +54,7 @@ class Factor:
 
     @property
     def relative_error(self) -> Annotated[float, WrittenBefore("exponent")]:
-        """Relative error of the factor due to its integers."""
+        """Relative error of the factor that the integers represent, against the real factor."""
         return self.approximation / self.real - 1.0
 
     @property
@@ -66,7 +66,7 @@ class Factor:
 
 
 def make_factor(real: float) -> Factor:
-    """Round a real factor to float32 and compute its integers.
+    """Make a factor from a real number: round to float32 and compute Glow's integers.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def _differing(first: Array, last: Array, result: Array, real: float) -> float:
 
 @attrs.frozen(eq=False)
 class ErrorBand:
-    """Smallest and largest error in equal parts of the input range, for a plot."""
+    """Band of the smallest and the largest error in each equal part of the input range."""
 
     edges: Array
     """int64 [parts + 1]: part i has the inputs from edges[i] to edges[i + 1] - 1."""
@@ -244,7 +244,7 @@ ELEMS = ("i8", "i16")
 
 @attrs.frozen
 class SchemaFit:
-    """Scale and offset of a quantization schema for a range of real numbers."""
+    """Fit of a quantization schema to a range of real numbers: scale and offset."""
 
     schema: Schema
     elem: str
@@ -259,7 +259,7 @@ class SchemaFit:
 
 
 def fit_schemas(low: float, high: float) -> tuple[SchemaFit, ...]:
-    """Compute Glow's scale and offset for a range of real numbers, by schema and precision.
+    """Fit each of Glow's quantization schemas to a range, for Int8 and for Int16.
 
     The range is widened to include zero.
     """

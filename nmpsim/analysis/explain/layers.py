@@ -39,7 +39,7 @@ from nmpsim.report.json import to_json
 
 @attrs.frozen
 class OperandFacts:
-    """Operand of a layer: role (Dest, Src, Filter, ...), name and type."""
+    """Facts about an operand of a layer: role (Dest, Src, Filter, ...), name and type."""
 
     role: str
     name: str
@@ -60,7 +60,7 @@ class InvalidFactor:
 
 @attrs.frozen
 class RescaleStage:
-    """Rescaling in an operation, by one factor or by one factor per channel."""
+    """Stage of an operation that rescales by one factor or by one factor per channel."""
 
     name: Annotated[str, JsonKey("stage")]
     """Prefix of Glow's parameters: ``bias`` for biasPre, biasPost, biasScale."""
@@ -76,14 +76,14 @@ class RescaleStage:
     ) -> Annotated[
         list[Factor | InvalidFactor], "one, or one for each channel", JsonKey("factors"), AT_END
     ]:
-        """JSON documents of the factors."""
+        """JSON documents of the factors; the integers of an invalid factor are null."""
         pairs = zip(self.reals, self.factors, strict=True)
         return [to_json(factor or InvalidFactor(real)) for real, factor in pairs]
 
 
 @attrs.frozen
-class LayerFacts:
-    """Operation of a program with its operands and rescalings."""
+class OperationFacts:
+    """Facts about an operation of a program: operands, formula, rescalings and placement."""
 
     index: int
     """Index of its layer."""
@@ -109,7 +109,7 @@ class LayerFacts:
 
     @property
     def other_names(self) -> tuple[str, ...]:
-        """Name of the operation's result, as a tuple of one name."""
+        """Alternative names by which the operation is found: the name of its result."""
         return (self.operands[0].name,)
 
     @property
@@ -122,8 +122,8 @@ def explain_layers(
     module: Module,
     indices: Mapping[str, int] | None = None,
     shown: Mapping[str, str] | None = None,
-) -> tuple[LayerFacts, ...]:
-    """Explain the rescalings of every operation of a module, in order.
+) -> tuple[OperationFacts, ...]:
+    """Explain how each operation of a module rescales; return the facts in program order.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def explain_layers(
     )
 
 
-def _explain(module: Module, op: Operation, index: int, shown: str) -> LayerFacts:
+def _explain(module: Module, op: Operation, index: int, shown: str) -> OperationFacts:
     instruction = op.instruction
     operands = tuple(
         OperandFacts(
@@ -162,7 +162,7 @@ def _explain(module: Module, op: Operation, index: int, shown: str) -> LayerFact
         )
         for role, view in list_operand_roles(op)
     )
-    return LayerFacts(
+    return OperationFacts(
         index,
         instruction.number,
         instruction.name,
@@ -172,7 +172,7 @@ def _explain(module: Module, op: Operation, index: int, shown: str) -> LayerFact
         instruction.span.line,
         get_formula(op),
         operands,
-        list_stages(module, op),
+        list_rescale_stages(module, op),
         explain_profiles(module, op),
         tuple(_list_notes(module, op)),
         "host" if find_host_reason(op) else "device",
@@ -197,7 +197,11 @@ def _list_notes(module: Module, op: Operation) -> Iterator[str]:
             for name, number in kept.items()
         )
     elem = op.operands[0].type.elem
-    if elem == "i16" and op.instruction.opcode != "rescalequantized" and list_stages(module, op):
+    if (
+        elem == "i16"
+        and op.instruction.opcode != "rescalequantized"
+        and list_rescale_stages(module, op)
+    ):
         yield (
             "Glow's compiled kernels have no Int16: these are the integers that the same"
             " derivation gives, the Interpreter multiplies by the float32 factor"
@@ -207,8 +211,8 @@ def _list_notes(module: Module, op: Operation) -> Iterator[str]:
         yield f"fused activation {activation}: clips or bends the result after the rescaling"
 
 
-def list_stages(module: Module, op: Operation) -> tuple[RescaleStage, ...]:
-    """Return the rescalings of an operation in order of execution.
+def list_rescale_stages(module: Module, op: Operation) -> tuple[RescaleStage, ...]:
+    """Return the rescalings of an operation in order of execution, or () if there are none.
 
     Empty if the operation is not quantized, only moves values, or has scales per channel whose
     values the module lacks.
@@ -309,6 +313,6 @@ def get_formula(op: Operation) -> str:
 
 
 def list_operand_roles(op: Operation) -> tuple[tuple[str, BufferView], ...]:
-    """Return each operand of an operation with its role, such as ``Filter``."""
+    """Return the role, such as ``Filter``, and the view of each operand of an operation."""
     roles = OPCODES[op.instruction.opcode].operands
     return tuple((role.name, view) for role, view in zip(roles, op.operands, strict=True))

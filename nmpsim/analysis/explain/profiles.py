@@ -45,7 +45,7 @@ _REAL_BIAS = (FBGEMM, ONEDNN)
 
 
 class FormDocument(TypedDict):
-    """JSON form of a factor in a profile."""
+    """JSON form of a factor in a numerics profile: its words and the value they represent."""
 
     pre: int
     mul: int
@@ -54,8 +54,8 @@ class FormDocument(TypedDict):
 
 
 @attrs.frozen
-class ProfileForm:
-    """Rescaling in a numerics profile, by one factor or by one factor per channel."""
+class ProfileStage:
+    """Stage of an operation in a numerics profile, with the words of its rescaling factors."""
 
     stage: str
     scale_form: Annotated[ScaleForm, NOT_IN_JSON]
@@ -84,16 +84,16 @@ class ProfileForm:
 
 @attrs.frozen
 class ProfileRescalings:
-    """Rescalings of an operation in a numerics profile, or the reason for its refusal."""
+    """Rescalings of an operation in a numerics profile, or why the profile rejects it."""
 
     name: Annotated[str, JsonKey("numerics")]
     """Name of the profile, as for ``--numerics``."""
     refused: Annotated[str | None, OR_NULL, "why the profile cannot do it; null if it can"] = ""
-    forms: Annotated[tuple[ProfileForm, ...], JsonKey("stages")] = ()
+    forms: Annotated[tuple[ProfileStage, ...], JsonKey("stages")] = ()
 
 
 def explain_profiles(module: Module, op: Operation) -> tuple[ProfileRescalings, ...]:
-    """Explain an operation's rescalings in every profile; return () if there are none."""
+    """Explain an operation's rescalings in every profile; return () without rescalings."""
     opcode = op.instruction.opcode
     layer = read_weighted_scales(module, op)
     has_words = opcode in PAIRS | UNARY | {"avgpool"} or layer is not None
@@ -105,7 +105,7 @@ def explain_profiles(module: Module, op: Operation) -> tuple[ProfileRescalings, 
 def find_float_bias_forms(
     module: Module, op: Operation
 ) -> tuple[int, float, Mapping[str, float]] | None:
-    """Return channel, value and value by profile of a layer's largest float bias, or None.
+    """Find the largest float bias and its value in each profile; return None if not float.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def _explain_profile(
         found = f": {problem.found}" if problem.found else ""
         return ProfileRescalings(name, f"{problem.message}{found}")
     forms = (
-        ProfileForm(stage, ROWS[number].form, scales)
+        ProfileStage(stage, ROWS[number].form, scales)
         for stage, scales in stages.items()
         if any(scale.mul for scale in scales)
     )
@@ -181,7 +181,7 @@ def _read_words(words: Words) -> _Stages:
 
 
 def read_factors(words: Mapping[str, int]) -> Mapping[str, ScaleWords]:
-    """Return the factor of each stage in a descriptor's words.
+    """Read the scale words of each stage, such as ``out``, from the words of a descriptor.
 
     A float64 factor is joined from its two halves; a shift that two sides share belongs to both.
     """

@@ -29,7 +29,7 @@ from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 
 def check_bias_payloads(subject: LintSubject) -> Iterator[LintFinding]:
     """Report biases whose stored integers do not fit their declared scale."""
-    systematic = is_systematic(subject.biases)
+    systematic = has_systematic_fault(subject.biases)
     for bias in subject.biases:
         answered, finding = _compare_with_references(bias, subject)
         if not answered:
@@ -107,7 +107,7 @@ MIN_FINER_OCTAVES = 2.0
 
 
 def find_bias_evidence(bias: QuantizedBias) -> BiasEvidence | None:
-    """Return the evidence that a bias's declared scale is wrong, or None if it is plausible."""
+    """Return the evidence that a bias's scale is wrong, or None if the scale is plausible."""
     if bias.is_on_product_scale or not bias.integers.any():
         return None
     parts = np.abs(bias.dequantized) / bias.result_magnitude
@@ -131,8 +131,8 @@ def _uses_all_bits(bias: QuantizedBias) -> bool:
     return int(magnitudes.max()) > limit // 2 and int((magnitudes >= limit).sum()) <= 1
 
 
-def is_systematic(biases: Sequence[QuantizedBias]) -> bool:
-    """Return whether nearly all biases have the scale of the result and wrong integers."""
+def has_systematic_fault(biases: Sequence[QuantizedBias]) -> bool:
+    """Return whether at least 90 % of the biases seem wrong and have their result's scale."""
     telling = [bias for bias in biases if bias.integers.any()]
     wrong = [bias for bias in telling if find_bias_evidence(bias) is not None]
     on_result = [bias for bias in telling if bias.is_on_result_scale]
@@ -140,7 +140,7 @@ def is_systematic(biases: Sequence[QuantizedBias]) -> bool:
 
 
 def is_outlier(bias: QuantizedBias, biases: Sequence[QuantizedBias]) -> bool:
-    """Return whether other biases make it implausible that this one has the scale of its result.
+    """Return whether the other biases make a bias with its result's scale implausible.
 
     This is so if most other biases have scales of their own, and these are much finer than those of
     their results, or this scale is not a power of two, which could equal the result's by chance.
@@ -216,7 +216,7 @@ def _compare_with_untyped_original(bias: QuantizedBias) -> LintFinding | None:
 
 @attrs.frozen(eq=False)
 class FloatBias:
-    """Float values of a bias and the name of their array in the float model."""
+    """Float bias: its values, and the name of their array in the float model."""
 
     source: str
     values: Array

@@ -68,7 +68,7 @@ def check_unused_constants(subject: LintSubject) -> Iterator[LintFinding]:
 
 @attrs.frozen(eq=False)
 class DequantizedWeights:
-    """Dequantized constant weights of a layer."""
+    """Dequantized weights of a layer, with scales and a mask of unsaturated integers."""
 
     op: Operation
     view: BufferView
@@ -146,7 +146,7 @@ def check_weights(subject: LintSubject) -> Iterator[LintFinding]:
 
 @attrs.frozen
 class WeightFault:
-    """Possible explanation of a difference between weights and the float model."""
+    """Fault that would explain how weights differ from the float model."""
 
     text: str
     hint: str

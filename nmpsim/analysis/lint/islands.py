@@ -21,7 +21,7 @@ _MAX_SHOWN = 4
 
 @attrs.frozen
 class FloatIsland:
-    """Connected group of float operations with quantized inputs and outputs."""
+    """Island of connected float operations with quantized inputs and outputs."""
 
     operations: tuple[Operation, ...]
     """Float operations of the group; empty if a tensor is only dequantized and quantized."""
@@ -32,7 +32,7 @@ class FloatIsland:
 
 
 def check_any_quantized(subject: LintSubject) -> Iterator[LintFinding]:
-    """Report a program without quantized convolutions or matrix products."""
+    """Report a program whose products are all float, or in which no operation is quantized."""
     products = [op for op in subject.operations if op.kind in _MULTIPLYING]
     quantized = [op for op in subject.operations if _is_quantized(op)]
     idle = products and not any(_is_quantized(op) for op in products)

@@ -42,7 +42,7 @@ _CONST = "const/"
 
 
 def map_biases_to_layers(module: Module) -> dict[str, Operation]:
-    """Return a mapping from the name of each constant bias to the layer that reads it."""
+    """Map the name of each constant bias to the layer that reads the bias."""
     return {
         op.operands[3].buffer.name: op
         for op in resolve_operands(module)[1]
@@ -153,8 +153,8 @@ def _nothing_comparable(path: Path, what: str) -> UserError:
 
 
 @attrs.frozen
-class StaleTypes:
-    """Sidecar entries, divided into valid entries and entries that contradict the LIR text."""
+class SidecarEntries:
+    """Sidecar entries that agree with the LIR text, and biases whose type the text changed."""
 
     tensors: Mapping[str, Any]
     """Entries of the sidecar that agree with the text."""
@@ -164,8 +164,8 @@ class StaleTypes:
 
 def split_stale_types(
     printed: Module, tensors: Mapping[str, Any], payloads: Arrays, place: Place
-) -> StaleTypes:
-    """Separate the bias types of a sidecar that contradict the LIR text from all other entries.
+) -> SidecarEntries:
+    """Split a sidecar into entries that agree with the LIR text and outdated bias types.
 
     Other contradictions remain, and attaching the scales reports them as errors. The digest of a
     payload in the sidecar shows whether the payload is unchanged.
@@ -193,7 +193,7 @@ def split_stale_types(
         for name, old in stale.items()
         if name in payloads and _digest_fits(tensors[old.key], payloads[name])
     }
-    return StaleTypes(kept, originals)
+    return SidecarEntries(kept, originals)
 
 
 def _tensor_name(key: str) -> str:
@@ -213,7 +213,7 @@ def _digest_fits(entry: Mapping[str, Any], payload: Array) -> bool:
 
 @attrs.frozen
 class ReferenceFiles:
-    """Paths of files that a program is compared with; None if a file is not used."""
+    """Reference files with which a program is compared; None if a file is not used."""
 
     float_weights: Path | None = None
     original_weights: Path | None = None
@@ -228,7 +228,7 @@ def load_subject(
     numerics: str | None = None,
     references: ReferenceFiles | None = None,
 ) -> LintSubject:
-    """Load a program and the files that it is compared with.
+    """Load the subject of lint: a program, and the files with which it is compared.
 
     Parameters
     ----------

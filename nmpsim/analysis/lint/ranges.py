@@ -122,7 +122,7 @@ MAX_SCALE_RATIO = 2.0
 
 @attrs.frozen
 class ProfileMatch:
-    """Result of comparing a recorded profile with the program."""
+    """Match of a recorded profile with a program: numbers of compared and mismatching values."""
 
     compared: str
     """``constants`` or ``results``: the values that were compared."""
@@ -148,14 +148,14 @@ def get_usable_ranges(subject: LintSubject) -> ProfileLookup:
 
 
 def find_unusable_reason(subject: LintSubject) -> str:
-    """Return why the recorded ranges cannot be used, or "" if they can."""
+    """Return why the recorded ranges cannot be used, or "" if the ranges are usable."""
     found = match_profile(subject)
     return "the profile belongs to another network" if found and found.is_foreign else ""
 
 
 @lru_cache(maxsize=1)  # several rules ask
 def match_profile(subject: LintSubject) -> ProfileMatch | None:
-    """Compare a recorded profile with constants or results; return None if this is impossible.
+    """Match a recorded profile with constants or results; return None if too few are known.
 
     None without a profile, or if neither constants nor results are known well enough.
     """
@@ -216,7 +216,7 @@ def _scale_ratio(view: BufferView, recorded: ValueRange) -> float:
 
 
 def list_possible_ranges(recorded: ValueRange, ranges: Iterable[ValueRange]) -> list[ValueRange]:
-    """Return the recorded ranges of a result: its own and those of possible fused activations.
+    """Return the recorded range of a result, and the ranges of possible fused activations.
 
     Glow fuses an activation and uses its type. Any ReLU keeps the highest value exactly; a clip has
     the limits zero and a whole number.

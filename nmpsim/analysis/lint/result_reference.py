@@ -217,7 +217,7 @@ _PROPORTIONAL = {
 
 @attrs.define(eq=False)
 class RangeEstimate:
-    """Estimated value range of a quantized buffer."""
+    """Estimate of the value range of a quantized buffer."""
 
     op: Operation
     """First operation that writes the buffer."""
@@ -244,7 +244,7 @@ class RangeEstimate:
 
 
 def estimate_ranges(subject: LintSubject) -> list[RangeEstimate]:
-    """Estimate the range of each quantized result; run the float model on random inputs.
+    """Estimate the range of each quantized result by float runs on random inputs.
 
     Raises
     ------

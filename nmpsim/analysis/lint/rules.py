@@ -41,7 +41,7 @@ class LintRule:
     """Function that returns why the rule cannot be applied, or an empty string."""
 
     def apply(self, subject: LintSubject) -> Iterator[LocatedFinding]:
-        """Yield the findings of this rule in a program."""
+        """Apply the rule to a program, and yield the findings."""
         for problem in self.check(subject):
             source, tensor = problem.source, problem.tensor
             op = source if isinstance(source, Operation) else None
@@ -187,7 +187,7 @@ RULES: tuple[LintRule, ...] = (
 
 @attrs.frozen
 class LintReport:
-    """Findings of all rules, most severe first, and the rules that were skipped."""
+    """Report of lint: all findings, most severe first, and the rules that were skipped."""
 
     findings: tuple[LocatedFinding, ...]
     skipped: tuple[SkippedRule, ...]
@@ -198,7 +198,7 @@ class LintReport:
 
 
 def run_rules(subject: LintSubject) -> LintReport:
-    """Apply all rules to a program and return their findings."""
+    """Run all rules on a program; return the findings by severity and the skipped rules."""
     findings: list[LocatedFinding] = []
     skipped: list[SkippedRule] = []
     for rule in RULES:

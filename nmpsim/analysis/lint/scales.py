@@ -25,7 +25,7 @@ _SCALE_TABLES = {"FilterScales", "BiasScales", "Scales"}
 
 @attrs.frozen
 class ScaledTensor:
-    """Name, scale and source position of a weight, buffer or view."""
+    """Tensor with a scale: name, scale and source position of a weight, buffer or view."""
 
     name: str
     scale: float
@@ -94,7 +94,7 @@ def _describe_scale(name: str, scale: float, span: SourcePosition, count: int = 
 
 
 def find_missing_text_reason(subject: LintSubject) -> str:
-    """Return why printed scales cannot be checked, or "" if they can."""
+    """Return why printed scales cannot be checked, or "" for a program from LIR text."""
     return "" if subject.printed_only is not None else "the program was not read from LIR text"
 
 

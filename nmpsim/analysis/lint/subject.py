@@ -21,7 +21,7 @@ from nmpsim.quantization import ValueRange
 
 @attrs.frozen(eq=False)
 class OriginalBias:
-    """Integers and scale of a bias before its declared type was changed."""
+    """Original bias: integers and scale before the declared type was changed."""
 
     payload: Array | None
     """Stored integers: int64 [channels]; None if a digest shows that they are unchanged."""
@@ -33,7 +33,7 @@ class OriginalBias:
 
 @attrs.define(eq=False, slots=False, frozen=True)
 class LintSubject:
-    """Program to check and the reference data for the checks."""
+    """Subject of lint: a program, and the reference data with which it is compared."""
 
     program: Program
     float_weights: Arrays | None = None
@@ -82,7 +82,7 @@ class LintSubject:
         return self.program.get_numerics(op.instruction.name)
 
     def find_place(self, op: Operation, tensor: BufferView | None = None) -> Place:
-        """Return the place of an instruction, or of the declaration of one of its constants."""
+        """Return the place of an instruction, or the place where a constant operand is declared."""
         if tensor is not None:
             for weight in self.module.weights:
                 if weight.name == tensor.buffer.name:
@@ -141,7 +141,7 @@ class QuantizedBias:
         return are_equal_scales(self.scales, np.full_like(self.scales, self.result_scale))
 
     def format_scales(self) -> str:
-        """Return the declared scale, or its range over the channels, as text for messages."""
+        """Format the declared scale, or its range over the channels, for messages."""
         low, high = float(self.scales.min()), float(self.scales.max())
         return f"{low:.9g}" if low == high else f"{low:.9g} to {high:.9g} by channel"
 

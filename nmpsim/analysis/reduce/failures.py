@@ -47,7 +47,7 @@ class TrapFailure(_Failure):
 
     @property
     def text(self) -> str:
-        """Description of the failure."""
+        """Kind of the trap and the invalid descriptor word, for messages."""
         return f"{self.kind.replace('_', ' ')} {self.fault}".rstrip()
 
     def occurs_in(self, report: RunReport) -> bool:
@@ -71,19 +71,19 @@ class ViolationFailure(_Failure):
 
     @classmethod
     def from_violation(cls, violation: ViolationReport) -> ViolationFailure:
-        """Return the failure of a run with a violation."""
+        """Return the failure for a violation, regardless of cores and addresses."""
         names = (_mnemonic(violation.instruction), _mnemonic(violation.other_instruction))
         return cls(violation.category, violation.case, violation.operand, *names)
 
     @classmethod
     def from_violation_at_instructions(cls, violation: ViolationReport) -> ViolationFailure:
-        """Return the failure of a run with a violation at the same instructions and cores."""
+        """Return the failure for a violation, restricted to its cores and addresses."""
         place = (violation.core, violation.pc, violation.other_core, violation.other_pc)
         return attrs.evolve(cls.from_violation(violation), place=place)
 
     @property
     def text(self) -> str:
-        """Description of the failure."""
+        """Category, operand and instructions of the violation, for messages."""
         after = f" after {self.other}" if self.other else ""
         return f"{self.category}: {self.operand} of {self.instruction or 'the host'}{after}"
 
@@ -108,7 +108,7 @@ class DifferenceFailure(_Failure):
 
     @property
     def text(self) -> str:
-        """Description of the failure."""
+        """Sentence for messages: which layer differs from the reference."""
         return f"{self.layer} differs from the reference"
 
     def occurs_in(self, report: RunReport) -> bool:
@@ -139,7 +139,7 @@ class SaturationFailure(_Failure):
 
     @property
     def text(self) -> str:
-        """Description of the failure."""
+        """Sentence for messages: which layer saturates."""
         return f"{self.layer} saturates"
 
     def occurs_in(self, report: RunReport) -> bool:
@@ -176,7 +176,7 @@ def add_program_outputs(report: RunReport, layers: Sequence[Layer]) -> RunReport
 def find_first_difference(
     report: RunReport, layers: Sequence[Layer], reference: Arrays
 ) -> DifferenceFailure | None:
-    """Return the failure of the first layer that differs from the reference, or None.
+    """Return the failure of the first layer that differs from the reference, or None if equal.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.reduce.failures import ViolationFailure
-from nmpsim.analysis.tensor_instructions import decode_tensor_instruction, read_image
+from nmpsim.analysis.tensor_instructions import decode_tensor_instruction, read_image_bytes
 from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
@@ -41,7 +41,7 @@ from nmpsim.timing import get_costs
 
 @attrs.frozen(eq=False)
 class BuiltProgram:
-    """Bundle file with its inputs and its source: LIR module or assembly text."""
+    """Built program: a bundle file, its inputs, and its source as LIR or assembly."""
 
     image: bytes
     inputs: Arrays
@@ -51,7 +51,7 @@ class BuiltProgram:
 
 @attrs.frozen
 class InstructionElement:
-    """Element of a layer's result and its address in the scratchpad."""
+    """Element of a layer's result, with an address in the scratchpad."""
 
     layer: str
     elem: str
@@ -68,7 +68,7 @@ def extract_computing_instruction(
     layer: Layer,
     at: Sequence[int],
 ) -> BuiltProgram | None:
-    """Return a program of only the last instruction that writes an element, or None if unknown.
+    """Extract the last instruction that writes an element as a program; None if unknown.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def extract_instruction(
     config: DeviceConfig,
     element: InstructionElement | None = None,
 ) -> BuiltProgram | None:
-    """Extract the next instruction of a core as a program, or return None if unreadable.
+    """Extract the next instruction of a core as a program; None if memory is unreadable.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ _NOTHING = encode("addi", {"rd": 0, "rs1": 0, "imm": 0}).to_bytes(4, "little")
 def remove_instructions(
     bundle: Bundle, inputs: Arrays, device: Device, failure: ViolationFailure
 ) -> tuple[bytes, int, int]:
-    """Remove tensor instructions that a violation does not need; return bundle and counts.
+    """Remove instructions that a violation does not need; return bundle, count and total.
 
     Returns
     -------
@@ -282,7 +282,7 @@ def remove_instructions(
     issued = _record_work(device, bundle, inputs)
     order = np.lexsort((issued["begin"], issued["core"], issued["layer"]))
     all_of_them = [
-        pc for pc in dict.fromkeys(issued["pc"][order].tolist()) if read_image(bundle, pc, 4)
+        pc for pc in dict.fromkeys(issued["pc"][order].tolist()) if read_image_bytes(bundle, pc, 4)
     ]
     tries = 0
 
@@ -332,6 +332,6 @@ def _without(bundle: Bundle, removed: set[int]) -> bytes:
     changes = tuple(
         ByteChange(pc, word, _NOTHING, "left out")
         for pc in sorted(removed)
-        if (word := read_image(bundle, pc, 4)) != _NOTHING
+        if (word := read_image_bytes(bundle, pc, 4)) != _NOTHING
     )
     return apply_patch(bytes(bundle.file), changes, bundle.path) if changes else bytes(bundle.file)

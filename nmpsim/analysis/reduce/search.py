@@ -43,7 +43,7 @@ _TILINGS = (DEFAULT_TILING, *(one for one in TILINGS if one != DEFAULT_TILING))
 
 @attrs.frozen(eq=False)
 class Reduction:
-    """Result of reducing a program: the smallest part found that fails in the same way."""
+    """Reduction of a program to the smallest part found that fails in the same way."""
 
     failure: Failure
     program: BuiltProgram
@@ -78,7 +78,7 @@ def reduce_program(
     failure: Failure,
     progress: Callable[[str], None] | None = None,
 ) -> Reduction:
-    """Find the smallest part of a program that fails in the same way.
+    """Reduce a program to the smallest part that fails in the same way.
 
     Tried in this order: the instruction that trapped, on one core; the failing layer with each
     tiling mode, and ever more layers before it, recompiled for one core and for all; the

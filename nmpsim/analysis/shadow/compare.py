@@ -175,7 +175,7 @@ def _not_comparable(layer: ExecutedLayer) -> str:
 
 @attrs.frozen
 class RunLayer:
-    """Instructions of one layer of a recorded run."""
+    """Layer of a recorded run, given by the numbers of its instructions."""
 
     numbers: tuple[int, ...]
     """Numbers of its instructions, in order."""
@@ -185,7 +185,7 @@ class RunLayer:
 
 @attrs.frozen(eq=False)
 class RecordedResults:
-    """Inputs, layers and outputs of a recorded run."""
+    """Results of a recorded run: inputs, layers and outputs."""
 
     inputs: Arrays
     """Stored values of the program's inputs by name."""
@@ -245,7 +245,7 @@ class _FloatNetwork:
 
 @attrs.frozen(eq=False)
 class Evaluations:
-    """Output of a layer on the device and in real arithmetic, as arrays of one shape."""
+    """Evaluations of a layer's output on the device and in real arithmetic, of equal shape."""
 
     device: Real
     """``y``: the device's dequantized output."""

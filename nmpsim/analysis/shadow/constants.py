@@ -36,7 +36,7 @@ from nmpsim.lir.opcodes import OPCODES
 
 
 def read_floats(path: Path, sizes: Collection[int]) -> dict[str, Array]:
-    """Read the float arrays of a file by name, if their number of elements is in ``sizes``.
+    """Read, by name, the float arrays of a file whose number of elements is in ``sizes``.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def read_quantized_constants(module: Module) -> dict[str, Real]:
 
 
 def map_biases_to_filters(module: Module) -> dict[str, str]:
-    """Return a mapping from the name of each bias to the name of its layer's filter."""
+    """Map the name of each bias to the name of the filter in the same layer."""
     return {
         places[3].storage: places[2].storage
         for instruction, places in _uses(module)
@@ -155,7 +155,7 @@ FOLDED = " with its batch norm"
 
 
 def fold_batch_norms(graph: Any, values: Values) -> Iterator[tuple[str, Array]]:
-    """Yield the names and values of filters and biases with a folded batch norm.
+    """Fold batch norms into convolutions; yield the name and values of each filter and bias.
 
     Only convolutions whose result is read by a batch norm alone are folded. The folded bias of a
     convolution without bias has the name of the batch norm's result.
@@ -194,7 +194,7 @@ def _fold(node: Any, convolution: Any, values: Values) -> Iterator[tuple[str, Ar
 
 
 def list_array_variants(name: str, arrays: Arrays) -> list[str]:
-    """Return the names of an array that exist: without and with a folded batch norm."""
+    """Return the existing names of an array, as it is and with a folded batch norm."""
     return [form for form in (name, name + FOLDED) if form in arrays]
 
 
@@ -205,7 +205,7 @@ _SAMPLES = 4096
 
 @attrs.frozen(eq=False)
 class Layout:
-    """Conversion of an array to the shape of a constant."""
+    """Layout of an array as a constant: the reordered elements, and the constant's shape."""
 
     name: str
     elements: Array
@@ -223,7 +223,7 @@ class Layout:
 
 
 def find_best_layout(array: Array, real: Real) -> Layout | None:
-    """Return the layout that brings an array closest to a constant, or None if none fits.
+    """Return the layout that brings an array closest to a constant, or None if no shape fits.
 
     Parameters
     ----------

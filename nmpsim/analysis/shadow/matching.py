@@ -31,7 +31,7 @@ MULTIPLE = ", by channel times a factor"
 
 @attrs.frozen
 class Matches:
-    """Float arrays that match the constants of a program, by constant name."""
+    """Matches between constants of a program and float arrays, by constant name."""
 
     floats: Mapping[str, Real] = attrs.field(eq=False)
     """Float values in the LIR's layout by constant name."""

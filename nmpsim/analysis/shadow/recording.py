@@ -56,7 +56,7 @@ class LayerInstruction:
 
     @property
     def result_index(self) -> int:
-        """Index of the result operand."""
+        """Index of the first operand that the instruction writes."""
         kinds = [operand.kind for operand in self.instruction.operands]
         return next(index for index, kind in enumerate(kinds) if kind != IN)
 
@@ -88,7 +88,7 @@ def replay_layers(
     inputs: Arrays,
     outputs: Mapping[int, Array],
 ) -> Iterator[ExecutedLayer]:
-    """Yield the layers of a run in program order, up to the first layer without an output.
+    """Replay a recorded run; yield its layers up to the first layer without an output.
 
     Parameters
     ----------

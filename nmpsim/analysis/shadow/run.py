@@ -31,7 +31,7 @@ _CUT_LAST = ("input", "result", "activation")
 
 @attrs.frozen(eq=False)
 class ShadowEvaluation:
-    """Evaluation of runs with a program and the float values of its constants."""
+    """Shadow evaluation of runs, with a program and the float values of its constants."""
 
     module: Module
     weights: str | None
@@ -64,7 +64,7 @@ class ShadowEvaluation:
         user_inputs: Arrays,
         on_layer: Listener | None = None,
     ) -> ShadowReport:
-        """Compute the errors of a run by layer and source.
+        """Evaluate a run in real arithmetic; return the errors of each layer by source.
 
         Parameters
         ----------

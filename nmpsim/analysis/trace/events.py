@@ -54,7 +54,7 @@ class TraceDocument(TypedDict):
 
 
 class EventStream:
-    """Writer of trace events up to a size limit; beyond the limit, events are only counted."""
+    """Stream of trace events to a file; events beyond a size limit are only counted."""
 
     def __init__(self, file: IO[bytes], limit: int) -> None:
         """Create a writer of at most ``limit`` bytes of optional events."""
@@ -66,7 +66,7 @@ class EventStream:
         file.write(b'{"traceEvents":[\n')
 
     def add(self, *events: str) -> bool:
-        """Write related events; return False and count them if they exceed the size limit."""
+        """Write related events; count them and return False if they exceed the size limit."""
         text = ",\n".join(events).encode()
         self._left -= len(text)
         if self._left < 0:
@@ -76,7 +76,7 @@ class EventStream:
         return True
 
     def add_always(self, event: dict[str, Any]) -> None:
-        """Write an event even beyond the size limit."""
+        """Write an event even if the size limit is exceeded."""
         self._write(format_compact_json(event).encode())
 
     def close(self, facts: dict[str, Any]) -> None:
@@ -130,7 +130,7 @@ class ActivityCounters:
             self._count(series, work[~is_grant & (work["unit"] == unit)])
 
     def compute_means(self, cycles: int) -> Iterator[tuple[int, Mapping[str, float]]]:
-        """Yield the first cycle of each window and the mean number of working units by series.
+        """Yield each window's first cycle and the mean number of active units of each kind.
 
         Parameters
         ----------

@@ -18,14 +18,14 @@ _CORES = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 
 @attrs.frozen
 class Selection:
-    """Sets of cores and layers that a trace includes; None stands for all."""
+    """Selection of the cores and layers that a trace includes; None selects all."""
 
     cores: frozenset[int] | None = None
     layers: frozenset[int] | None = None
     """Layer indices."""
 
     def select(self, work: Any) -> Any:
-        """Return the elements of a structured work array whose core and layer are selected."""
+        """Return the elements of a structured work array with a selected core and layer."""
         for field, wanted in (("core", self.cores), ("layer", self.layers)):
             if wanted is not None:
                 work = work[np.isin(work[field], list(wanted))]

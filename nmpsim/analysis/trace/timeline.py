@@ -67,7 +67,7 @@ class _Load:
 
 
 class TimelineTrace:
-    """Writer of a run's work, layers and saturation as trace events."""
+    """Trace of a run's work, layers and saturation as events, written during the run."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ _EXPECTED, _BUDGET, _SUITES, _FILES = "Expected outputs", "Budgets", "Suites", "
 
 @frozen(kw_only=True)
 class CaseOptions:
-    """Device, expectations and budgets for checking a single bundle."""
+    """Options for checking a single bundle: device, expectations and budgets."""
 
     device: InputFile | None = define_option("Run the bundle on this device.", "D.toml")
     baseline: OutputFile | None = define_option("Compare with this earlier run.", "B.json")
@@ -80,7 +80,7 @@ class CaseOptions:
     )
 
     def list_given_options(self) -> dict[str, str]:
-        """Return the option name of each field that is set, by field name."""
+        """Return the option of each field that is set, such as ``--cycles``, by field name."""
         values = attrs.asdict(self, recurse=False)
         return {
             name: f"--{name.replace('_', '-')}"
@@ -369,9 +369,9 @@ def _annotate(options: CheckOptions, results: Sequence[CaseResult]) -> None:
     """Print GitHub workflow commands on stderr, separate from the report on stdout."""
     is_on_github = os.environ.get("GITHUB_ACTIONS") == "true"
     if is_on_github if options.github is None else options.github:
-        from nmpsim.views.check_text import list_github_annotations
+        from nmpsim.views.check_text import format_github_annotations
 
-        for text in list_github_annotations(results):
+        for text in format_github_annotations(results):
             print_ci_command(text)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from nmpsim.atomic import STDOUT
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.loading import load_device, print_warnings, warn_if_float
+from nmpsim.cli.loading import load_device, print_warnings, warn_if_unquantized
 from nmpsim.cli.options import (
     FORMAT_OPTION,
     PATCH_OPTION,
@@ -155,7 +155,7 @@ def _show(compiled: Compiled, digest: str, options: CompileOptions) -> None:
 
     metadata = compiled.file.metadata
     print_warnings(compiled.warnings)
-    warn_if_float(metadata, options.model)
+    warn_if_unquantized(metadata, options.model)
     for note in list_host_notes(metadata):
         print_message(f"note: {note}")
     print_message(summarize_bundle(compiled, options.output))

@@ -292,7 +292,7 @@ def _go_to_stop(debugger: Debugger, core: CoreDump) -> None:
 
 
 def _run_script(options: DebugOptions, shell: Shell, lines: Iterable[ScriptLine]) -> int:
-    from nmpsim.debugger.script import build_document, run_script
+    from nmpsim.debugger.script import make_debug_document, run_script
     from nmpsim.escape import escape
 
     @contextmanager
@@ -310,7 +310,7 @@ def _run_script(options: DebugOptions, shell: Shell, lines: Iterable[ScriptLine]
     if is_text:
         write_text(escape("".join(f"{line}\n" for line in outcome.never_hit)))
     else:
-        write_json(build_document(outcome))
+        write_json(make_debug_document(outcome))
     return EXIT_WORSE if outcome.is_worse else EXIT_OK
 
 

@@ -9,7 +9,7 @@ import click
 
 from nmpsim.atomic import STDOUT
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.interrupt import add_interrupt_note
+from nmpsim.cli.interrupt import set_interrupt_note
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import (
     FORMAT_OPTION,
@@ -91,7 +91,7 @@ def command(options: EvalOptions) -> int:
     if options.classes is not None:
         names = read_class_names(options.classes, classes)
     note = partial(describe_partial_results, options.output)
-    with add_interrupt_note(note), show_progress() as progress:
+    with set_interrupt_note(note), show_progress() as progress:
         found = evaluate(
             bundle,
             data.samples,

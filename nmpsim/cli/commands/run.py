@@ -12,7 +12,7 @@ import attrs
 from nmpsim.atomic import STDOUT, write_npz
 from nmpsim.cli.environment import choose_engine
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.loading import load_device, load_program, warn_if_float
+from nmpsim.cli.loading import load_device, load_program, warn_if_unquantized
 from nmpsim.cli.options import (
     ENGINE_OPTION,
     EXECUTION,
@@ -144,7 +144,7 @@ def command(options: RunCommandOptions) -> int:
     arguments = options.inputs.arguments
     bundle = load_program(options.bundle, options.patch, device=config, inputs=arguments)
     if session.is_model(options.bundle):
-        warn_if_float(bundle.metadata, options.bundle)
+        warn_if_unquantized(bundle.metadata, options.bundle)
     options = attrs.evolve(options, histogram=_find_layers(bundle, options.histogram))
     inputs = ProgramInputs.from_bundle(bundle.metadata, options.inputs.images)
     samples = find_samples(arguments, inputs)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nmpsim.atomic import STDOUT
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.interrupt import add_interrupt_note
+from nmpsim.cli.interrupt import set_interrupt_note
 from nmpsim.cli.loading import load_device, print_warnings, report_slow_loading
 from nmpsim.cli.options import (
     FORMAT_OPTION,
@@ -97,7 +97,7 @@ def command(options: SweepOptions) -> int:
     )
     arrays = get_single_sample(find_samples(options.inputs.arguments, inputs)).load()
     note = partial(describe_partial_results, options.output)
-    with add_interrupt_note(note), show_progress() as progress:
+    with set_interrupt_note(note), show_progress() as progress:
         result = sweep(
             program,
             arrays,

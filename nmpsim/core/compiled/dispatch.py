@@ -15,7 +15,7 @@ import numpy as np
 from nmpsim.core.compiled.entries import KERNELS
 from nmpsim.core.engine import Compilation
 from nmpsim.core.state import Int64s
-from nmpsim.host_memory import check_compiling
+from nmpsim.host_memory import check_compile_memory
 from nmpsim.isa.table import INSTRUCTIONS
 from nmpsim.kernels.entries import AddressedKernel, CompiledEntry, pause_garbage_collection
 
@@ -54,7 +54,7 @@ class KernelTable:
         """Notify the listener unless ``function`` is cached; raise UserError if memory is short."""
         if function.is_cached():
             return
-        check_compiling()
+        check_compile_memory()
         if self.compilation.listener:
             self.compilation.listener()
 

@@ -83,7 +83,7 @@ def _make_change_result(
 def set_element(
     context: CommandContext, tensor_or_address: str, values: tuple[str, ...]
 ) -> CommandResult:
-    """Change an element of a tensor, or bytes of the program's memory.
+    """Set an element of a tensor, or bytes of the program's memory.
 
     ``values`` are coordinates and the new value, or the new value and the number of bytes.
     """
@@ -139,7 +139,7 @@ def show_effects(context: CommandContext) -> CommandResult:
 
 
 def export_patch(context: CommandContext, path: Path) -> CommandResult:
-    """Write the changes to a patch file."""
+    """Export the changes of the program to a patch file."""
     changes = build_patch(context.debugger.bundle, context.debugger.edits)
     save_patch(path, changes)
     return context.make_result("exported_patch", changes=len(changes), _path=path)
@@ -155,7 +155,7 @@ def apply_patch_file(context: CommandContext, path: Path) -> CommandResult:
 
 
 def revert_changes(context: CommandContext) -> CommandResult:
-    """Undo all changes."""
+    """Revert all changes, and go back to the start of the run."""
     undone = len(context.debugger.edits)
     context.debugger.apply_edits(())
     return context.make_result("revert", undone=undone)

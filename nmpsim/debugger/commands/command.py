@@ -43,7 +43,7 @@ class DebuggerCommand:
     details: str = ""
 
     def execute(self, context: CommandContext, words: Sequence[str]) -> CommandResult:
-        """Run the command with its arguments; raise UserError (DEBUG001) for invalid arguments."""
+        """Execute the command with arguments; raise UserError (DEBUG001) if they are invalid."""
         result: CommandResult = call_with_words(context, self.run, words, self.usage)
         return result
 
@@ -76,7 +76,7 @@ _CONVERTERS: Mapping[Any, Callable[[CommandContext, str], Any]] = {
 
 
 class UsageError(Exception):
-    """Error for invalid arguments of a command, with a message and the invalid words."""
+    """Exception raised for invalid arguments of a command, with a message and the words."""
 
 
 def split_line(line: str) -> list[str]:

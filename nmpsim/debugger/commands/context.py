@@ -8,13 +8,13 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from nmpsim.analysis.explain import LayerFacts, explain_layers
+from nmpsim.analysis.explain import OperationFacts, explain_layers
 from nmpsim.analysis.matching import list_saved_tensors
 from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.audit import (
     FactsByName,
-    find_facts,
+    find_layer_facts,
 )
 from nmpsim.debugger.changes import ProgramEditor
 from nmpsim.debugger.commands.results import CommandResult, ResultFormatter, to_json_data
@@ -30,7 +30,7 @@ from nmpsim.lir.printer import format_instruction
 
 
 class CommandContext:
-    """State that all commands share: the debugger, its edits and the reference."""
+    """Context that all commands share: the debugger, its edits and the reference."""
 
     def __init__(self, debugger: Debugger, open_arrays: ArrayOpener) -> None:
         self.debugger = debugger
@@ -110,7 +110,7 @@ class CommandContext:
         return {**shown, **{one.name: one.name for one in ends}, **bundle.metadata.display_names}
 
     def load_reference(self, path: Path) -> ReferenceOutputs:
-        """Load the reference from a file of arrays, and return it."""
+        """Load expected layer outputs from a file as the reference, and return the reference."""
         arrays = self.open_arrays(path)
         with locate_errors(path):
             self.reference = ReferenceOutputs(
@@ -183,12 +183,12 @@ class CommandContext:
         tensor = Tensor(name, type_.elem, type_.shape, 0, scale, offset)
         return tensor, self.get_module().constants[name]
 
-    def get_layer_facts(self, layer: Layer) -> LayerFacts | None:
-        """Return the LIR facts of a layer, or None if the LIR does not contain it.
+    def get_layer_facts(self, layer: Layer) -> OperationFacts | None:
+        """Return the facts of the LIR about a layer, or None if the LIR lacks the layer.
 
         Raises UserError (BUN005) if the bundle contains no LIR.
         """
-        return find_facts(self._read_facts(list_scale_changes(self.debugger.edits)), layer)
+        return find_layer_facts(self._read_facts(list_scale_changes(self.debugger.edits)), layer)
 
     def find_instruction_numbers(self, layer: Layer) -> set[int]:
         """Return the numbers of the LIR instructions that were fused into a layer."""

@@ -86,7 +86,7 @@ words are converted; in the order of the help."""
 
 
 def make_functions(context: CommandContext) -> Mapping[str, Function]:
-    """Return the functions that expressions may call, keyed by name."""
+    """Return the functions that expressions may call, by name."""
 
     def bind(name: str, function: Callable[..., Number]) -> Function:
         _, *parameters = signature(function).parameters

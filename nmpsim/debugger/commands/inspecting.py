@@ -53,7 +53,7 @@ def list_layers(context: CommandContext) -> CommandResult:
 
 @attrs.frozen
 class OperandType:
-    """Role, name and type of one operand of a layer."""
+    """Type of a layer's operand as text, with the operand's role and name."""
 
     role: str
     name: str

@@ -38,7 +38,7 @@ class CommandResult:
 
 
 def to_json_data(value: Any) -> Any:
-    """Convert a value to JSON data: records become objects, infinity and NaN strings."""
+    """Convert a value to JSON data: records to objects, and infinity and NaN to strings."""
     if attrs.has(type(value)):
         names = [field.name for field in attrs.fields(type(value)) if field.repr]
         return {name: to_json_data(getattr(value, name)) for name in names}
@@ -50,7 +50,7 @@ def to_json_data(value: Any) -> Any:
 
 
 def format_count(number: int, noun: str) -> str:
-    """Return a count with its noun: ``1 layer``, ``2 layers``."""
+    """Format a count with its noun: ``1 layer``, ``2 layers``."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 

@@ -20,7 +20,7 @@ from nmpsim.diagnostics import did_you_mean, fail
 
 
 class Shell(CommandContext):
-    """Interpreter of command lines, with completion and history."""
+    """Shell that executes command lines, with completion and history."""
 
     def __init__(self, debugger: Debugger, open_arrays: ArrayOpener) -> None:
         super().__init__(debugger, open_arrays)

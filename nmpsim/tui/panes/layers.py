@@ -66,7 +66,7 @@ class LayersPane(LinePane):
     _filter = _verdict = ""
 
     def load_view(self, view: ScreenState) -> None:
-        """Update the rows and the title; move the cursor to the selected layer."""
+        """Update rows and title from a view, and move the cursor to the selected layer."""
         self._total = sum(state.cycles for state in view.layers)
         reference = view.shell.reference
         if reference is not self._known[0]:
@@ -84,7 +84,7 @@ class LayersPane(LinePane):
         return (*SORTED_BY[:3], "sqnr" if self._known[1] else "ulp", *SORTED_BY[3:])
 
     def sort_by(self, column: str, *, is_reversed: bool = False) -> None:
-        """Sort the list by a column; the cursor stays at its layer."""
+        """Sort the list by a column; the cursor stays at the same layer."""
         self._sorted_by, self._is_reversed = column, is_reversed
         self._refresh_rows()
 
@@ -154,7 +154,7 @@ class LayersPane(LinePane):
         return len(self._rows)
 
     def get_highlight_width(self, index: int, width: int) -> int | None:
-        """Return the number of columns before the bar, or None for the whole line."""
+        """Return the number of columns before the bar, or None if a reference replaces the bar."""
         return None if self._known[0] else max(width - BAR_COLUMNS, 1)
 
     def make_heading(self, width: int) -> list[Text]:

@@ -19,7 +19,7 @@ class LogPane(WrappedPane):
     """The last command and its answer, until they are visible."""
 
     def write(self, command: str, answer: str) -> None:
-        """Append a command and its answer."""
+        """Append a command and its answer to the log."""
         self._unread = (
             Text(f"> {escape_line(command)}", "bold"),
             *(Text(escape_line(line)) for line in answer.expandtabs().splitlines()),

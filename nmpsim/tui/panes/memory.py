@@ -29,7 +29,7 @@ KIND_COLORS = {"program": GREY, "input": SKY, "output": ORANGE, "activation": GR
 
 
 class MemoryPane(LinePane):
-    """Pane with the blocks of the DRAM and the bytes of the selected core's scratchpad."""
+    """Pane with the memory blocks in DRAM and a map of the selected core's scratchpad."""
 
     title = "Memory"
     BINDINGS: ClassVar[list[BindingType]] = load_bindings("memory")
@@ -41,7 +41,7 @@ class MemoryPane(LinePane):
     """Cell of the scratchpad -> letter of the operand stored there."""
 
     def load_view(self, view: ScreenState) -> None:
-        """Read the scratchpad of the selected core."""
+        """Update the pane from a view: read the scratchpad of the selected core."""
         machine = view.debugger.machine
         nbytes = int(machine.shared[0].scratchpad_bytes)
         used = machine.scratchpad[view.core][:nbytes] != 0

@@ -26,7 +26,7 @@ class ProgramPane(LinePane):
     """Address -> another core whose next instruction is there."""
 
     def load_view(self, view: ScreenState) -> None:
-        """Move the cursor to the core's program counter."""
+        """Update the pane from a view, and move the cursor to the core's program counter."""
         bundle = view.debugger.bundle
         self._start, end = bundle.sections[".text"]
         self._words = (end - self._start) // 4

@@ -24,7 +24,7 @@ class RegistersPane(LinePane):
     _position = -1
 
     def load_view(self, view: ScreenState) -> None:
-        """Read the registers; keep the previous position's registers for comparison."""
+        """Update the pane from a view: read the registers, and keep the previous values."""
         now = read_registers(view.debugger, view.core)
         position = view.location.position
         if view.core != self._core:

@@ -29,7 +29,7 @@ class SaturationPane(LinePane):
     """For each line the coordinates of an element; () if it has none."""
 
     def load_view(self, view: ScreenState) -> None:
-        """Count the saturated values of the selected layer."""
+        """Update the pane from a view: count the saturated values of the selected layer."""
         if view.selected_layer is None:
             return
         found = count_saturation(view.debugger, view.selected_layer)
@@ -49,12 +49,12 @@ class SaturationPane(LinePane):
         return [Text(name), Text(head)]
 
     def get_highlight_width(self, index: int, width: int) -> int | None:
-        """Return the width of the text of a channel's line, or None for other lines."""
+        """Return the width of the text before a channel's bar, or None for other lines."""
         is_channel = index >= self._first_channel
         return CHANNEL_COLUMNS if is_channel else None
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return a line's first saturated element, or a channel's first, as field ``element``."""
+        """Return the element of a line as the view field ``element``, or {} if it has none."""
         return {"element": self._elements[index]} if self._elements[index] else {}
 
     def _stages(self, found: tuple[Saturation, ...], state: str) -> list[Text]:

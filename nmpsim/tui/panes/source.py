@@ -26,7 +26,7 @@ class SourcePane(LinePane):
     title = "LIR source"
 
     def load_view(self, view: ScreenState) -> None:
-        """Move the cursor to the selected layer."""
+        """Update the pane from a view: move the cursor to the selected layer."""
         layers = view.facts.layer_at
         lines = [line for line, layer in layers.items() if layer == view.layer]
         if lines:
@@ -56,11 +56,11 @@ class SourcePane(LinePane):
         return text.append_text(code)
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return the layer of the instruction on a line as the view field ``layer``."""
+        """Return a line's layer as the view field ``layer``, or {} if the line has no layer."""
         layer = self.current_view.facts.layer_at.get(index)
         return {} if layer is None else {"layer": layer}
 
     def get_breakpoint(self, index: int) -> LayerCondition | None:
-        """Return the condition for a breakpoint at the start of a line's layer, or None."""
+        """Return a condition for the start of a line's layer, or None if the line has no layer."""
         layer = self.current_view.facts.layer_at.get(index)
         return None if layer is None else LayerCondition(layer)

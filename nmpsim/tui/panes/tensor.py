@@ -16,7 +16,7 @@ from nmpsim.debugger.operands import Values
 from nmpsim.escape import escape_line
 from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.line_pane import LinePane
-from nmpsim.tui.tensor_choices import OUTPUT, TensorChoice, list_choices
+from nmpsim.tui.tensor_choices import OUTPUT, TensorChoice, list_tensor_choices
 from nmpsim.tui.tensor_planes import NO_TENSOR, TensorPlanes, format_histogram
 from nmpsim.tui.theme import ORANGE, SKY, get_heat_style
 from nmpsim.tui.view import ScreenState
@@ -48,8 +48,8 @@ class TensorPane(LinePane):
     _bins: tuple[Text, ...] = ()
 
     def load_view(self, view: ScreenState) -> None:
-        """Read the tensor that has the same role as the tensor shown before."""
-        self._choices = tuple(list_choices(view))
+        """Update the pane from a view: read the tensor with the same role as before."""
+        self._choices = tuple(list_tensor_choices(view))
         if view.tensor != self._asked:
             self._asked, self._role = view.tensor, view.tensor or OUTPUT
         self._read()
@@ -85,7 +85,7 @@ class TensorPane(LinePane):
         return len(self._shown.values[0]) if len(self._shown.values) else 0
 
     def compute_width(self) -> int:
-        """Return the width of a line in columns."""
+        """Return the width of a row of elements in columns, or 0 for a histogram."""
         if self._mode == "histogram":
             return 0
         return LABEL_COLUMNS + int(self._shown.values.shape[2]) * self._cell_columns()

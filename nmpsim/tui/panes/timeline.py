@@ -40,7 +40,7 @@ class TimelinePane(LinePane):
     _is_fit = True
 
     def load_view(self, view: ScreenState) -> None:
-        """Update the title, and sort the work by unit if the work log has grown."""
+        """Update title and units from a view; sort the work by unit if more was recorded."""
         self.border_title = self._title(view)
         known = (view.work, view.work.rows)
         if known != self._known:
@@ -74,11 +74,11 @@ class TimelinePane(LinePane):
         return LABEL_COLUMNS + -(-self._end() // self._scale) + 1
 
     def get_highlight_width(self, index: int, width: int) -> int:
-        """Return the width of the unit's name in columns."""
+        """Return the width of the unit's name in columns, which the cursor highlights."""
         return LABEL_COLUMNS - 1
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return the core on a line as the view field ``core``."""
+        """Return the core on a line as the view field ``core``, or {} for the DRAM."""
         return {} if index == 0 else {"core": (index - 1) // len(UNITS)}
 
     def make_heading(self, width: int) -> list[Text]:
@@ -86,7 +86,7 @@ class TimelinePane(LinePane):
         return [self._ticks(width), self._layers(width)]
 
     def make_line(self, index: int, width: int) -> Text:
-        """Return a line with the share of time in which a unit was busy, for each column."""
+        """Return the line of a unit, which shades each column by the share of busy cycles."""
         view, core = self.current_view, self.get_target(index).get("core")
         unit = "dram" if core is None else UNITS[(index - 1) % len(UNITS)]
         lane = (-1, 0) if core is None else (core, (index - 1) % len(UNITS))

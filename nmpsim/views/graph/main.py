@@ -8,7 +8,7 @@ from typing import Any
 from model_explorer import Adapter, AdapterMetadata
 from model_explorer import graph_builder as builder
 
-from nmpsim.views.graph.network import GraphNode, read_network
+from nmpsim.views.graph.network import GraphNode, read_program_graph
 
 
 class NmpsimAdapter(Adapter):  # type: ignore[misc]  # model_explorer ships no types
@@ -23,8 +23,8 @@ class NmpsimAdapter(Adapter):  # type: ignore[misc]  # model_explorer ships no t
     )
 
     def convert(self, model_path: str, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return the graph of a file in Model Explorer's format."""
-        network = read_network(Path(model_path))
+        """Convert a file to a graph in Model Explorer's format."""
+        network = read_program_graph(Path(model_path))
         nodes = [_node(node) for node in network.nodes]
         return {"graphs": [builder.Graph(id=network.name, nodes=nodes)]}
 

@@ -48,7 +48,7 @@ class ProgramGraph:
     nodes: tuple[GraphNode, ...]
 
 
-def read_network(path: Path) -> ProgramGraph:
+def read_program_graph(path: Path) -> ProgramGraph:
     """Read the graph of a bundle, an ONNX model or LIR text.
 
     A bundle without LIR has layers without edges.
@@ -67,7 +67,7 @@ def read_network(path: Path) -> ProgramGraph:
 
 
 def make_node_id(name: str) -> str:
-    """Return the identifier of the graph node for ``name``.
+    """Return the identifier of the node of a layer or tensor, such as ``%conv1``.
 
     It starts with a percent sign and so differs from the numbers of nodes in TFLite graphs.
     """

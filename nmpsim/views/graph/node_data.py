@@ -49,12 +49,12 @@ _Results = Mapping[str, dict[str, Any]]
 
 
 def list_node_data_paths(path: Path) -> tuple[Path, ...]:
-    """Return the paths of all overlay files, the first of which is ``path``."""
+    """Return the paths of all node data files: ``path``, and one per measure, such as cycles."""
     return tuple(_path(path, name) for name in _OVERLAYS)
 
 
 def make_node_data(path: Path, metadata: Metadata, report: RunReport) -> Mapping[Path, str]:
-    """Return the JSON text of each overlay file by path."""
+    """Return the JSON text of each node data file for Model Explorer, by path."""
     nodes = {make_node_id(layer.name): _measure([layer], report) for layer in report.layers}
     nodes |= _operators(metadata.operators, metadata.origins, report)
     overlays = {_path(path, name): _document(name, nodes) for name in _OVERLAYS}

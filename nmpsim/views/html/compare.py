@@ -228,7 +228,7 @@ def _change(before: int | None, after: int | None) -> TableCell:
 
 
 def make_names_unique(names: Sequence[str]) -> list[str]:
-    """Return the names with a number appended to each repeated name."""
+    """Make names unique by appending a number to each repeated name."""
     seen: dict[str, int] = {}
     unique = []
     for name in names:

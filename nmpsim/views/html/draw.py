@@ -69,13 +69,13 @@ def _joined(paths: str) -> Iterator[str]:
 
 
 def compress_text(text: str) -> str:
-    """Return a text compressed by gzip and encoded in base64."""
+    """Compress a text by gzip and encode the result in base64."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 @cache
 def make_vega_script() -> str:
-    """Return a compressed script with Vega, Vega-Lite and Vega-Embed."""
+    """Return a script with Vega, Vega-Lite and Vega-Embed, compressed and in base64."""
     import vl_convert
 
     return compress_text(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))

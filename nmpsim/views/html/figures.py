@@ -62,7 +62,7 @@ def make_figure(
     is_narrow: bool = False,
     **parameters: Any,
 ) -> Figure:
-    """Return a figure of records, drawn by macro ``template`` of ``figures.json.jinja``.
+    """Make a figure from records with the macro ``template`` of ``figures.json.jinja``.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def make_layer_labels(report: RunReport) -> list[str]:
 
 
 def shorten_names(names: Sequence[str]) -> list[str]:
-    """Return names shortened to 30 characters so that they stay distinct."""
+    """Shorten names to 30 characters so that different names stay distinct."""
     return shorten_distinct([escape_line(name) for name in names], NAME_CHARACTERS)
 
 

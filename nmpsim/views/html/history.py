@@ -39,7 +39,7 @@ def make_history_page(name: str, entries: Sequence[HistoryEntry]) -> str:
 
 
 def make_history_figures(entries: Sequence[HistoryEntry]) -> Iterator[Figure]:
-    """Yield a figure over commits for each measure that an entry has."""
+    """Yield a figure over the commits for each measure, such as cycles, that an entry has."""
     measures: tuple[tuple[str, str, Callable[[HistoryEntry], float | None]], ...] = (
         ("Cycles", "cycles", lambda one: one.cycles),
         ("Saturated values", "values", lambda one: one.saturated),

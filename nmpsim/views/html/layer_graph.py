@@ -66,7 +66,7 @@ class LayerGraph:
 
 
 def make_layer_graph(report: RunReport) -> LayerGraph | None:
-    """Return the graph of a run's layers, or None if it would be empty or too large."""
+    """Return the graph of a run's layers, or None if the graph would be empty or too large."""
     span = sum(reader - maker for maker, reader in report.edges)
     if not 0 < len(report.layers) <= MAX_LAYERS or span > MAX_SPAN:
         return None

@@ -35,7 +35,7 @@ _PART_COLORS = {
 
 
 def make_error_figures(report: RunReport) -> Iterator[Figure]:
-    """Yield a figure of layer errors by source if the report has a shadow evaluation."""
+    """Yield one figure of layer errors by source, or none without a shadow evaluation."""
     layers = report.shadow.layers if report.shadow is not None else ()
     labels = make_layer_labels(report)
     values = [

@@ -41,12 +41,12 @@ def make_table(rows: Iterable[object], *columns: TableColumn) -> HtmlTable:
 
 
 def make_layer_table(report: RunReport) -> HtmlTable:
-    """Return a table with a row per layer."""
+    """Return an HTML table of all layers of a run."""
     return make_table(report.layers, *list_layer_columns(report, "page"))
 
 
 def make_slow_table(report: RunReport) -> HtmlTable:
-    """Return a table of the slowest layers with their bounds and causes of cycles."""
+    """Return an HTML table of the slowest layers with their bounds and causes of cycles."""
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]
     return make_table(
         [layer for layer in slow if layer.cycles], *list_layer_columns(report, "slowest")
@@ -86,7 +86,7 @@ def _most_saturated(one: Saturation) -> str | None:
 
 
 def make_placement_table(report: RunReport) -> HtmlTable:
-    """Return a table of operations by element type, placement and reason."""
+    """Return an HTML table of the layer counts by operation, type, placement and reason."""
     groups: dict[tuple[str, str, str, str], list[LayerReport]] = {}
     for layer in report.layers:
         key = (layer.placement, layer.operation, format_elem(layer.elem), layer.reason)
@@ -119,7 +119,7 @@ def make_settings_table(report: RunReport) -> HtmlTable:
 
 
 def make_sensitivity_table(report: RunReport) -> HtmlTable | None:
-    """Return a table of each setting's effect on the cycles, or None if not measured."""
+    """Return a table of each setting's effect on the cycles, or None if it was not measured."""
     if report.sensitivity is None:
         return None
     found = report.sensitivity

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from lir_draft import Draft, Ref, tensor_type
 
-from nmpsim.analysis.explain import LayerFacts, explain_layers
+from nmpsim.analysis.explain import OperationFacts, explain_layers
 
 WINDOW = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0)}
 
@@ -36,12 +36,12 @@ def cases(shared: Path, name: str) -> Iterator[Golden]:
         yield Golden(arrays, case)
 
 
-def forms(layer: LayerFacts, stage: str) -> list[tuple[int, int, int]]:
+def forms(layer: OperationFacts, stage: str) -> list[tuple[int, int, int]]:
     (found,) = (one for one in layer.stages if one.name == stage)
     return [(f.integer.pre, f.integer.post, f.integer.mul) for f in found.factors if f]
 
 
-def explain_case(draft: Draft) -> LayerFacts:
+def explain_case(draft: Draft) -> OperationFacts:
     return explain_layers(draft.module())[-1]
 
 

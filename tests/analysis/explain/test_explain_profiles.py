@@ -10,7 +10,7 @@ from instruction_streams import core_events
 from lir_draft import Draft, Ref, int8, tensor_type
 from small_programs import SMALL, WINDOW
 
-from nmpsim.analysis.explain import LayerFacts, explain_layers
+from nmpsim.analysis.explain import OperationFacts, explain_layers
 from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import PROFILES
@@ -119,7 +119,7 @@ def tensor_words(image: bytes) -> dict[str, int]:
     raise AssertionError("nothing computes")
 
 
-def only_layer(draft: Draft) -> LayerFacts:
+def only_layer(draft: Draft) -> OperationFacts:
     return explain_layers(draft.module())[-1]
 
 

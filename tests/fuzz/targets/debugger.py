@@ -10,7 +10,7 @@ from nmpsim.config import make_device_config
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.command import split_line
 from nmpsim.debugger.commands.shell import COMMANDS, Shell, find_command
-from nmpsim.debugger.script import ScriptLine, build_document, run_script
+from nmpsim.debugger.script import ScriptLine, make_debug_document, run_script
 from nmpsim.diagnostics import UserError
 
 from .. import programs
@@ -44,7 +44,7 @@ def run(data: bytes) -> None:
                 continue
             with allow_errors(""):
                 outcome = run_script(shell, [ScriptLine(line, "a.dbg", number)])
-                build_document(outcome)
+                make_debug_document(outcome)
                 if outcome.answers and outcome.answers[-1].result.ends:
                     break
 
