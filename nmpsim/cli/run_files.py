@@ -77,7 +77,7 @@ class RunTraces:
     timeline: TimelineTrace | None = None
     scratchpads: ScratchpadRecorder | None = None
 
-    def finish(self, report: RunReport) -> None:
+    def finish_timeline(self, report: RunReport) -> None:
         """Write the events of the run's report to the timeline trace, if there is one."""
         if self.timeline is None:
             return

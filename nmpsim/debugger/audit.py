@@ -136,7 +136,7 @@ def audit_integers(
     ----------
     debugger : Debugger
         Debugger of a run past the layer.
-    facts : LayerFacts or None
+    facts : OperationFacts or None
         Description of the layer in the LIR.
     layer : Layer
         Layer to check.

@@ -45,7 +45,7 @@ def check_screen(terminal: str) -> None:
         import textual  # noqa: F401 - whether it is there
 
 
-def check_serving() -> None:
+def require_textual_serve() -> None:
     """Raise UserError (PKG001) if textual-serve is missing."""
     needed, instead = "the debugger in a browser needs textual-serve", "omit --serve"
     with require_extra("serve", needed, instead=instead):

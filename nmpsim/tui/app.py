@@ -317,7 +317,7 @@ class DebugApp(App[None]):
     def action_split_pane(self) -> None:
         """Move the active pane out of a shared slot into a new slot beside it."""
         if self._pane != HELP:
-            self._change_layout(self._layout.split_pane(PANE_IDS[self._pane]))
+            self._change_layout(self._layout.split_slot(PANE_IDS[self._pane]))
 
     def action_standard_layout(self) -> None:
         """Restore the standard layout for the current screen size."""
@@ -397,7 +397,7 @@ class DebugApp(App[None]):
         """Set or delete a breakpoint at the cursor."""
         if self.is_busy or self.view is None:
             return
-        condition = self.active_pane.get_breakpoint(self.active_pane.cursor)
+        condition = self.active_pane.get_breakpoint_condition(self.active_pane.cursor)
         if condition is None:
             self.notify("breakpoints can be set in Layers, Source and Code", severity="warning")
         else:

@@ -81,7 +81,7 @@ class PaneLayout:
         less.panes[row][slot] += f" {pane}"
         return less
 
-    def split_pane(self, pane: str) -> PaneLayout:
+    def split_slot(self, pane: str) -> PaneLayout:
         """Return the layout with a pane moved out of a shared slot into a new slot beside it."""
         row, slot, others = self._find(pane)
         if not others:

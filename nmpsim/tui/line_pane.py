@@ -68,7 +68,7 @@ class LinePane(ScrollView, can_focus=True):
 
     # --- what a pane says about itself --------------------------------------------------------
 
-    def load_view(self, view: ScreenState) -> None:
+    def update_from_view(self, view: ScreenState) -> None:
         """Update the pane's data from a view; subclasses override this method."""
 
     def count_lines(self) -> int:
@@ -98,7 +98,7 @@ class LinePane(ScrollView, can_focus=True):
         """Return the view fields to set when a line is selected, such as ``layer``."""
         return {}
 
-    def get_breakpoint(self, index: int) -> AddressCondition | LayerCondition | None:
+    def get_breakpoint_condition(self, index: int) -> AddressCondition | LayerCondition | None:
         """Return the condition for a breakpoint on a line, or None if the line cannot have one."""
         return None
 
@@ -123,7 +123,7 @@ class LinePane(ScrollView, can_focus=True):
     def show(self, view: ScreenState) -> None:
         """Show a view in the pane: update the data and the lines."""
         self.view = view
-        self.load_view(view)
+        self.update_from_view(view)
         self.update_lines()
 
     def update_lines(self) -> None:
@@ -166,9 +166,9 @@ class LinePane(ScrollView, can_focus=True):
         """Move the cursor to a line if ``subject`` differs from the previous call's subject."""
         if subject != self._followed:
             self._followed = subject
-            self.scroll_to_lines(index)
+            self.schedule_cursor_moves(index)
 
-    def scroll_to_lines(self, *indices: int) -> None:
+    def schedule_cursor_moves(self, *indices: int) -> None:
         """Schedule cursor moves to lines, one after the other, for the next update of the size."""
         self._pending_lines = indices
 
@@ -269,7 +269,7 @@ class LinePane(ScrollView, can_focus=True):
         """Keep the cursor visible after the pane's size has changed."""
         if self.view is not None and self.size != self._measured_at:
             before = self._heading_rows, self.virtual_size
-            self.scroll_to_lines(*(self._pending_lines or (self.cursor,)))
+            self.schedule_cursor_moves(*(self._pending_lines or (self.cursor,)))
             self.update_size()
             if (self._heading_rows, self.virtual_size) != before:
                 self.refresh()

@@ -202,7 +202,8 @@ def _print_path(report: RunReport, console: Console) -> None:
         if any(layer.critical_path.values()):
             print_line(
                 console,
-                f"  layer {layer.index} {escape_line(layer.display_name)}: {describe_critical_path(layer)}",
+                f"  layer {layer.index} {escape_line(layer.display_name)}:"
+                f" {describe_critical_path(layer)}",
             )
 
 

@@ -64,13 +64,13 @@ def test_panes_fill_the_screen(size: tuple[int, int]) -> None:
         for changed in (
             layout.show_pane(pane),
             layout.hide_pane(pane),
-            layout.split_pane(pane),
+            layout.split_slot(pane),
             layout.resize_pane(pane, 4, -2, size),
-            layout.hide_pane(pane).split_pane(pane).resize_pane(pane, -4, 2, size),
+            layout.hide_pane(pane).split_slot(pane).resize_pane(pane, -4, 2, size),
         ):
             assert panes(changed) == sorted(PANE_IDS)
             assert list_cells(changed, columns, rows) == everything
-        assert pane in layout.split_pane(pane).visible_panes
+        assert pane in layout.split_slot(pane).visible_panes
         assert pane in layout.show_pane(pane).visible_panes
         assert pane not in layout.hide_pane(pane).visible_panes
 
@@ -90,7 +90,7 @@ def test_panes_are_resized_within_limits() -> None:
 def test_layouts_are_saved_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "a folder" / "layout.toml"
     assert load_layouts(file) == {}
-    layouts = {name: one.split_pane("log").hide_pane("time") for name, one in STANDARD.items()}
+    layouts = {name: one.split_slot("log").hide_pane("time") for name, one in STANDARD.items()}
     save_layouts(file, layouts)
     assert load_layouts(file) == layouts
 

@@ -27,7 +27,7 @@ class DramTrace:
 
     def __call__(self, work: Any) -> None:
         """Write the bursts of an array of ``nmpsim.core.state.WORK``."""
-        chosen = self._chosen.select(work)
+        chosen = self._chosen.select_work(work)
         lines = [line for entry in chosen[chosen["is_grant"] == 1] for line in self._lines(entry)]
         self._file.write("".join(lines).encode("ascii"))
 

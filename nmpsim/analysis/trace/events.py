@@ -65,7 +65,7 @@ class EventStream:
         """Events omitted because of the limit."""
         file.write(b'{"traceEvents":[\n')
 
-    def add(self, *events: str) -> bool:
+    def write_events(self, *events: str) -> bool:
         """Write related events; count them and return False if they exceed the size limit."""
         text = ",\n".join(events).encode()
         self._left -= len(text)
@@ -75,7 +75,7 @@ class EventStream:
         self._write(text)
         return True
 
-    def add_always(self, event: dict[str, Any]) -> None:
+    def write_always(self, event: dict[str, Any]) -> None:
         """Write an event even if the size limit is exceeded."""
         self._write(format_compact_json(event).encode())
 
@@ -129,7 +129,7 @@ class ActivityCounters:
         for unit, series in (TRANSFERS | UNITS).items():
             self._count(series, work[~is_grant & (work["unit"] == unit)])
 
-    def compute_means(self, cycles: int) -> Iterator[tuple[int, Mapping[str, float]]]:
+    def compute_mean_activity(self, cycles: int) -> Iterator[tuple[int, Mapping[str, float]]]:
         """Yield each window's first cycle and the mean number of active units of each kind.
 
         Parameters

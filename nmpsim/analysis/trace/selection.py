@@ -24,7 +24,7 @@ class Selection:
     layers: frozenset[int] | None = None
     """Layer indices."""
 
-    def select(self, work: Any) -> Any:
+    def select_work(self, work: Any) -> Any:
         """Return the elements of a structured work array with a selected core and layer."""
         for field, wanted in (("core", self.cores), ("layer", self.layers)):
             if wanted is not None:

@@ -108,7 +108,7 @@ class TimelineTrace:
         self._unused: list[deque[_Load]] = [deque(maxlen=_MAX_UNUSED) for _ in range(cores)]
         self._flows = 0
         for event in _titles(chosen.cores or range(cores)):
-            self._events.add_always(event)
+            self._events.write_always(event)
 
     @property
     def dropped(self) -> int:
@@ -119,7 +119,7 @@ class TimelineTrace:
         """Write the trace events of a work log, an array of dtype ``nmpsim.core.state.WORK``."""
         self._record_ends(work)
         self._counters(work)
-        work = self._chosen.select(work)
+        work = self._chosen.select_work(work)
         cursors = iter(work["cursor"][work["is_grant"] != 0].tolist())
         columns = [work[name].tolist() for name in _FIELDS]
         for core, unit, is_grant, pc, descriptor, layer, begin, end, done, nbytes in zip(
@@ -132,28 +132,33 @@ class TimelineTrace:
                 facts += f',"bytes":{nbytes}'
             if is_grant:
                 facts += f',"address":"{get_next_address(next(cursors)):#x}"'
-                self._events.add(_slice_text(f"{name}, core {core}", begin, end, facts, _GRANTS))
+                self._events.write_events(
+                    _slice_text(f"{name}, core {core}", begin, end, facts, _GRANTS)
+                )
                 continue
             if done != end:
                 facts += f',"done":{done}'
             track = self._tracks[core][unit]
-            if self._events.add(_slice_text(name, begin, end, facts, track)) and instruction:
+            if (
+                self._events.write_events(_slice_text(name, begin, end, facts, track))
+                and instruction
+            ):
                 self._tie(core, unit, begin, instruction)
 
     def finish(self, report: RunReport) -> None:
         """Write the layer, saturation, counter and trap events of a report and close the trace."""
         begin = 0
         for layer in report.layers:
-            self._events.add_always(_layer_slice(layer, begin))
+            self._events.write_always(_layer_slice(layer, begin))
             begin += layer.device_cycles
             for found in layer.saturation:
                 if not found.is_requested:
                     done = self._find_end(layer, found.first)
-                    self._events.add_always(_saturated(layer, found, begin, done))
+                    self._events.write_always(_saturated(layer, found, begin, done))
         for event in self._counted(report):
-            self._events.add_always(event)
+            self._events.write_always(event)
         if report.trap is not None:
-            self._events.add_always(
+            self._events.write_always(
                 _instant(report.trap.kind, report.device_cycles, {"message": report.trap.message})
             )
         self._events.close(
@@ -168,7 +173,7 @@ class TimelineTrace:
     def _counted(self, report: RunReport) -> Iterator[dict[str, Any]]:
         """Write counters, including the scratchpads' if the report has them."""
         shown: dict[str, dict[str, float]] = {}
-        for cycle, means in self._counters.compute_means(report.device_cycles):
+        for cycle, means in self._counters.compute_mean_activity(report.device_cycles):
             values = {
                 "DRAM busy %": {"busy": round(100 * means["busy"], 1)},
                 "DRAM queue: transfers": {name: means[name] for name in TRANSFERS.values()},
@@ -224,7 +229,7 @@ class TimelineTrace:
             unused.remove(one)
             both = f'"cat":"use","name":"use","id":{one.number}'
             source, use = self._tracks[core][Unit.LOAD], self._tracks[core][unit]
-            self._events.add(
+            self._events.write_events(
                 f'{{"ph":"s","ts":{one.begin},{both},{source}}}',
                 f'{{"ph":"f","bp":"e","ts":{begin},{both},{use}}}',
             )

@@ -141,7 +141,7 @@ def command(options: DebugOptions) -> int:
 def _serve(options: DebugOptions) -> int:
     """Serve this command; each page that is opened is a separate session."""
     from nmpsim.cli.stdin import has_read_pipes
-    from nmpsim.tui import check_serving
+    from nmpsim.tui import require_textual_serve
 
     if options.serve is None:
         raise fail(
@@ -156,7 +156,7 @@ def _serve(options: DebugOptions) -> int:
             "ARG001", "--serve requires files, because it reads them for each page",
             found="standard input or a pipe", hint="Save the data in a file and pass its name.",
         )  # fmt: skip
-    check_serving()
+    require_textual_serve()
     _make_shell(options)  # errors are reported here, not in a browser
     from nmpsim.tui.serving import LOOPBACK, serve_screen
 

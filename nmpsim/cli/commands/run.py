@@ -197,7 +197,7 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
                 strict=options.strict,
                 repeat=options.repeat,
             )
-            traces.finish(report)
+            traces.finish_timeline(report)
         budget, timeout = TimeBudget(limits, report.host_seconds), None
         try:
             if shadow is not None and not _has_timed_out(report):

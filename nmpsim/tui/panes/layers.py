@@ -65,7 +65,7 @@ class LayersPane(LinePane):
     _is_reversed = False
     _filter = _verdict = ""
 
-    def load_view(self, view: ScreenState) -> None:
+    def update_from_view(self, view: ScreenState) -> None:
         """Update rows and title from a view, and move the cursor to the selected layer."""
         self._total = sum(state.cycles for state in view.layers)
         reference = view.shell.reference
@@ -117,7 +117,7 @@ class LayersPane(LinePane):
             under = self._rows[self.cursor : self.cursor + 1]
             at = under[0].state.index if under else self.view.layer
             self._arrange()
-            self.scroll_to_lines(self._line_of(at))
+            self.schedule_cursor_moves(self._line_of(at))
             self.update_lines()
 
     def _arrange(self) -> None:
@@ -202,7 +202,7 @@ class LayersPane(LinePane):
         """Return the layer on a line as the view field ``layer``."""
         return {"layer": self._rows[index].state.index}
 
-    def get_breakpoint(self, index: int) -> LayerCondition | None:
+    def get_breakpoint_condition(self, index: int) -> LayerCondition | None:
         """Return the condition for a breakpoint at the start of the layer on a line."""
         return LayerCondition(self._rows[index].state.index) if index < len(self._rows) else None
 

@@ -33,5 +33,5 @@ class LogPane(WrappedPane):
         super().wrap_lines()
         if self.size and self._unread:
             rows = len(self._wrap(self._unread))
-            self.scroll_to_lines(len(self._lines) - 1, max(len(self._lines) - rows, 0))
+            self.schedule_cursor_moves(len(self._lines) - 1, max(len(self._lines) - rows, 0))
             self._unread = ()

@@ -40,7 +40,7 @@ class MemoryPane(LinePane):
     _letters: Mapping[int, str] = {}
     """Cell of the scratchpad -> letter of the operand stored there."""
 
-    def load_view(self, view: ScreenState) -> None:
+    def update_from_view(self, view: ScreenState) -> None:
         """Update the pane from a view: read the scratchpad of the selected core."""
         machine = view.debugger.machine
         nbytes = int(machine.shared[0].scratchpad_bytes)

@@ -25,7 +25,7 @@ class ProgramPane(LinePane):
     _others: dict[int, int]
     """Address -> another core whose next instruction is there."""
 
-    def load_view(self, view: ScreenState) -> None:
+    def update_from_view(self, view: ScreenState) -> None:
         """Update the pane from a view, and move the cursor to the core's program counter."""
         bundle = view.debugger.bundle
         self._start, end = bundle.sections[".text"]
@@ -49,7 +49,7 @@ class ProgramPane(LinePane):
         """Return the heading with the column titles."""
         return [Text("   address    instruction")]
 
-    def get_breakpoint(self, index: int) -> AddressCondition:
+    def get_breakpoint_condition(self, index: int) -> AddressCondition:
         """Return the condition for a breakpoint at the instruction on a line."""
         return AddressCondition(self._start + 4 * index)
 

@@ -23,7 +23,7 @@ class RegistersPane(LinePane):
     _core = -1
     _position = -1
 
-    def load_view(self, view: ScreenState) -> None:
+    def update_from_view(self, view: ScreenState) -> None:
         """Update the pane from a view: read the registers, and keep the previous values."""
         now = read_registers(view.debugger, view.core)
         position = view.location.position

@@ -28,7 +28,7 @@ class SaturationPane(LinePane):
     _elements: tuple[tuple[int, ...], ...] = ()
     """For each line the coordinates of an element; () if it has none."""
 
-    def load_view(self, view: ScreenState) -> None:
+    def update_from_view(self, view: ScreenState) -> None:
         """Update the pane from a view: count the saturated values of the selected layer."""
         if view.selected_layer is None:
             return

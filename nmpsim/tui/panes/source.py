@@ -25,7 +25,7 @@ class SourcePane(LinePane):
 
     title = "LIR source"
 
-    def load_view(self, view: ScreenState) -> None:
+    def update_from_view(self, view: ScreenState) -> None:
         """Update the pane from a view: move the cursor to the selected layer."""
         layers = view.facts.layer_at
         lines = [line for line, layer in layers.items() if layer == view.layer]
@@ -60,7 +60,7 @@ class SourcePane(LinePane):
         layer = self.current_view.facts.layer_at.get(index)
         return {} if layer is None else {"layer": layer}
 
-    def get_breakpoint(self, index: int) -> LayerCondition | None:
+    def get_breakpoint_condition(self, index: int) -> LayerCondition | None:
         """Return a condition for the start of a line's layer, or None if the line has no layer."""
         layer = self.current_view.facts.layer_at.get(index)
         return None if layer is None else LayerCondition(layer)

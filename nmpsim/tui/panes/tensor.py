@@ -47,7 +47,7 @@ class TensorPane(LinePane):
     _column = 0
     _bins: tuple[Text, ...] = ()
 
-    def load_view(self, view: ScreenState) -> None:
+    def update_from_view(self, view: ScreenState) -> None:
         """Update the pane from a view: read the tensor with the same role as before."""
         self._choices = tuple(list_tensor_choices(view))
         if view.tensor != self._asked:

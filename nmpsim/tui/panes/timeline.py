@@ -39,7 +39,7 @@ class TimelinePane(LinePane):
     """Cycles per column."""
     _is_fit = True
 
-    def load_view(self, view: ScreenState) -> None:
+    def update_from_view(self, view: ScreenState) -> None:
         """Update title and units from a view; sort the work by unit if more was recorded."""
         self.border_title = self._title(view)
         known = (view.work, view.work.rows)

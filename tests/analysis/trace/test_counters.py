@@ -21,7 +21,7 @@ def test_windows_have_exact_means():
     counters(work((Unit.LOAD, 0, 0, 24), (Unit.LOAD, 0, 8, 16), (Unit.LOAD, 1, 4, 8)))
     counters(work())
     counters(work((Unit.MAC, 0, 20, 32), (Unit.STORE, 0, 33, 36)))
-    means = list(counters.compute_means(36))
+    means = list(counters.compute_mean_activity(36))
     assert [begin for begin, _ in means] == [0, 16, 32]
     assert [one["load"] for _, one in means] == [1.5, 0.5, 0]
     assert [one["busy"] for _, one in means] == [0.25, 0, 0]
@@ -37,7 +37,7 @@ def test_a_long_run_equals_a_count_cycle_by_cycle(cycles):
     counters = ActivityCounters()
     for part in np.array_split(np.arange(400), 7):
         counters(work(*((Unit.VECTOR, 0, int(begins[n]), int(ends[n])) for n in part)))
-    means = list(counters.compute_means(cycles))
+    means = list(counters.compute_mean_activity(cycles))
     assert len(means) <= WINDOWS
     edges = np.array([begin for begin, _ in means] + [cycles])
     overlaps = np.clip(ends[:, None], edges[:-1], edges[1:]) - np.clip(
