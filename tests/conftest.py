@@ -51,33 +51,46 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 COMPILE_ALL_KERNELS = """
+import pathlib, sys
 from nmpsim.config import default_device
 from nmpsim.core.engine_selection import make_compiled_engine
 from nmpsim.core.load import make_empty_machine
 from nmpsim.timing import get_costs
-engine = make_compiled_engine()
-engine.run(make_empty_machine(), get_costs(default_device()), 0, False)
-engine.compile_all()
+try:
+    engine = make_compiled_engine()
+    engine.run(make_empty_machine(), get_costs(default_device()), 0, False)
+    engine.compile_all()
+finally:
+    pathlib.Path(sys.argv[1]).touch()
 """
+WITHOUT_KERNELS = ("architecture", "interpreter", "kernels", "lir", "memory", "numerics")
+"""Folders of tests that load no kernels from the kernel cache; they run first."""
 _compiling: list["subprocess.Popen[bytes]"] = []
 _corpora: list[str] = []
 MAX_COLLECTION_SECONDS = 120
+MAX_COMPILATION_SECONDS = 600
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile all kernels in a process of its own if several workers run all tests.
 
-    Otherwise each worker would compile the same kernels at the same time.
+    Otherwise each worker would compile the same kernels at the same time. Bytecode that must not
+    be written to the sources is written to the session's folder.
     """
     tiers.run["slow"] = config.option.markexpr != "not slow"
-    is_worker = hasattr(config, "workerinput")
-    if not is_worker:
-        _corpora.append(tempfile.mkdtemp(prefix="nmpsim-tests-"))
-        os.environ[tiers.FOLDER] = _corpora[-1]
+    if hasattr(config, "workerinput"):
+        return
+    _corpora.append(tempfile.mkdtemp(prefix="nmpsim-tests-"))
+    os.environ[tiers.FOLDER] = _corpora[-1]
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        os.environ["PYTHONPYCACHEPREFIX"] = str(Path(_corpora[-1], "bytecode"))
     are_all = config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
-    if are_all and not is_worker and config.getoption("numprocesses", None):
+    compiled = _session_file("compiled")
+    if not are_all or not config.getoption("numprocesses", None):
+        compiled.touch()
+    else:
         quiet = subprocess.DEVNULL  # the tests of the kernels report their errors
-        command = [sys.executable, "-c", COMPILE_ALL_KERNELS]
+        command = [sys.executable, "-c", COMPILE_ALL_KERNELS, str(compiled)]
         _compiling.append(subprocess.Popen(command, stdout=quiet, stderr=quiet))
 
 
@@ -88,27 +101,36 @@ def pytest_collection(session: pytest.Session) -> None:
     Rewriting the assertions of all test modules takes longer than anything else in a collection.
     """
     worker = getattr(session.config, "workerinput", {}).get("workerid", "gw0")
-    deadline = time.monotonic() + MAX_COLLECTION_SECONDS
-    while worker != "gw0" and not _collected().exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    if worker != "gw0":
+        _wait_for_file("collected", MAX_COLLECTION_SECONDS)
 
 
 def pytest_collection_finish() -> None:
     """Collect garbage from now on, and tell other workers that the bytecode of tests exists."""
     gc.freeze()
     gc.enable()
-    _collected().touch()
+    _session_file("collected").touch()
 
 
-def _collected() -> Path:
-    return Path(os.environ[tiers.FOLDER], "collected")
+def _session_file(name: str) -> Path:
+    return Path(os.environ[tiers.FOLDER], name)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_node_collection_finished() -> None:
-    """Wait for the kernels before xdist distributes the first test."""
-    for process in _compiling:
-        process.wait()
+def _wait_for_file(name: str, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not _session_file(name).exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _needs_kernels(item: pytest.Item) -> bool:
+    return item.path.parent.name not in WITHOUT_KERNELS
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Wait for the kernels before the first test that needs them."""
+    if _needs_kernels(item):
+        _wait_for_file("compiled", MAX_COMPILATION_SECONDS)
 
 
 def pytest_unconfigure() -> None:
@@ -121,8 +143,19 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run slow tests first: at the end one worker would wait for the other."""
+    """Run slow tests first, because at the end one worker would wait for the other.
+
+    Each worker begins with its share of the tests that need no kernels.
+    """
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    groups = [[one for one in items if _needs_kernels(one) is needed] for needed in (False, True)]
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    items[:] = [
+        one
+        for worker in range(workers)
+        for group in groups
+        for one in group[len(group) * worker // workers : len(group) * (worker + 1) // workers]
+    ]
 
 
 @pytest.fixture(autouse=True)
