@@ -34,16 +34,18 @@ class Run:
 
 def compile_program(
     program: Program, config: DeviceConfig, fuse: bool, **options: Any
-) -> bytes | None:
-    """Return the bundle's bytes, or None if the device's scratchpad is too small for a tile."""
+) -> Bundle | None:
+    """Return the bundle, or None if the device's scratchpad is too small for a tile."""
     try:
-        return compile_module(
-            program.module,
-            config,
-            numerics=program.numerics,
-            layer_numerics=program.by_layer,
-            fuse_activations=fuse,
-            **options,
+        return parse_bundle(
+            compile_module(
+                program.module,
+                config,
+                numerics=program.numerics,
+                layer_numerics=program.by_layer,
+                fuse_activations=fuse,
+                **options,
+            )
         )
     except UserError as error:
         check_refusal(error, config)
@@ -66,16 +68,16 @@ def check_program(program: Program, config: DeviceConfig, engine: str = "compile
         program.module, program.inputs, program.numerics, profiles_by_name(program, config)
     )
     unfused, fused = (compile_program(program, config, fuse) for fuse in (False, True))
-    for image, fuse in ((unfused, False), (fused, True)):
-        if image is None or (fuse and image == unfused):  # has been checked
+    is_same = fused is not None and unfused is not None and fused.digest == unfused.digest
+    for bundle, fuse in ((unfused, False), (fused, True)):
+        if bundle is None or (fuse and is_same):
             continue
-        bundle = parse_bundle(image)
         check_streams(bundle, config)
         device = Device(config, engine)
         report = device.run(bundle, program.inputs, save_layers=True)
         check_laws(report, config)
         runs = [device.run(bundle, program.inputs)]
-        if fuse or fused == unfused:
+        if fuse or is_same:
             runs.append(device.run(bundle, program.inputs))  # layers at once, where they are proved
         for run in runs:
             assert run.layers == report.layers
@@ -98,9 +100,9 @@ def profiles_by_name(program: Program, config: DeviceConfig) -> dict[str, str]:
     profiles = dict(program.by_layer)
     if not profiles:
         return profiles
-    image = compile_program(program, make_large_core(config), fuse=True, **tiling())
-    assert image is not None
-    for layer in parse_bundle(image).metadata.layers:
+    bundle = compile_program(program, make_large_core(config), fuse=True, **tiling())
+    assert bundle is not None
+    for layer in bundle.metadata.layers:
         given = {program.by_layer[name] for name in layer.fused if name in program.by_layer}
         assert len(given) <= 1, layer.name
         for profile in given:
@@ -114,9 +116,9 @@ def check_same_saturation(program: Program, config: DeviceConfig, report: RunRep
     Accumulators are excepted: they saturate in the order of their partial sums.
     """
     plain = make_large_core(config)
-    image = compile_program(program, plain, fuse=False, **tiling())
-    assert image is not None
-    other = Device(plain).run(parse_bundle(image), program.inputs)
+    bundle = compile_program(program, plain, fuse=False, **tiling())
+    assert bundle is not None
+    other = Device(plain).run(bundle, program.inputs)
     for ours, theirs in zip(report.layers, other.layers, strict=True):
         if "accumulator" not in {s.stage for s in (*ours.saturation, *theirs.saturation)}:
             assert ours.saturation == theirs.saturation, ours.name
