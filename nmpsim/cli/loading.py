@@ -73,9 +73,10 @@ def print_warning(warning: str) -> None:
 def warn_if_unquantized(metadata: Metadata, model: Path) -> None:
     """Print a warning if no layer of a model is quantized."""
     from nmpsim.views.element_types import is_unquantized
-    from nmpsim.views.inspect_text import NOTHING_QUANTIZED
 
     if is_unquantized(metadata):
+        from nmpsim.views.inspect_text import NOTHING_QUANTIZED
+
         print_message(f"warning: {NOTHING_QUANTIZED}")
         command = f"nmpsim quantize {shlex.quote(str(model))} --calibration FILE -o NET.bin"
         print_message(f"  hint: Quantize the model with `{command}`.")

@@ -15,11 +15,11 @@ from nmpsim.lir.opcodes import find_opcodes
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.element_types import ElementTypeUsage, compute_element_type_usage, is_unquantized
-from nmpsim.views.measures import TableCell, make_columns
 from nmpsim.views.text import format_count, format_percent
 
 if TYPE_CHECKING:
     from nmpsim.session import Compiled
+    from nmpsim.views.measures import TableCell
 
 
 class CompileDocument(TypedDict):
@@ -80,6 +80,8 @@ def list_host_notes(metadata: Metadata) -> list[str]:
 
 def print_biases(compiled: Compiled, console: Console) -> None:
     """Print a table of the biases that ``--rescale-bias`` changed."""
+    from nmpsim.views.measures import make_columns
+
     biases, shown = compiled.rescaled_biases, compiled.file.metadata.display_names
     print_heading(console, "biases on the scale of the result")
     if not biases:
@@ -97,6 +99,8 @@ def print_biases(compiled: Compiled, console: Console) -> None:
 
 
 def _saturated(bias: RescaledBias) -> TableCell:
+    from nmpsim.views.measures import TableCell
+
     text = f"{bias.saturated} of {bias.elements}"
     return TableCell(text, bias.saturated, "alarm" if bias.saturated else "")
 
@@ -134,5 +138,7 @@ def _print_layer_tiling(layer: TiledLayer, named: Layer, console: Console) -> No
     )
     print_line(console, f"  {layer.reason}")
     if layer.trials and not layer.like:
+        from nmpsim.views.measures import make_columns
+
         shown = layer.trials[:TRIALS_SHOWN]
         print_table(console, shown, *make_columns("compile_trials"))

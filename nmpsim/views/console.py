@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console, JustifyMethod
-from rich.table import Table
 from rich.text import Text
 
 from nmpsim.escape import escape_line
 from nmpsim.records import frozen
-from nmpsim.views.measures import TableCell, TableColumn
 from nmpsim.views.text import shorten_distinct
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from nmpsim.views.measures import TableCell, TableColumn
 
 FILE_WIDTH = 120
 """Width of text in files and pipes, in characters."""
@@ -26,7 +28,8 @@ GAP = 2
 """Spaces between two columns; one if something would have to be shortened."""
 STYLES = {"host": "magenta", "alarm": "bold yellow", "notice": "yellow"}
 """Mark of a cell -> style."""
-_ASCII_HEAD = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+_ASCII_HEAD = "    \n    \n -- \n    \n    \n    \n    \n    \n"
+"""Box of a table with one line below the titles."""
 
 
 def make_text_console(*, terminal: bool = False, width: int | None = None) -> Console:
@@ -101,12 +104,15 @@ def print_table(console: Console, rows: Sequence[Any], *columns: TableColumn) ->
 
 def _fit_table(columns: Sequence[_FilledColumn], console: Console) -> Table | Text:
     """Return a table that fits the width of the console, or its rows as lines."""
+    from rich.box import SIMPLE_HEAD, Box
+    from rich.table import Table
+
     columns = _needed(columns, console.width)
     widths, gap = _fitted_widths(columns, console.width)
     if sum(widths) + gap * (len(columns) - 1) > console.width:
         return Text("\n".join(_rows_as_lines(columns, console.width)))
     table = Table(
-        box=SIMPLE_HEAD if console.is_terminal else _ASCII_HEAD,
+        box=SIMPLE_HEAD if console.is_terminal else Box(_ASCII_HEAD, ascii=True),
         show_edge=False,
         pad_edge=False,
         padding=(0, gap - 1, 0, 0),  # and one space for the box
