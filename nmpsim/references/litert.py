@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,12 @@ import numpy as np
 from nmpsim.arrays import Array, Arrays
 from nmpsim.extras import require_extra
 from nmpsim.frontends.tflite.model import read_model
-from nmpsim.references.runtime import EXTRA, ReferenceInput, translate_runtime_errors
+from nmpsim.references.runtime import (
+    EXTRA,
+    ReferenceInput,
+    discard_stderr,
+    translate_runtime_errors,
+)
 
 _RUNTIME = "LiteRT"
 
@@ -34,28 +39,38 @@ class LiteRTRuntime:
                 experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
                 num_threads=1,
             )
-            details = self._interpreter.get_input_details()
+            with discard_stderr():  # it prints that the delegate was created
+                self._default: Any = Interpreter(model_path=str(path), num_threads=1)
             self.inputs = tuple(
                 ReferenceInput(
                     one["name"], np.dtype(one["dtype"]), tuple(map(int, one["shape_signature"]))
                 )
-                for one in details
+                for one in self._interpreter.get_input_details()
             )
-            self._input_indices = {one["name"]: one["index"] for one in details}
-            outputs = self._interpreter.get_output_details()
-            self.output_names = tuple(one["name"] for one in outputs)
+        self.output_names = tuple(one.name for one in model.outputs)
+        self._outputs = {one.name: one.index for one in model.outputs}
         self._results = {
             one.name: one.index for operator in model.operators for one in operator.outputs
         }
 
     def run(self, inputs: Arrays, float_names: Collection[str]) -> dict[str, Array]:
         """Run the model and return the results of its operators in the order of execution."""
-        interpreter = self._interpreter
+        return self._run(self._interpreter, inputs, self._results)
+
+    def run_variants(self, inputs: Arrays) -> dict[str, Arrays]:
+        """Run the model with LiteRT's default kernels and return its outputs."""
+        return {"default kernels (XNNPACK)": self._run(self._default, inputs, self._outputs)}
+
+    def _run(
+        self, interpreter: Any, inputs: Arrays, tensors: Mapping[str, int]
+    ) -> dict[str, Array]:
+        """Run an interpreter and return tensors by name from their indices."""
         with translate_runtime_errors(_RUNTIME, self._path):
+            indices = {one["name"]: one["index"] for one in interpreter.get_input_details()}
             for name, values in inputs.items():
-                interpreter.resize_tensor_input(self._input_indices[name], values.shape)
+                interpreter.resize_tensor_input(indices[name], values.shape)
             interpreter.allocate_tensors()
             for name, values in inputs.items():
-                interpreter.set_tensor(self._input_indices[name], values)
+                interpreter.set_tensor(indices[name], values)
             interpreter.invoke()
-            return {name: interpreter.get_tensor(index) for name, index in self._results.items()}
+            return {name: interpreter.get_tensor(index) for name, index in tensors.items()}

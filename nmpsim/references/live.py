@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import attrs
@@ -25,7 +25,16 @@ def _load_tflite(path: Path) -> ReferenceRuntime:
     return LiteRTRuntime(path)
 
 
-RUNTIMES: dict[str, Callable[[Path], ReferenceRuntime]] = {"TFLite": _load_tflite}
+def _load_onnx(path: Path) -> ReferenceRuntime:
+    from nmpsim.references.onnx_runtime import OnnxRuntime
+
+    return OnnxRuntime(path)
+
+
+RUNTIMES: dict[str, Callable[[Path], ReferenceRuntime]] = {
+    "TFLite": _load_tflite,
+    "ONNX": _load_onnx,
+}
 """Name of a front end -> function that loads a file of its format in the reference runtime."""
 
 
@@ -35,8 +44,10 @@ class ReferenceRun:
 
     tensors: tuple[StoredTensor, ...]
     """Results of the model's operations in the order of execution."""
-    outputs: dict[str, Array]
+    outputs: Arrays
     """Output of the program -> its values in the model's type."""
+    variants: Mapping[str, Arrays] = attrs.field(factory=dict)
+    """Other settings of the runtime -> outputs of the program with these settings."""
 
 
 class LiveReference:
@@ -69,6 +80,10 @@ class LiveReference:
         return ReferenceRun(
             tuple(make_stored_tensor(name, values) for name, values in tensors.items()),
             self._pair_outputs(tensors),
+            {
+                name: self._pair_outputs(outputs)
+                for name, outputs in self.runtime.run_variants(given).items()
+            },
         )
 
     def _pair_outputs(self, tensors: Arrays) -> dict[str, Array]:

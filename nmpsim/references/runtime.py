@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +51,16 @@ class ReferenceRuntime(Protocol):
         """
         ...
 
+    def run_variants(self, inputs: Arrays) -> Mapping[str, Arrays]:
+        """Run the model with other settings of the runtime, such as its default kernels.
+
+        Returns
+        -------
+        mapping of str to mapping of str to array
+            Settings as text -> outputs of the model by name.
+        """
+        ...
+
 
 @contextmanager
 def translate_runtime_errors(runtime: str, path: Path) -> Iterator[None]:
@@ -66,3 +78,20 @@ def translate_runtime_errors(runtime: str, path: Path) -> Iterator[None]:
             expected=f"a model that {runtime} can run on these inputs",
             hint="Run the model in the runtime alone, or pass another model with --reference.",
         ) from error
+
+
+@contextmanager
+def discard_stderr() -> Iterator[None]:
+    """Discard what libraries write to the standard error of the process in the context."""
+    if sys.stderr is None:
+        yield
+        return
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        sys.stderr.flush()
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)

@@ -3,6 +3,7 @@
 from nmpsim.verification.compare import (
     OutputChange,
     SampleVerification,
+    VariantComparison,
     Verification,
     VerifiedLayer,
     verify_sample,
@@ -12,6 +13,7 @@ from nmpsim.verification.document import make_verification_document
 __all__ = [
     "OutputChange",
     "SampleVerification",
+    "VariantComparison",
     "Verification",
     "VerifiedLayer",
     "make_verification_document",

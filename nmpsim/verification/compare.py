@@ -10,7 +10,7 @@ import numpy as np
 from nmpsim.analysis.difference import EXACT, OutputDifference, Tolerance, compare_outputs
 from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle import Bundle
-from nmpsim.bundle.metadata import Layer, Tensor
+from nmpsim.bundle.metadata import Layer, Metadata, Tensor
 from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.run import Progress, ProgressCallback, make_layer_key
@@ -60,6 +60,22 @@ class OutputChange:
 
 
 @attrs.frozen
+class VariantComparison:
+    """Outputs of the reference runtime with other settings."""
+
+    settings: Annotated[str, "the other settings, such as its default kernels"]
+    outputs: Annotated[
+        tuple[OutputChange, ...], "the same runtime's outputs with these settings, compared"
+    ]
+    equals_program: Annotated[bool, "whether the program's outputs are equal to these"]
+
+    @property
+    def differs(self) -> bool:
+        """Whether the runtime's outputs depend on the settings."""
+        return any(not one.difference.equal for one in self.outputs)
+
+
+@attrs.frozen
 class SampleVerification:
     """Comparison of a run on one input with the reference."""
 
@@ -67,6 +83,7 @@ class SampleVerification:
     """File of the input."""
     layers: tuple[VerifiedLayer, ...]
     outputs: tuple[OutputChange, ...]
+    variants: tuple[VariantComparison, ...] = ()
     causes: tuple[str, ...] = ()
     """Likely causes of the first layer that is wrong in isolation, most likely first."""
     trap: Annotated[str, OR_NULL, "why the run did not complete"] = ""
@@ -158,18 +175,24 @@ def verify_sample(
     ]
     if report.trap is not None:
         return SampleVerification(name, tuple(layers), (), trap=report.trap.message)
-    outputs = tuple(
-        _compare_output(one, report.outputs[one.name], reference.outputs[one.name], tolerance)
-        for one in bundle.metadata.user_outputs
-        if one.name in reference.outputs
-        and _has_comparable_types(one, report.outputs[one.name], reference.outputs[one.name])
+    outputs = _compare_outputs(bundle.metadata, report.outputs, reference.outputs, tolerance)
+    variants = tuple(
+        VariantComparison(
+            settings,
+            _compare_outputs(bundle.metadata, values, reference.outputs),
+            all(
+                one.difference.equal
+                for one in _compare_outputs(bundle.metadata, report.outputs, values)
+            ),
+        )
+        for settings, values in reference.variants.items()
     )
     causes: tuple[str, ...] = ()
     if any(one.differs for one in layers):
         isolation = _Isolation(bundle, device, inputs, expected, tolerance)
         layers = isolation.isolate_layers(layers, progress)
         causes = isolation.find_causes()
-    return SampleVerification(name, tuple(layers), outputs, causes)
+    return SampleVerification(name, tuple(layers), outputs, variants, causes)
 
 
 class _Isolation:
@@ -248,6 +271,19 @@ def _measure(
     tensor: Tensor, actual: Array, expected: Array, tolerance: Tolerance
 ) -> OutputDifference:
     return compare_outputs(actual, expected, tensor.elem, tensor.scale, tensor.offset, tolerance)
+
+
+def _compare_outputs(
+    metadata: Metadata, actual: Arrays, expected: Arrays, tolerance: Tolerance = EXACT
+) -> tuple[OutputChange, ...]:
+    """Return the differences of the outputs that both runs have in comparable types."""
+    return tuple(
+        _compare_output(one, actual[one.name], expected[one.name], tolerance)
+        for one in metadata.user_outputs
+        if one.name in actual
+        and one.name in expected
+        and _has_comparable_types(one, actual[one.name], expected[one.name])
+    )
 
 
 def _compare_output(

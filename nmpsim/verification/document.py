@@ -8,6 +8,7 @@ from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.verification.compare import (
     OutputChange,
+    VariantComparison,
     Verification,
     VerifiedLayer,
 )
@@ -31,6 +32,7 @@ class SampleDocument(TypedDict):
     ]
     causes: Annotated[list[str], "likely causes of this layer's errors, most likely first"]
     outputs: list[OutputChange]
+    variants: Annotated[list[VariantComparison], "the runtime with other settings"]
     layers: list[VerifiedLayer]
 
 

@@ -8,7 +8,13 @@ from rich.console import Console
 
 from nmpsim.analysis.difference import OutputDifference
 from nmpsim.lir.names import make_display_names
-from nmpsim.verification import OutputChange, SampleVerification, Verification, VerifiedLayer
+from nmpsim.verification import (
+    OutputChange,
+    SampleVerification,
+    VariantComparison,
+    Verification,
+    VerifiedLayer,
+)
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.measures import make_columns
 from nmpsim.views.text import format_count, format_real
@@ -38,7 +44,7 @@ def print_verification(
         if not differing:
             return
         print_heading(console, differing[0].input)
-    _print_sample((differing or samples)[0], shown, console, show_all)
+    _print_sample((differing or samples)[0], verification.runtime, shown, console, show_all)
 
 
 def _summarize(sample: SampleVerification, shown: Mapping[str, str]) -> str:
@@ -73,7 +79,11 @@ def _describe_coverage(sample: SampleVerification, shown: Mapping[str, str]) -> 
 
 
 def _print_sample(
-    sample: SampleVerification, shown: Mapping[str, str], console: Console, show_all: bool
+    sample: SampleVerification,
+    runtime: str,
+    shown: Mapping[str, str],
+    console: Console,
+    show_all: bool,
 ) -> None:
     if sample.trap:
         print_line(console, f"the run did not complete: {sample.trap}", "bold yellow")
@@ -86,6 +96,9 @@ def _print_sample(
         print_line(console, _describe_output(output, len(sample.outputs) > 1))
     for cause in sample.causes:
         print_line(console, f"likely cause: {cause}", "yellow")
+    for variant in sample.variants:
+        if variant.differs:
+            print_line(console, _describe_variant(variant, runtime))
     rows = sample.compared if show_all else sample.differing
     if rows:
         console.print()
@@ -98,12 +111,24 @@ def _print_sample(
             print_line(console, f"  and {len(rows) - MAX_ROWS:,} more; --all shows them")
 
 
+def _describe_variant(variant: VariantComparison, runtime: str) -> str:
+    """Return how other settings of the runtime move its own answer."""
+    name = runtime.partition(",")[0]
+    moved = "; ".join(
+        _describe_output(one, len(variant.outputs) > 1)
+        for one in variant.outputs
+        if not one.difference.equal
+    )
+    equal = "; the program is equal to it" if variant.equals_program else ""
+    return f"note: {name} with {variant.settings} gives another {moved}{equal}"
+
+
 def _judge(layer: VerifiedLayer) -> str:
     if layer.is_wrong:
         return "wrong by itself"
     if not layer.differs:
         return "equal"
-    return "wrong inputs" if layer.isolated is not None else layer.problem
+    return "wrong inputs" if layer.isolated is not None else "unknown inputs"
 
 
 def _describe_difference(found: OutputDifference) -> str:

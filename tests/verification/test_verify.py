@@ -45,6 +45,10 @@ class FakeRuntime:
         self.given = inputs
         return self.tensors
 
+    def run_variants(self, inputs: Mapping[str, npt.NDArray[np.float32]]) -> dict[str, Tensors]:
+        (name,) = self.output_names
+        return {"other kernels": {name: self.tensors.get("variant", self.tensors[name])}}
+
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -134,6 +138,17 @@ def test_differences_within_the_tolerance_are_equal(
 ) -> None:
     tensors["conv2__2"][0, 1, 2, 3] += 1
     assert verify("--within", 1).exit_code == 0
+
+
+def test_other_settings_of_the_runtime_are_compared(
+    verify: Callable[..., Result], tensors: Tensors
+) -> None:
+    tensors["variant"] = tensors["prob__1"].copy()
+    tensors["variant"][0, 1] += 2
+    found = verify()
+    assert found.exit_code == 0, found.stderr
+    assert "note: fake runtime 1.0 with other kernels gives another answer: 1 of 10" in found.stdout
+    assert "top-1 is 1, not 7" in found.stdout
 
 
 def test_each_file_of_a_folder_is_verified(verify: Callable[..., Result], tmp_path: Path) -> None:

@@ -61,9 +61,10 @@ class VerifyOptions:
 def command(options: VerifyOptions) -> int:
     """Run a model in its own runtime too, and compare every layer's output.
 
-    The runtime is LiteRT with reference kernels for a TFLite model. A layer that differs is
-    executed again on the reference's inputs, which separates layers that are wrong by themselves
-    from layers with wrong inputs. A folder or a quoted glob pattern verifies each of its files.
+    A TFLite model runs in LiteRT with reference kernels, an ONNX model in ONNX Runtime. A layer
+    that differs is executed again on the reference's inputs, which separates layers that are wrong
+    by themselves from layers with wrong inputs. A folder or a quoted glob pattern verifies each of
+    its files.
 
     \b
       nmpsim verify MODEL.tflite --input X.npy
@@ -135,8 +136,8 @@ def _open_reference(options: VerifyOptions, bundle: Bundle) -> LiveReference:
             "ARG001",
             "a bundle or a network in LIR has no runtime of its own",
             place=path,
-            expected="a TFLite model",
+            expected="a TFLite or ONNX model",
             hint="Pass the model from which it was made with --reference MODEL.",
         )
     raise fail("MODEL001", "the reference is not a model file", place=path,
-               expected="a TFLite model")  # fmt: skip
+               expected="a TFLite or ONNX model")  # fmt: skip
