@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,7 +60,7 @@ class Expectations:
     outputs: Path | None = None
     """``.npz`` file with outputs by name, or ``.npy`` file for the only output."""
     layers: Path | None = None
-    """``.npz`` file as ``nmpsim run --save-layers`` writes it."""
+    """``.npz`` file as ``nmpsim run --save-layers`` writes it, or with the model's tensors."""
     only: tuple[str, ...] = ()
     """Names or patterns of the layers to check, such as ``conv*``; empty for all of ``layers``."""
     ulp: int = attrs.field(default=0, validator=attrs.validators.ge(0))
@@ -69,6 +69,10 @@ class Expectations:
     """Signal-to-quantization-noise ratio in dB that is sufficient instead."""
     top1: int | None = _optional_count()
     """Class that the program must predict."""
+    map: Mapping[str, str] = attrs.field(factory=dict)
+    """Name of an array in ``layers`` -> name of its layer."""
+    layout: Literal["auto", "same", "nchw", "nhwc"] = "auto"
+    """Layout of the 4-D arrays in ``layers``."""
 
 
 @attrs.frozen

@@ -1,18 +1,78 @@
-"""Recorded runs that ``nmpsim diff`` and ``nmpsim reduce`` read: reports, arrays, Glow's dumps."""
+"""Recorded runs (reports, arrays, Glow's dumps), and options that match them with a run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from nmpsim.cli.parameters import define_option
 from nmpsim.diagnostics import fail
-from nmpsim.input_files import CHECK_FILE_HINT
+from nmpsim.input_files import CHECK_FILE_HINT, read_text
+from nmpsim.records import frozen
 
 if TYPE_CHECKING:
     from nmpsim.analysis.diff import StoredTensor
     from nmpsim.bundle import Bundle
+
+
+@frozen(kw_only=True)
+class MatchingOptions:
+    """Options that match the tensors of a reference with the tensors of a run."""
+
+    reference_layout: Literal["auto", "same", "nchw", "nhwc"] = define_option(
+        "Reference layout: nchw, nhwc, same.",
+        "LAYOUT",
+        names="--layout",
+        default="auto",
+    )
+    maps: tuple[str, ...] = define_option(
+        "Reference name and own name, or a file.", "A=B|FILE", names="--map"
+    )
+
+    def read_names(self) -> Mapping[str, str]:
+        """Return the names of ``--map``: name in the reference -> name in the run.
+
+        Raises UserError (ARG001) for an invalid pair.
+        """
+        return _parse_names(self.maps)
+
+
+def _parse_names(maps: Sequence[str]) -> Mapping[str, str]:
+    lines = []
+    for text in maps:
+        lines += _read_lines(Path(text)) if _is_file(text) else [text]
+    names: dict[str, str] = {}
+    for line in lines:
+        name, equals, other = (part.strip() for part in line.rpartition("="))
+        if not (name and equals and other):
+            message = "--map requires a pair of names or a file with such pairs"
+            raise fail("ARG001", message, found=line, expected="NAME_IN_A=NAME_IN_B")
+        if name in names or other in names.values():
+            repeated = name if name in names else other
+            raise fail(
+                "ARG001",
+                "--map contains a name in two pairs",
+                found=repeated,
+                hint="Name each result in one pair only.",
+            )
+        names[name] = other
+    return names
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # the name is too long
+        return False
+
+
+def _read_lines(path: Path) -> list[str]:
+    """Return the lines of a file that are neither empty nor comments (``#``)."""
+    text = read_text(path, "file of --map")
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
 @attrs.frozen

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmpsim.analysis.matching import list_saved_tensors, match_layers
 from nmpsim.array_files import ArrayFile
+from nmpsim.arrays import Shape
 from nmpsim.atomic import make_file_name
-from nmpsim.checking import CaseResult, CaseWork, ExpectedArrays, SuiteCase
+from nmpsim.checking import CaseResult, CaseWork, Expectations, ExpectedArrays, SuiteCase
 from nmpsim.checking.expectations import check_names, parse_layer_name
 from nmpsim.cli.inputs import load_inputs, read_sample_shapes
 from nmpsim.cli.loading import load_program
@@ -97,7 +99,7 @@ def _load_case(
     inputs = load_inputs(InputOptions(arguments=arguments, images=images), metadata)
     expect = case.expect
     outputs = None if expect.outputs is None else _outputs(expect.outputs, metadata)
-    layers = None if expect.layers is None else _layers(expect.layers, metadata)
+    layers = None if expect.layers is None else _layers(expect, expect.layers, metadata)
     return CaseWork(
         case, bundle, inputs, ExpectedArrays(outputs, layers), update, core, strict=strict
     )
@@ -114,14 +116,31 @@ def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
     return _arrays(file, keys, outputs, "output")
 
 
-def _layers(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
+def _layers(expect: Expectations, path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
+    """Return expected outputs of layers by name; names of another tool are matched with layers."""
     file = ArrayFile(path)
     if not file.is_archive:
         raise file.make_error(
             "the file of expected outputs has no names", "an .npy file", "an .npz file"
         )
     layers = {layer.name: layer.output for layer in metadata.layers}
-    return _arrays(file, {parse_layer_name(key): key for key in file.keys}, layers, "layer")
+    keys = {parse_layer_name(key): key for key in file.keys}
+    if keys.keys() <= layers.keys() and not expect.map and expect.layout == "auto":
+        return _arrays(file, keys, layers, "layer")
+    with locate_errors(path):
+        references = list(list_saved_tensors(file.keys, file.read))
+        matching = match_layers(metadata, references, expect.map, expect.layout)
+        in_model = {operator.node.split(" ", 2)[-1] for operator in metadata.operators}
+        unknown = [one.name for one in matching.unmatched_references if one.name not in in_model]
+        if unknown and all(one.tensor.name == one.reference.name for one in matching.pairs):
+            check_names(unknown, layers, "layer")
+    found: dict[str, npt.NDArray[Any]] = {}
+    for pair in matching.pairs:
+        values, name = matching.read_expected(pair), pair.tensor.name
+        if values is None:
+            raise _make_shape_error(path, "layer", name, pair.reference.shape, layers[name].shape)
+        found[name] = values
+    return found
 
 
 def _arrays(
@@ -133,12 +152,16 @@ def _arrays(
     stored = {name: file.get_array(key) for name, key in keys.items()}
     for name, array in stored.items():
         if not tensors[name].accepts_shape(array.shape):
-            raise fail(
-                "INPUT002",
-                f"the expected values of {what} {name!r} have another shape",
-                place=file.path,
-                found=format_shape(array.shape),
-                expected=format_shape(tensors[name].shape),
-                hint=f"Save the values in the shape of the {what}.",
-            )
+            raise _make_shape_error(file.path, what, name, array.shape, tensors[name].shape)
     return {name: array.read() for name, array in stored.items()}
+
+
+def _make_shape_error(path: Path, what: str, name: str, found: Shape, expected: Shape) -> UserError:
+    return fail(
+        "INPUT002",
+        f"the expected values of {what} {name!r} have another shape",
+        place=path,
+        found=format_shape(found),
+        expected=format_shape(expected),
+        hint=f"Save the values in the shape of the {what}.",
+    )

@@ -15,13 +15,7 @@ from nmpsim.analysis.difference import (
     dequantize_values,
     quantize_values,
 )
-from nmpsim.analysis.matching import (
-    StoredTensor,
-    convert_unsigned,
-    find_axis_order,
-    list_layer_tensors,
-    match_tensors,
-)
+from nmpsim.analysis.matching import StoredTensor, match_layers
 from nmpsim.arrays import Array
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Layer, Metadata, Tensor
@@ -75,6 +69,10 @@ class LayerComparison:
         return is_wrong and self.isolated is not None and self.isolated.equal
 
 
+_CONVERSIONS = frozenset({"quantize", "dequantize", "rescalequantized", "transpose", "copy"})
+"""Opcodes of layers that only convert an input of the program."""
+
+
 class ReferenceOutputs:
     """Expected outputs of layers, from the tensors of a reference."""
 
@@ -94,18 +92,21 @@ class ReferenceOutputs:
         references
             Tensors of the reference; integers, or floats for a float network.
         names
-            Name in the reference -> name of a layer.
+            Name in the reference -> name or index of a layer.
         layout
             Layout of the reference's 4-D tensors; ``auto`` infers it.
 
         Raises
         ------
         UserError
-            DIFF001 if no tensor matches a layer.
+            DIFF001 if no tensor matches a layer or a name is not in the reference, LAYER001 for an
+            unknown layer.
         """
-        self.matching = match_tensors(list_layer_tensors(metadata), references, names, layout)
+        self.matching = match_layers(metadata, references, names, layout)
         index_of = {layer.name: layer.index for layer in metadata.layers}
+        self._layers = metadata.layers
         self._outputs = {layer.index: layer.output for layer in metadata.layers}
+        self._edges: tuple[tuple[int, int], ...] | None = None
         self._pairs = {index_of[pair.tensor.name]: pair for pair in self.matching.pairs}
         if not self._pairs:
             some = [one.name for one in references[:4]]
@@ -122,6 +123,37 @@ class ReferenceOutputs:
         """Indices of the layers in the reference."""
         return frozenset(self._pairs)
 
+    @property
+    def missing(self) -> list[str]:
+        """Names of the layers that are not in the reference."""
+        return [layer.name for layer in self._layers if layer.index not in self._pairs]
+
+    def find_unknown_inputs(self, bundle: Bundle, index: int) -> list[int]:
+        """Return the layers that compute a layer's inputs and are not in the reference.
+
+        A layer that converts an input of the program counts as known. Without LIR, the inputs are
+        unknown, and all layers before the layer that are not in the reference are returned.
+        """
+        if self._edges is None:
+            self._edges = layer_edges(bundle)
+        if not self._edges:
+            return [one for one in range(index) if one not in self._pairs]
+        layers = self._layers
+        sources: dict[int, list[int]] = {layer.index: [] for layer in layers}
+        for source, reader in self._edges:
+            sources[reader].append(source)
+        written = {layers[one].output.address for one in sources[index] if one in self._pairs}
+
+        def converts_input(one: int) -> bool:
+            return layers[one].op in _CONVERSIONS and all(map(converts_input, sources[one]))
+
+        return [
+            one
+            for one in sources[index]
+            if one not in self._pairs and layers[one].output.address not in written
+            if not converts_input(one)
+        ]
+
     def is_float(self) -> bool:
         """Whether the reference contains float values for all quantized layers."""
         quantized = [index for index in self._pairs if self._outputs[index].scale is not None]
@@ -134,17 +166,9 @@ class ReferenceOutputs:
         Integers have the scale that the program was compiled with. Where the layer has another one
         now, the real values that they represent are returned.
         """
-        pair, shape = self._pairs.get(layer.index), layer.output.shape
-        if pair is None:
-            return None
-        found = pair.reference.load()
-        axes = find_axis_order(shape, found.shape, self.matching.layout)
-        if axes is None or not found.is_complete:
-            return None
-        values = found.array.reshape(found.shape)
-        values = values.transpose(axes) if axes else values.reshape(shape)
-        values = convert_unsigned(values, ELEM_DTYPES[layer.output.elem])
-        if values.dtype.kind == "f":
+        pair = self._pairs.get(layer.index)
+        values = None if pair is None else self.matching.read_expected(pair)
+        if values is None or values.dtype.kind == "f":
             return values
         return convert_scale(values, self._outputs[layer.index], layer.output)
 
@@ -206,42 +230,12 @@ def isolate_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -
     difference = None if actual is None else measure_difference(layer, actual, expected)
     if not isinstance(difference, OutputDifference):
         return comparison
-    unknown = [] if difference.equal else find_unknown_inputs(debugger.bundle, reference, index)
+    unknown = [] if difference.equal else reference.find_unknown_inputs(debugger.bundle, index)
     if unknown:
         names = ", ".join(debugger.layers[one].display_name for one in unknown)
-        problem = f"cannot be told: the reference lacks {names}, the input of the layer"
+        problem = f"cannot be told, because the reference lacks its input {names}"
         return attrs.evolve(comparison, problem=problem)
     return attrs.evolve(comparison, isolated=difference, isolated_output=actual)
-
-
-_CONVERSIONS = frozenset({"quantize", "dequantize", "rescalequantized", "transpose", "copy"})
-"""Opcodes of layers that only convert a program's input."""
-
-
-def find_unknown_inputs(bundle: Bundle, reference: ReferenceOutputs, index: int) -> list[int]:
-    """Return the layers that compute a layer's inputs and are not in the reference.
-
-    A layer that converts an input of the program counts as known. Without LIR, the inputs are
-    unknown, and all layers before the layer that are not in the reference are returned.
-    """
-    layers, known = bundle.metadata.layers, reference.layer_indices
-    edges = layer_edges(bundle)
-    if not edges:
-        return [one for one in range(index) if one not in known]
-    sources: dict[int, list[int]] = {layer.index: [] for layer in layers}
-    for source, reader in edges:
-        sources[reader].append(source)
-    written = {layers[one].output.address for one in sources[index] if one in known}
-
-    def converts_input(one: int) -> bool:
-        return layers[one].op in _CONVERSIONS and all(map(converts_input, sources[one]))
-
-    return [
-        one
-        for one in sources[index]
-        if one not in known and layers[one].output.address not in written
-        if not converts_input(one)
-    ]
 
 
 def get_stored_output(layer: Layer, reference: ReferenceOutputs) -> Array | None:

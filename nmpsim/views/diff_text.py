@@ -27,6 +27,8 @@ def print_run_difference(
 ) -> None:
     """Print the first and worst difference of two runs, and a table of the tensors."""
     differing = difference.differing
+    if difference.only_second:
+        print_line(console, escape_line(difference.coverage))
     shown = _display_names([*(one.name for one in difference.tensors), *difference.only_second])
     if differing:
         _print_place("first difference", differing[0], "first", shown, console)
@@ -50,8 +52,7 @@ def print_run_difference(
     _print_only(
         "the first run", difference.only_first, _display_names(difference.only_first), console
     )
-    _print_only("the second run", difference.only_second, shown, console)
-    if rows or difference.only_first or difference.only_second:
+    if rows or difference.only_first:
         console.print()
     print_line(console, _sum(difference), "bold")
 
@@ -131,6 +132,10 @@ def _format_remarks(one: TensorDifference) -> str:
         notes.append("not compared")
     if one.name_in_first:
         notes.append(escape_line(f"{one.name_in_first} in the first"))
+    if one.name_in_first and one.matched_by != "name":
+        notes.append(f"matched by {one.matched_by}")
+    if one.is_out_of_order:
+        notes.append("not in the order of the first")
     if one.layout_of_first:
         notes.append(f"first is {one.layout_of_first}")
     return ", ".join(notes)

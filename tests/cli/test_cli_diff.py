@@ -100,8 +100,8 @@ def test_float_activations_are_matched_by_model_names(nmpsim_cli, runs, tmp_path
     for given, said in (
         ("conv1", "--map requires a pair of names"),
         ("a=b=", "--map requires a pair of names"),
-        ("no=where", "that the first run does not have"),
-        ("n" * 5000 + "=where", "that the first run does not have"),
+        ("no=where", "that the reference does not have"),
+        ("n" * 5000 + "=where", "that the reference does not have"),
     ):
         bad = nmpsim_cli(*words, "--map", given)
         assert (bad.exit_code, said in bad.stderr) == (2, True), bad.stderr

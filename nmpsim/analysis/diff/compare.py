@@ -83,6 +83,8 @@ class RunDifference:
     tolerance: Tolerance
     """Differences up to which elements count as equal."""
     layout_of_first: Annotated[str, "of its 4-D tensors: same, nchw or nhwc"] = "same"
+    coverage: str = ""
+    """Description of the results that were compared and of those that were not."""
     float_unknown: str | None = None
     """Last float32 result before the first difference, if the first run lacks it."""
 
@@ -169,6 +171,7 @@ def compare_runs(
         only_second,
         tolerance,
         matching.layout,
+        matching.describe_coverage("results"),
         unknown if unknown in only_second else None,
     )
 

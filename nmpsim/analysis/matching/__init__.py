@@ -5,7 +5,7 @@ values (``similarity``). ``layout`` infers memory layouts, and ``chains`` finds 
 """
 
 from nmpsim.analysis.matching.layout import LAYOUTS, find_axis_order, permute_shape
-from nmpsim.analysis.matching.match import TensorMatching, TensorPair, match_tensors
+from nmpsim.analysis.matching.match import TensorMatching, TensorPair, match_layers, match_tensors
 from nmpsim.analysis.matching.tensors import (
     KnownValues,
     StoredTensor,
@@ -28,6 +28,7 @@ __all__ = [
     "list_layer_tensors",
     "list_saved_tensors",
     "make_stored_tensor",
+    "match_layers",
     "match_tensors",
     "permute_shape",
 ]

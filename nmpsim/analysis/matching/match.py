@@ -24,9 +24,18 @@ from nmpsim.analysis.matching.names import (
     list_spellings,
     pair_unique_names,
 )
-from nmpsim.analysis.matching.similarity import find_similar_pairs, find_swapped_pairs
-from nmpsim.analysis.matching.tensors import StoredTensor
+from nmpsim.analysis.matching.similarity import (
+    find_similar_pairs,
+    find_swapped_pairs,
+    is_closer,
+    is_similar,
+)
+from nmpsim.analysis.matching.tensors import StoredTensor, convert_unsigned, list_layer_tensors
+from nmpsim.arrays import Array
+from nmpsim.bundle.metadata import Metadata
 from nmpsim.diagnostics import did_you_mean, fail
+from nmpsim.lir.layers import find_layer
+from nmpsim.lir.names import make_display_names
 
 BY_MAP, BY_NAME, BY_SPELLING, BY_ENDING, BY_NUMBER, BY_ORDER, BY_VALUES = (
     "map", "name", "spelling", "ending", "number", "order", "values",
@@ -38,6 +47,8 @@ _TIERS: tuple[tuple[str, NameKeys], ...] = (
     (BY_SPELLING, list_spellings),
     (BY_ENDING, list_endings),
 )
+_MAX_NAMES = 8
+"""Names of results that a text contains."""
 _MIN_IN_ORDER = 0.8
 """Smallest share of pairs by name in one order for which the order of a file is trusted."""
 _MIN_ALIGNED = 0.6
@@ -67,6 +78,36 @@ class TensorMatching:
     """Results of the run that are not in the reference."""
     unmatched_references: tuple[StoredTensor, ...]
     """Results of the reference that are not in the run."""
+
+    def read_expected(self, pair: TensorPair) -> Array | None:
+        """Return the values of a pair's reference in the shape and layout of the run's tensor.
+
+        Unsigned values are returned as the signed values that the run stores. None if the values
+        are incomplete or have another shape.
+        """
+        values = pair.reference.load()
+        axes = find_axis_order(pair.tensor.shape, values.shape, self.layout)
+        if axes is None or not values.is_complete:
+            return None
+        array = values.array.reshape(values.shape)
+        array = array.transpose(axes) if axes else array.reshape(pair.tensor.shape)
+        return array if pair.tensor.dtype is None else convert_unsigned(array, pair.tensor.dtype)
+
+    def describe_coverage(self, noun: str = "layers") -> str:
+        """Describe how many results of the run are in the reference, and which are not."""
+        matched = [pair.tensor for pair in self.pairs if pair.tensor.is_result]
+        count = len(matched) + len(self.unmatched)
+        text = f"{len(matched)} of {count} {noun} compared"
+        text += f", the reference is {self.layout.upper()}" if self.layout != "same" else ""
+        names = [one.name for one in (*self.unmatched, *matched)]
+        missing = make_display_names(names)[: len(self.unmatched)]
+        if missing:
+            more = f" and {len(missing) - _MAX_NAMES} more" if len(missing) > _MAX_NAMES else ""
+            text += f"; not in the reference: {', '.join(missing[:_MAX_NAMES])}{more}"
+        doubtful = [pair.reference.name for pair in self.pairs if pair.is_out_of_order]
+        if doubtful:
+            text += f"; {', '.join(doubtful[:_MAX_NAMES])} of the reference not in the run's order"
+        return text
 
 
 def match_tensors(
@@ -113,6 +154,33 @@ def match_tensors(
         matcher.pair_values()
     matcher.follow_chains()
     return matcher.finish()
+
+
+def match_layers(
+    metadata: Metadata,
+    references: Sequence[StoredTensor],
+    names: Mapping[str, str] | None = None,
+    layout: str = "auto",
+) -> TensorMatching:
+    """Match the outputs of a program's layers with the tensors of a reference.
+
+    Parameters
+    ----------
+    metadata
+        Metadata of the program.
+    references, layout
+        As for :func:`match_tensors`.
+    names
+        Name in the reference -> name or index of a layer.
+
+    Raises
+    ------
+    UserError
+        DIFF001 for a name that is not in the reference, LAYER001 for an unknown layer.
+    """
+    layers = metadata.layers
+    mapped = {key: find_layer(layers, name).name for key, name in (names or {}).items()}
+    return match_tensors(list_layer_tensors(metadata), references, mapped, layout)
 
 
 class _Matcher:
@@ -174,8 +242,10 @@ class _Matcher:
         for pair in pairs:
             if pair.tensor in in_order:
                 continue
-            if pair.how == BY_NAME:
-                self._pairs[pair.tensor] = attrs.evolve(pair, is_out_of_order=True)
+            if pair.how != BY_ENDING:
+                # Branches may be in another order, so only their values raise doubts.
+                near = is_similar(pair.tensor, pair.reference, self.layout)
+                self._pairs[pair.tensor] = attrs.evolve(pair, is_out_of_order=not near)
             else:
                 del self._pairs[pair.tensor]
                 self._used.remove(pair.reference)
@@ -215,7 +285,10 @@ class _Matcher:
     def pair_values(self) -> None:
         """Match results that are similar to one result of the reference and to no other."""
         segments = self._segments() if self._is_ordered else [self._left()]
+        ends = {one for one in self._references if self._is_end(one)}
         for mine, theirs in segments:
+            if all(one.dtype is not None and one.dtype.kind != "f" for one in mine):
+                theirs = [one for one in theirs if one in ends]
             self.add(BY_VALUES, find_similar_pairs(mine, theirs, self._fits, self.layout))
 
     def follow_chains(self) -> None:
@@ -236,7 +309,12 @@ class _Matcher:
                 or tensor.dtype.kind == "f"
             ):
                 continue
-            end = self._find_chain_end(pair.reference, can_share=_excludes_negative(tensor))
+            end = self._find_chain_end(pair.reference)
+            shared = self._find_chain_end(pair.reference, can_share=True)
+            if shared is not end and (
+                tensor.begins_at_zero or is_closer(tensor, shared, pair.reference, self.layout)
+            ):
+                end = shared  # the result is clipped as the layer after it would clip it
             between = self._results[row + 1 : following.get(row, len(self._results))]
             if end is pair.reference or any(self._fits(one, end) for one in between):
                 continue
@@ -296,17 +374,23 @@ class _Matcher:
         kinds = find_operation_kind(one), find_operation_kind(other)
         if not self._fits(one, other) or (all(kinds) and kinds[0] != kinds[1]):
             return 0
-        column, links = self._columns[other], self._find_links()
-        is_end = column + 1 == len(links) or not links[column + 1].is_function
-        score = 64 + 4 * is_end + 2 * links[column].is_function - 2 * links[column].is_copy
-        return score + 8 * (one.dtype == other.dtype) + all(kinds)
+        link = self._find_links()[self._columns[other]]
+        score = 64 + 4 * self._is_end(other) + 2 * link.is_function - 2 * link.is_copy
+        is_integer = one.dtype is not None and one.dtype.kind != "f"
+        # Of a result and its dequantized copy, the result matches.
+        return score + 8 * is_integer * (one.dtype == other.dtype) + all(kinds) + is_integer
+
+    def _is_end(self, one: StoredTensor) -> bool:
+        """Return whether the next tensor of the reference is not a function of a tensor."""
+        following, links = self._columns[one] + 1, self._find_links()
+        return following == len(links) or not links[following].is_function
 
     def _find_links(self) -> Sequence[ChainLink]:
         if self._links is None:
             self._links = list(find_chain_links(self._references))
         return self._links
 
-    def _find_chain_end(self, start: StoredTensor, can_share: bool) -> StoredTensor:
+    def _find_chain_end(self, start: StoredTensor, can_share: bool = False) -> StoredTensor:
         """Return the last tensor of a chain that is not matched, or ``start``.
 
         With ``can_share``, the next tensor may be matched with another result too.
@@ -327,21 +411,16 @@ def _sort_by_number(tensors: Sequence[StoredTensor]) -> list[StoredTensor]:
     return sorted(results, key=lambda one: one.number or 0)
 
 
-def _excludes_negative(tensor: StoredTensor) -> bool:
-    """Return whether the type of a result begins at zero, so that a ReLU is folded into it."""
-    return tensor.type is not None and tensor.type.quant is not None and tensor.type.quant.low == 0
-
-
 def _find_mapped(
     mine: Sequence[StoredTensor], theirs: Sequence[StoredTensor], names: Mapping[str, str]
 ) -> Iterator[tuple[StoredTensor, StoredTensor]]:
     results = [{one.name: one for one in run if one.is_result} for run in (theirs, mine)]
     for both in names.items():
-        for name, run, which in zip(both, results, ("first", "second"), strict=True):
+        for name, run, which in zip(both, results, ("reference", "run"), strict=True):
             if name not in run:
                 raise fail(
                     "DIFF001",
-                    f"--map names a tensor that the {which} run does not have",
+                    f"--map names a tensor that the {which} does not have",
                     found=name,
                     expected=f"a tensor such as {', '.join(list(run)[:4])}",
                     hint=did_you_mean(name, run),

@@ -16,6 +16,10 @@ MIN_SIMILAR = 0.97
 """Smallest correlation of similar tensors; 12 dB is the error of a poorly quantized layer."""
 MAX_DIFFERENT = 0.9
 """Largest correlation of different tensors; that of a tensor and its ReLU is 0.86 on average."""
+MIN_RATIO = 4
+"""Smallest ratio of the errors (1 minus correlation) of another tensor and of the closest one."""
+_MIN_ERROR = 1e-6
+"""Error below which tensors count as equal."""
 _MIN_ELEMENTS = 32
 _SAMPLES = 2048
 _MAX_TENSORS = 1000
@@ -29,7 +33,7 @@ def find_similar_pairs(
     fits: Callable[[StoredTensor, StoredTensor], bool],
     layout: str,
 ) -> Iterator[_Pair]:
-    """Yield pairs that are similar to each other and different from all other tensors.
+    """Yield pairs that are similar to each other and much more so than to all other tensors.
 
     Tensors without complete values and tensors with few elements are not compared.
     """
@@ -43,9 +47,11 @@ def find_similar_pairs(
                 columns = _sample([references[index] for index in theirs], shape, layout)
                 rows = _sample([tensors[index] for index in mine], shape, "same")
                 correlations[np.ix_(mine, theirs)] = rows @ columns.T
-    close, different = correlations >= MIN_SIMILAR, correlations <= MAX_DIFFERENT
-    for row, column in np.argwhere(close):
-        if (~different[row]).sum() == 1 == (~different[:, column]).sum():
+    errors = np.maximum(1 - correlations, _MIN_ERROR)
+    for row, column in np.argwhere(correlations >= MIN_SIMILAR):
+        error = errors[row, column]
+        others = np.delete(errors[row], column), np.delete(errors[:, column], row)
+        if all(MIN_RATIO * error < other.min(initial=np.inf) for other in others):
             yield tensors[row], references[column]
 
 
@@ -67,13 +73,22 @@ def find_swapped_pairs(pairs: Sequence[_Pair], layout: str) -> set[_Pair]:
     return swapped
 
 
-def correlate(pairs: Sequence[_Pair], layout: str) -> float:
-    """Return the mean correlation of tensors and references in a layout; 0 if it is unknown."""
-    found = [
-        float((_sample([one], one.shape, "same") * _sample([other], one.shape, layout)).sum())
-        for one, other in pairs
-    ]
-    return float(np.mean(found)) if found else 0.0
+def is_similar(tensor: StoredTensor, reference: StoredTensor, layout: str) -> bool:
+    """Return whether a tensor is similar to a tensor of the reference; False if unknown."""
+    return _correlate(tensor, reference, layout) >= MIN_SIMILAR
+
+
+def is_closer(
+    tensor: StoredTensor, reference: StoredTensor, other: StoredTensor, layout: str
+) -> bool:
+    """Return whether a tensor is similar to a reference tensor, and much less so to another."""
+    error, other_error = (1 - _correlate(tensor, one, layout) for one in (reference, other))
+    return 1 - error >= MIN_SIMILAR and MIN_RATIO * error < other_error
+
+
+def _correlate(tensor: StoredTensor, reference: StoredTensor, layout: str) -> float:
+    shape = tensor.shape
+    return float((_sample([tensor], shape, "same") @ _sample([reference], shape, layout).T)[0, 0])
 
 
 def _group_by_shape(tensors: Sequence[StoredTensor]) -> dict[object, list[int]]:

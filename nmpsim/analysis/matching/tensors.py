@@ -12,8 +12,8 @@ import attrs
 import numpy as np
 
 from nmpsim.arrays import Array, Shape
-from nmpsim.bundle.metadata import Layer, Metadata
-from nmpsim.lir.nodes import ELEM_DTYPES, Quantization, TensorType
+from nmpsim.bundle.metadata import Layer, Metadata, Tensor
+from nmpsim.lir.nodes import ELEM_DTYPES, TensorType
 
 _NUMBERED = re.compile(r"(?:act/)?(\d{1,9}):([^:]+)(?::(.+))?")
 _NO_RESULTS = ("const/", "input/")
@@ -66,6 +66,8 @@ class StoredTensor:
     """Names of the tensor in the model's file from which the program was imported."""
     opcode: str = ""
     """Opcode of the LIR instruction; empty if unknown."""
+    begins_at_zero: bool = False
+    """Whether the range of the type is known to begin at zero, so that a ReLU may be folded in."""
 
     @cached_property
     def shape(self) -> Shape:
@@ -113,12 +115,7 @@ def list_layer_tensors(metadata: Metadata) -> list[StoredTensor]:
 
 def _describe_layer(layer: Layer, source_names: tuple[str, ...]) -> StoredTensor:
     output = layer.output
-    quant = None
-    if output.scale is not None:
-        limits = np.iinfo(ELEM_DTYPES[output.elem])
-        low, high = (output.scale * (q - (output.offset or 0)) for q in (limits.min, limits.max))
-        quant = Quantization(output.scale, output.offset or 0, low, high)
-    type_ = TensorType(output.elem, output.shape, quant)
+    type_ = TensorType(output.elem, output.shape)
     unknown = KnownValues(output.shape, np.empty(0, type_.dtype))
     return StoredTensor(
         name=layer.name,
@@ -129,19 +126,31 @@ def _describe_layer(layer: Layer, source_names: tuple[str, ...]) -> StoredTensor
         number=layer.number,
         source_names=source_names,
         opcode=layer.op,
+        begins_at_zero=_begins_at_zero(output),
     )
+
+
+def _begins_at_zero(output: Tensor) -> bool:
+    limits = np.iinfo(ELEM_DTYPES[output.elem]) if output.scale is not None else None
+    return limits is not None and output.offset == limits.min
 
 
 def add_program_facts(tensors: Iterable[StoredTensor], metadata: Metadata) -> list[StoredTensor]:
     """Return the tensors of a program's run with their source names and opcodes."""
     names = find_source_names(metadata)
-    opcodes = {layer.name: layer.op for layer in metadata.layers}
-    return [
-        attrs.evolve(one, source_names=names.get(one.name, ()), opcode=opcodes.get(one.name, ""))
-        if one.is_result
-        else one
-        for one in tensors
-    ]
+    layers = {layer.name: layer for layer in metadata.layers}
+
+    def describe(one: StoredTensor) -> StoredTensor:
+        if not one.is_result:
+            return one
+        one = attrs.evolve(one, source_names=names.get(one.name, ()))
+        layer = layers.get(one.name)
+        if layer is None:
+            return one
+        begins_at_zero = _begins_at_zero(layer.output)
+        return attrs.evolve(one, opcode=layer.op, begins_at_zero=begins_at_zero)
+
+    return list(map(describe, tensors))
 
 
 def find_source_names(metadata: Metadata) -> dict[str, tuple[str, ...]]:

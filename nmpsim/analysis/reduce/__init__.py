@@ -13,6 +13,7 @@ from nmpsim.analysis.reduce.failures import (
     ViolationFailure,
     add_program_outputs,
     find_first_difference,
+    match_layer_outputs,
 )
 from nmpsim.analysis.reduce.repro import write_repro
 from nmpsim.analysis.reduce.search import reduce_program
@@ -25,6 +26,7 @@ __all__ = [
     "ViolationFailure",
     "add_program_outputs",
     "find_first_difference",
+    "match_layer_outputs",
     "reduce_program",
     "write_repro",
 ]

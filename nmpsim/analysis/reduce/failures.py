@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 import attrs
 import numpy as np
 
-from nmpsim.arrays import Array, Arrays
-from nmpsim.bundle.metadata import Layer
+from nmpsim.analysis.matching import (
+    StoredTensor,
+    TensorMatching,
+    add_program_facts,
+    make_stored_tensor,
+    match_tensors,
+)
+from nmpsim.arrays import Array
+from nmpsim.bundle.metadata import Layer, Metadata
 from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import fail
 from nmpsim.report.data import RunReport
@@ -174,7 +181,7 @@ def add_program_outputs(report: RunReport, layers: Sequence[Layer]) -> RunReport
 
 
 def find_first_difference(
-    report: RunReport, layers: Sequence[Layer], reference: Arrays
+    report: RunReport, metadata: Metadata, matching: TensorMatching
 ) -> DifferenceFailure | None:
     """Return the failure of the first layer that differs from the reference, or None if equal.
 
@@ -182,10 +189,10 @@ def find_first_difference(
     ----------
     report
         Report of the run, with outputs of layers.
-    layers
-        Layers of the program in order.
-    reference
-        Expected results by name of the layer.
+    metadata
+        Metadata of the program.
+    matching
+        Outputs of the layers, matched with the reference by :func:`match_layer_outputs`.
 
     Returns
     -------
@@ -197,23 +204,49 @@ def find_first_difference(
     UserError
         DIFF001 if the reference has no result to compare with.
     """
-    done = [layer for layer in layers if make_layer_key(layer) in report.layer_outputs]
     pairs = [
-        (layer.name, report.layer_outputs[make_layer_key(layer)], reference[layer.name])
-        for layer in done
-        if layer.name in reference
+        (pair.tensor.name, pair.tensor.load().array.reshape(pair.tensor.shape), expected)
+        for pair in matching.pairs
+        if (expected := matching.read_expected(pair)) is not None
+        and expected.dtype == pair.tensor.dtype
     ]
-    alike = [(n, v, e) for n, v, e in pairs if v.size == e.size and v.dtype == e.dtype]
-    if done and not alike:
+    if (matching.pairs or matching.unmatched) and not pairs:
+        layer = metadata.layers[0]
+        references = [*(pair.reference for pair in matching.pairs), *matching.unmatched_references]
+        names = ", ".join(one.name for one in references[:4])
         raise fail(
             "DIFF001",
             "the reference contains no layer of the run with a matching type",
-            found=f"the layers {', '.join(list(reference)[:4])}" if reference else "no layers",
-            expected=f"a layer of the run, such as {done[0].name} of {done[0].output.elem}",
+            found=f"the layers {names}" if names else "no layers",
+            expected=f"a layer of the run, such as {layer.name} of {layer.output.elem}",
             hint="Save results by layer with `nmpsim run --save-layers`.",
         )
-    wrong = ((n, v, e) for n, v, e in alike if not _same(v, e))
-    return next((DifferenceFailure(n, e.reshape(v.shape)) for n, v, e in wrong), None)
+    wrong = ((n, v, e) for n, v, e in pairs if not _same(v, e))
+    return next((DifferenceFailure(n, e) for n, _, e in wrong), None)
+
+
+def match_layer_outputs(
+    report: RunReport,
+    metadata: Metadata,
+    references: Sequence[StoredTensor],
+    names: Mapping[str, str] | None = None,
+    layout: str = "auto",
+) -> TensorMatching:
+    """Match the outputs of a run's layers with the tensors of a reference.
+
+    Parameters
+    ----------
+    report
+        Report of the run, with outputs of layers.
+    metadata
+        Metadata of the program.
+    references, names, layout
+        As for :func:`~nmpsim.analysis.matching.match_tensors`.
+    """
+    outputs = report.layer_outputs
+    done = [layer for layer in metadata.layers if make_layer_key(layer) in outputs]
+    tensors = [make_stored_tensor(layer.name, outputs[make_layer_key(layer)]) for layer in done]
+    return match_tensors(add_program_facts(tensors, metadata), references, names, layout)
 
 
 def _name(key: str) -> str:

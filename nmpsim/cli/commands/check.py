@@ -36,6 +36,7 @@ from nmpsim.cli.parameters import (
     define_command,
     define_option,
 )
+from nmpsim.cli.recorded_runs import MatchingOptions
 from nmpsim.cli.stdin import has_read_pipes
 from nmpsim.diagnostics import did_you_mean, fail, refuse_options
 from nmpsim.records import frozen
@@ -96,6 +97,7 @@ class CheckOptions:
     program: InputFile = define_argument("SUITE.toml|NET.bin|MODEL")
     inputs: InputOptions
     case_options: CaseOptions
+    matching: MatchingOptions
     update_baseline: bool = define_option("Write the baselines; other checks are done first.")
     format: Format = FORMAT_OPTION
     output: OutputFile | None = make_output_option(
@@ -240,6 +242,7 @@ def _load_suite(options: CheckOptions) -> Suite:
     if _is_program(options.program):
         return Suite(str(options.program), (_case(options),)).validate()
     inputs = ["--input"] if options.inputs.arguments else []
+    inputs += ["--map"] if options.matching.maps else []
     given = dict.fromkeys([*inputs, *options.case_options.list_given_options().values()], True)
     refuse_options(given, "with a suite", "Set the values in the suite file.", options.program)
     return read_suite(options.program)
@@ -275,6 +278,8 @@ def _case(options: CheckOptions) -> SuiteCase:
             chosen.ulp or 0,
             chosen.sqnr,
             chosen.top1,
+            options.matching.read_names(),
+            options.matching.reference_layout,
         ),
         budget=Budget(
             chosen.cycles,

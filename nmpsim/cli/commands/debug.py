@@ -41,6 +41,7 @@ from nmpsim.cli.parameters import (
     define_option,
     get_given_arguments,
 )
+from nmpsim.cli.recorded_runs import MatchingOptions
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, UserError, fail, refuse_options
 from nmpsim.input_files import read_bytes, read_first_bytes
 from nmpsim.records import frozen
@@ -70,6 +71,7 @@ class DebugOptions:
     inputs: InputOptions
     device: InputFile | None = make_device_option("the bundle's")
     reference: InputFile | None = define_option("Expected outputs of layers.", "R.npz")
+    matching: MatchingOptions
     script: InputFile | None = define_option("Execute the commands of this file.", "FILE")
     commands: tuple[str, ...] = define_option(
         "Execute a command, after the script.", "TEXT", names="--command -c"
@@ -221,6 +223,8 @@ def _make_shell(options: DebugOptions) -> Shell:
         with _apply_timeout(options, debugger), _show_progress(debugger):
             _go_to_stop(debugger, core)
     shell = Shell(debugger, ArrayFile)
+    shell.reference_names = options.matching.read_names()
+    shell.reference_layout = options.matching.reference_layout
     if options.reference is not None:
         shell.load_reference(options.reference)
     return shell

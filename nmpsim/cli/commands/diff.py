@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import FORMAT_OPTION, Format, Tolerance, make_output_option
@@ -18,9 +17,8 @@ from nmpsim.cli.parameters import (
     define_command,
     define_option,
 )
-from nmpsim.cli.recorded_runs import RecordedRun, open_recorded_run
+from nmpsim.cli.recorded_runs import MatchingOptions, RecordedRun, open_recorded_run
 from nmpsim.diagnostics import EXIT_INCOMPLETE, EXIT_OK, EXIT_WORSE, fail
-from nmpsim.input_files import read_text
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -40,12 +38,7 @@ class DiffOptions:
     bundle: InputFile | None = define_option(
         "The program, for scales and names of dumps.", "NET.bin"
     )
-    layout: Literal["auto", "same", "nchw", "nhwc"] = define_option(
-        "Layout of A's 4-D tensors.", default="auto"
-    )
-    maps: tuple[str, ...] = define_option(
-        "Names of a result in A and B, or a file.", "A=B|FILE", names="--map"
-    )
+    matching: MatchingOptions
     show_all: bool = define_option("List equal layers too.", names="--all")
     strict: bool = define_option("Exit with 5 if a layer is in one run only.")
     within: Natural = define_option(
@@ -83,7 +76,7 @@ def command(options: DiffOptions) -> int:
     from nmpsim.views.diff_text import print_report_difference, print_run_difference
 
     check_outputs([options.output], [options.first, options.second, options.bundle])
-    names = _read_names(options.maps)
+    names = options.matching.read_names()
     tolerance = Tolerances(options.within, options.atol, options.rtol)
     runs = open_recorded_run(options.first), open_recorded_run(options.second)
     if "report" in (runs[0].kind, runs[1].kind):
@@ -139,48 +132,12 @@ def _compare_runs(
         return compare_runs(
             first.load_tensors(bundle),
             tensors if bundle is None else add_program_facts(tensors, bundle.metadata),
-            layout=options.layout,
+            layout=options.matching.reference_layout,
             tolerance=tolerance,
             parameters=_quantization_of(bundle),
             names=names,
             progress=lambda *state: progress(ItemProgress(*state)),
         )
-
-
-def _read_names(maps: Sequence[str]) -> Mapping[str, str]:
-    """Parse ``--map``: names in A -> names in B. Raises UserError (ARG001) for an invalid pair."""
-    lines = []
-    for text in maps:
-        lines += _read_lines(Path(text)) if _is_file(text) else [text]
-    names: dict[str, str] = {}
-    for line in lines:
-        name, equals, other = (part.strip() for part in line.rpartition("="))
-        if not (name and equals and other):
-            message = "--map requires a pair of names or a file with such pairs"
-            raise fail("ARG001", message, found=line, expected="NAME_IN_A=NAME_IN_B")
-        if name in names or other in names.values():
-            repeated = name if name in names else other
-            raise fail(
-                "ARG001",
-                "--map contains a name in two pairs",
-                found=repeated,
-                hint="Name each result in one pair only.",
-            )
-        names[name] = other
-    return names
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except OSError:  # the name is too long
-        return False
-
-
-def _read_lines(path: Path) -> list[str]:
-    """Return the lines of a file that are neither empty nor comments (``#``)."""
-    text = read_text(path, "file of --map")
-    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
 def _quantization_of(bundle: Bundle | None) -> Mapping[str, QuantizationParameters]:

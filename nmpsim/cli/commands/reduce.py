@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmpsim.atomic import STDOUT
 from nmpsim.cli.environment import choose_engine
@@ -24,10 +24,12 @@ from nmpsim.cli.parameters import (
     define_command,
     define_option,
 )
+from nmpsim.cli.recorded_runs import MatchingOptions, open_recorded_run
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail, locate_errors
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
+    from nmpsim.analysis.matching import StoredTensor
     from nmpsim.analysis.reduce import Failure
     from nmpsim.bundle import Bundle
     from nmpsim.report.data import RunReport
@@ -39,9 +41,8 @@ class ReduceOptions:
 
     bundle: InputFile = define_argument("NET.bin|MODEL")
     inputs: InputOptions
-    reference: InputFile | None = define_option(
-        "Fail at the first layer that differs from this run.", "R"
-    )
+    reference: InputFile | None = define_option("Fail at the first difference from this run.", "R")
+    matching: MatchingOptions
     saturates: str | None = define_option("Fail if this layer saturates.", "LAYER")
     device: InputFile | None = make_device_option("the bundle's")
     engine: Engine = ENGINE_OPTION
@@ -102,13 +103,19 @@ def _find_failure(options: ReduceOptions, bundle: Bundle, report: RunReport) -> 
         TrapFailure,
         ViolationFailure,
         find_first_difference,
+        match_layer_outputs,
     )
     from nmpsim.lir.layers import find_layer
 
     if options.reference is not None:
-        reference = _load_results(options.reference)
+        references = _load_results(options.reference, bundle)
+        names, layout = options.matching.read_names(), options.matching.reference_layout
         with locate_errors(options.reference):
-            return find_first_difference(report, bundle.metadata.layers, reference)
+            matching = match_layer_outputs(report, bundle.metadata, references, names, layout)
+            failure = find_first_difference(report, bundle.metadata, matching)
+        if matching.unmatched:
+            print_message(matching.describe_coverage())
+        return failure
     if options.saturates is not None:
         layer = report.layers[find_layer(bundle.metadata.layers, options.saturates).index]
         return SaturationFailure(layer.name) if layer.saturated else None
@@ -117,10 +124,8 @@ def _find_failure(options: ReduceOptions, bundle: Bundle, report: RunReport) -> 
     return None if report.trap is None else TrapFailure.from_trap(report.trap)
 
 
-def _load_results(path: Path) -> dict[str, Any]:
-    """Return the results of a recorded run by the names of instructions."""
-    from nmpsim.cli.recorded_runs import open_recorded_run
-
+def _load_results(path: Path, bundle: Bundle) -> list[StoredTensor]:
+    """Return the tensors of a recorded run; raise UserError (ARG001) for another file."""
     run = open_recorded_run(path)
     if run.kind not in ("npz", "folder"):
         raise fail(
@@ -130,8 +135,7 @@ def _load_results(path: Path) -> dict[str, Any]:
             expected="an .npz file, or a folder of Glow's dumps",
             hint="Write the outputs of layers with `nmpsim run --save-layers R.npz`.",
         )
-    loaded = ((t.name, t.load()) for t in run.load_tensors() if t.is_result)
-    return {name: values.array.reshape(values.shape) for name, values in loaded}
+    return run.load_tensors(bundle)
 
 
 def _check_folder(folder: Path) -> None:

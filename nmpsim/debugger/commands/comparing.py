@@ -26,8 +26,15 @@ from nmpsim.debugger.reference import LayerComparison, ReferenceOutputs, isolate
 
 def load_reference(context: CommandContext, path: Path) -> CommandResult:
     """Load expected layer outputs from a file as the reference."""
-    known, total = len(context.load_reference(path).layer_indices), len(context.debugger.layers)
-    return context.make_result("reference", layers=known, of=total, _path=path)
+    reference = context.load_reference(path)
+    return context.make_result(
+        "reference",
+        layers=len(reference.layer_indices),
+        of=len(context.debugger.layers),
+        missing=reference.missing,
+        _path=path,
+        _coverage=reference.matching.describe_coverage(),
+    )
 
 
 def compare_layers(
@@ -52,7 +59,9 @@ def compare_layers(
         differing=len(wrong),
         first=wrong[0].name if wrong else None,
         breaking=breaks if is_isolated else None,
+        compared=sum(one.accumulated is not None for one in found),
         _layers=found,
+        _coverage=reference.matching.describe_coverage(),
     )
 
 
@@ -81,11 +90,13 @@ def find_divergence(context: CommandContext, limit: int = 0) -> CommandResult:
     reference, debugger = context.get_reference(), context.debugger
     if not limit and reference.is_float():
         return _find_jump(context, reference)
+    compared = 0
     for index in debugger.get_layer_order():
         stopped = debugger.run_through_layer(index)
         if stopped.reason in ("interrupted", "trap"):
             return make_stop_result(context, stopped)
         one = context.compare_layer(index)
+        compared += one.accumulated is not None
         if one.accumulated is None or one.accumulated.worst_ulp <= limit:
             continue
         one = isolate_layer(debugger, reference, index)
@@ -99,7 +110,11 @@ def find_divergence(context: CommandContext, limit: int = 0) -> CommandResult:
         differing=0,
         first=None,
         causes=[one.text for one in found],
+        compared=compared,
+        missing=reference.missing,
         _limit=limit,
+        _coverage=reference.matching.describe_coverage(),
+        _is_complete=compared == len(debugger.layers),
     )
 
 
@@ -111,7 +126,8 @@ def _find_jump(context: CommandContext, reference: ReferenceOutputs) -> CommandR
         return make_stop_result(context, stopped)
     errors = isolate_layers(debugger, reference)
     if errors is None:
-        return context.make_result("no_isolation", layers=[], jump=None)
+        coverage = reference.matching.describe_coverage()
+        return context.make_result("no_isolation", layers=[], jump=None, _coverage=coverage)
     worst = errors.worst
     debugger.run_through_layer(worst.index)
     faults = list(find_range_faults(debugger, reference, worst.index))
@@ -126,6 +142,8 @@ def _find_jump(context: CommandContext, reference: ReferenceOutputs) -> CommandR
         median_db=errors.median_db,
         causes=faults,
         next=hints,
+        missing=reference.missing,
+        _coverage=reference.matching.describe_coverage(),
         _worst=worst,
         _sqnr_db=get_isolated_sqnr(worst),
     )
@@ -137,7 +155,13 @@ def _explain_divergence(
     """Return the layer, what is wrong with it, and commands to continue with."""
     name = context.get_display_name(one.name)
     in_isolation = "it is wrong in isolation too" if one.is_faulty else "in isolation it is right"
-    verdict = f"{name} is the first layer that differs; {in_isolation}"
+    if one.isolated is None:
+        in_isolation = f"whether it is wrong in isolation {one.problem or 'is unknown'}"
+    earlier = context.debugger.get_layer_order()
+    earlier = earlier[: earlier.index(one.index)]
+    is_first = set(earlier) <= reference.layer_indices
+    which = "the first layer" if is_first else "the first compared layer"
+    verdict = f"{name} is {which} that differs; {in_isolation}"
     found = one.isolated if one.is_faulty else one.accumulated
     first = None if found is None else found.first
     hints = [] if first is None else [f"why {name} {' '.join(map(str, first.at))}"]
@@ -163,7 +187,9 @@ def _explain_divergence(
         causes=[pattern.text for pattern in patterns],
         explanations=[attrs.asdict(found) | {"text": found.text} for found in results.explanations],
         tried=results.tried,
+        missing=reference.missing,
         next=hints,
+        _coverage=reference.matching.describe_coverage(),
         _layer=one,
         _element=first,
     )

@@ -162,9 +162,9 @@ def test_unambiguous_names_of_a_model_are_matched():
 def test_a_map_takes_precedence():
     found = compare_runs(run(a=A, b=A), run(a=A, c=A), names={"b": "a", "a": "c"})
     assert {one.name: one.name_in_first for one in found.tensors} == {"a": "b", "c": "a"}
-    with pytest.raises(UserError, match="--map names a tensor that the first run does not have"):
+    with pytest.raises(UserError, match="--map names a tensor that the reference does not have"):
         compare_runs(run(a=A), run(a=A), names={"z": "a"})
-    with pytest.raises(UserError, match="--map names a tensor that the second run does not have"):
+    with pytest.raises(UserError, match="--map names a tensor that the run does not have"):
         compare_runs(run(a=A), run(a=A), names={"a": "z"})
 
 

@@ -1,0 +1,117 @@
+"""References with other names, parts of a network, and other layouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nmpsim
+from nmpsim.analysis.matching import StoredTensor, make_stored_tensor
+from nmpsim.bundle import Bundle
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.commands.shell import Shell
+from nmpsim.debugger.reference import ReferenceOutputs
+from nmpsim.diagnostics import UserError
+
+
+@pytest.fixture(scope="module")
+def shell(digits: Bundle, seven: dict[str, Any]) -> Shell:
+    debugger = Debugger(digits, seven)
+    debugger.run_to_end()
+    return Shell(debugger, lambda path: pytest.fail(f"nobody reads {path}"))
+
+
+def list_outputs(shell: Shell) -> dict[str, Any]:
+    """Return copies of the outputs of all layers by name."""
+    debugger = shell.debugger
+    return {one.name: debugger.layer_outputs[one.index].copy() for one in debugger.layers}
+
+
+def compare(shell: Shell, command: str, arrays: dict[str, Any], **options: Any) -> Any:
+    """Return the result of a command with these arrays as the reference."""
+    tensors = [make_stored_tensor(name, values) for name, values in arrays.items()]
+    shell.reference = ReferenceOutputs(shell.debugger.bundle.metadata, tensors, **options)
+    return shell.execute(command)
+
+
+def test_a_verdict_begins_with_the_number_of_compared_layers(shell: Shell) -> None:
+    outputs = list_outputs(shell)
+    count = len(outputs)
+    found = compare(shell, "diverge", outputs)
+    assert found.text.startswith(f"{count} of {count} layers compared\nno layer differs")
+    last = list(outputs)[-1]
+    del outputs[last]
+    found = compare(shell, "diverge", outputs)
+    assert found.text.startswith(f"{count - 1} of {count} layers compared; not in the reference: ")
+    assert "no compared layer differs" in found.text
+    assert (found.data["compared"], found.data["missing"]) == (count - 1, [last])
+
+
+def test_a_layer_with_unknown_inputs_is_not_blamed(shell: Shell) -> None:
+    outputs = list_outputs(shell)
+    wrong = {**outputs, "conv2__2": outputs["conv2__2"] ^ 1}
+    found = compare(shell, "diverge", {"conv2__2": wrong["conv2__2"]})
+    assert found.data["breaking"] == []
+    assert "the first compared layer that differs" in found.data["verdict"]
+    assert "cannot be told, because the reference lacks its input pool1" in found.data["verdict"]
+    assert "cannot be told" in compare(shell, "compare conv2", {"conv2__2": wrong["conv2__2"]}).text
+    found = compare(shell, "diverge", wrong)
+    assert found.data["breaking"] == ["conv2__2"]
+
+
+def test_other_names_and_layouts_are_matched(shell: Shell) -> None:
+    outputs = list_outputs(shell)
+    named = {
+        f"t{number}": values.transpose(0, 3, 1, 2) if values.ndim == 4 else values
+        for number, values in enumerate(outputs.values())
+    }
+    found = compare(shell, "diverge", named)
+    assert f"{len(outputs)} of {len(outputs)} layers compared, the reference is NCHW" in found.text
+    assert "no layer differs" in found.text
+    found = compare(shell, "compare conv2", {"x": outputs["conv2__2"]}, names={"x": "conv2"})
+    assert (found.data["compared"], found.data["differing"]) == (1, 0)
+    with pytest.raises(UserError, match="DIFF001"):
+        compare(shell, "compare", {"x": outputs["conv2__2"]}, names={"y": "conv2"})
+
+
+def read_intermediates(folder: Path) -> list[StoredTensor]:
+    """Return the recorded results of TFLite for the first input."""
+    archive = np.load(folder / "intermediates_litert_ref.npz")
+    return [make_stored_tensor(key, archive[key][:1]) for key in archive.files]
+
+
+@pytest.mark.parametrize(("network", "layers"), [("resnet8_int8", 15), ("vww96_int8", 30)])
+def test_tensors_of_tflite_match_all_layers(shared: Path, network: str, layers: int) -> None:
+    folder = shared / "models" / network
+    (model,) = folder.glob("*.tflite")
+    bundle = nmpsim.compile(model, tiling="simple").bundle
+    found = ReferenceOutputs(bundle.metadata, read_intermediates(folder)).matching
+    numbers = {
+        name: operator.node.split(" ")[0]
+        for operator in bundle.metadata.operators
+        for name in operator.layers[-1:]
+    }
+    assert len(found.pairs) == layers
+    for pair in found.pairs:
+        assert int(pair.reference.name.split("_")[0]) == int(numbers[pair.tensor.name])
+
+
+def test_adds_match_by_the_names_of_tflite(shared: Path) -> None:
+    folder = shared / "models" / "resnet8_int8"
+    bundle = nmpsim.compile(folder / "model.tflite", tiling="simple").bundle
+    references = read_intermediates(folder)
+    numbers = [one.node.split(" ", 2) for one in bundle.metadata.operators]
+    named = [
+        make_stored_tensor(name, one.load().array.reshape(one.shape))
+        for one, (_, _, name) in zip(references, numbers, strict=True)
+    ]
+    adds = [layer.name for layer in bundle.metadata.layers if layer.op == "elementadd"]
+    for chosen in (named, named[::-1]):
+        found = ReferenceOutputs(bundle.metadata, chosen).matching
+        pairs = {pair.tensor.name: pair for pair in found.pairs}
+        assert len(pairs) == len(bundle.metadata.layers)
+        assert all(pairs[name].reference.name == name.removesuffix("__1") for name in adds)
+        assert {pair.how for pair in found.pairs} == {"name"}
