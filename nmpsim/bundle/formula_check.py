@@ -213,6 +213,68 @@ class SyntaxChecker:
         return node.args
 
 
+# --- factors ---------------------------------------------------------------------------------
+
+FACTOR_OPERATIONS = "sums", "connected"
+FACTOR_FORMS = "fixed point", "float", "float64", "shift"
+FACTOR_WORDS = "out", "bias", "rounded_bias", "result_bias", "real_bias", "result_scale"
+FACTOR_NAMES = {
+    *("Sx", "Sw", "Sy", "Sb", "Dx", "Dy", "real", "sum_bias", "by_channel", "element"),
+}
+"""Names that the factors of sums may use."""
+FACTOR_FUNCTIONS = {
+    **dict.fromkeys(("float32", "float64", "bits", "rint", "floor", "ceil", "away"), 1),
+    **dict.fromkeys(("exp2", "log2", "exponent"), 1),
+    **dict.fromkeys(("round_bits", "floor_bits"), 2),
+    "fma": 3,
+}
+"""Functions that the factors of sums may call, with the number of their arguments."""
+
+
+def check_factors(tables: Any) -> None:
+    """Raise FormulaError if tables of factors have an unknown name or an invalid expression."""
+    require(isinstance(tables, dict), "has no table", tables, "tables of factors")
+    for operation, row in tables.items():
+        known = ", ".join(FACTOR_OPERATIONS)
+        require(operation in FACTOR_OPERATIONS, "has an unknown operation", operation, known)
+        require(isinstance(row, dict), "has no table", row, f"a table [factors.{operation}]")
+        require("out" in row, "lacks the factor out", ", ".join(row), "out")
+        for word, text in row.items():
+            if word == "form":
+                require(text in FACTOR_FORMS, "has an unknown form", text, ", ".join(FACTOR_FORMS))
+                continue
+            require(word in FACTOR_WORDS, "has an unknown word", word, ", ".join(FACTOR_WORDS))
+            steps, result = _parse(text)
+            require(not steps, "has an assignment", steps and steps[0][0], "one expression")
+            for node in ast.walk(result):
+                _check_factor_node(node)
+
+
+def _check_factor_node(node: ast.AST) -> None:
+    match node:
+        case ast.Name(name):
+            known = FACTOR_NAMES | FACTOR_FUNCTIONS.keys()
+            require(name in known, "uses an unknown name", name, ", ".join(sorted(known)))
+        case ast.Constant(value):
+            is_valid = isinstance(value, int | float) and abs(value) < 1 << 63
+            require(is_valid, "has an invalid constant", value, "a number below 2^63")
+        case ast.Call(ast.Name(name), arguments, keywords):
+            arity = FACTOR_FUNCTIONS.get(name)
+            is_valid = arity == len(arguments) and not keywords
+            require(is_valid, "has an invalid call", ast.unparse(node), ", ".join(FACTOR_FUNCTIONS))
+        case ast.BinOp(_, ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), _):
+            pass
+        case ast.UnaryOp(ast.USub(), _) | ast.IfExp(ast.Name("by_channel")):
+            pass
+        case ast.operator() | ast.unaryop() | ast.expr_context():
+            pass
+        case _:
+            found = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
+            raise FormulaError(
+                "has an unsupported expression", found, "+, -, *, / and calls of functions"
+            )
+
+
 # --- ranges ----------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import hashlib
 import re
 import textwrap
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,6 +22,7 @@ from nmpsim.bundle.formula_check import (
     KINDS,
     RESERVED,
     SyntaxChecker,
+    check_factors,
     check_ranges,
 )
 from nmpsim.diagnostics import Place, did_you_mean, fail
@@ -49,6 +50,8 @@ class CustomFormulas:
     """Contents of the file."""
     table: FormulaTable
     """All formulas, those of the user in place of the standard ones."""
+    factors: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    """Tables of factors by operation that replace those of the base."""
     profiles: tuple[str, ...] = attrs.field(init=False)
     """Device profiles with a changed formula."""
 
@@ -93,7 +96,7 @@ def select_numerics(choice: str) -> tuple[str, CustomFormulas | None]:
     if not choice.endswith(_SUFFIX):
         return choice, None
     formulas = read_custom_formulas(Path(choice))
-    return formulas.base, formulas
+    return formulas.base, formulas if formulas.profiles or formulas.factors else None
 
 
 def read_custom_formulas(path: Path) -> CustomFormulas:
@@ -164,16 +167,19 @@ class _FormulaReader:
                 f"name = {name!r}",
                 'name = "TEXT" of at most 40 letters and digits',
             )
+        factors = self._document.pop("factors", {})
         known = {row.name: row.profiles for row in NUMERICS}
         if not isinstance(base, str) or base not in known:
             self._fail("has no valid base", f"base = {base!r}", f"base = {' or '.join(known)}")
+        has_formulas = bool(self._document)
         self._read_tables(known[base])
+        self._check_factors(factors)
         self._check_texts()
         for element in ELEMENTS:
             for profile in known[base]:
                 self._check_profile(profile, element)
-        found = CustomFormulas(name, base, self._text, self._table)
-        if not found.profiles:
+        found = CustomFormulas(name, base, self._text, self._table, factors)
+        if has_formulas and not found.profiles and not factors:
             self._fail(
                 f"does not change a formula of {base}",
                 "formulas of the base",
@@ -253,6 +259,13 @@ class _FormulaReader:
                         checker().check(one)
             except FormulaError as error:
                 self._fail_formula(error, f"[{place}] {key}")
+
+    def _check_factors(self, factors: Any) -> None:
+        """Raise UserError if the tables of factors are invalid."""
+        try:
+            check_factors(factors)
+        except FormulaError as error:
+            self._fail_formula(error, "[factors]")
 
     def _check_profile(self, profile: str, element: str) -> None:
         """Raise UserError if a formula of a profile has a wrong type or a wide integer."""

@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "sweep": "Run a network on a grid of devices.",
     "diff": "Compare two runs layer by layer.",
     "verify": "Compare every layer with the model in its own runtime.",
+    "identify": "Name the arithmetic of a device from its dumps.",
     "reduce": "Reduce a failing program to the part that fails.",
     "inspect": "Show the contents of a bundle or a model.",
     "explain": "Show how scales become integers.",

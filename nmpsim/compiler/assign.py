@@ -17,9 +17,14 @@ from nmpsim.lir.names import make_display_names
 
 
 def assign_numerics(
-    operations: tuple[Operation, ...], numerics: str, by_name: Mapping[str, str] | None = None
+    operations: tuple[Operation, ...],
+    numerics: str,
+    by_name: Mapping[str, str] | None = None,
+    formulas: CustomFormulas | None = None,
 ) -> tuple[Operation, ...]:
     """Return operations with numerics profiles: ``by_name[name]`` if present, else ``numerics``.
+
+    Operations of the base of ``formulas`` get its tables of factors.
 
     Raises
     ------
@@ -27,6 +32,7 @@ def assign_numerics(
         COMP001 for an unknown profile.
     """
     by_name = by_name or {}
+    base, factors = (formulas.base, formulas.factors) if formulas else ("", {})
     for profile in (numerics, *by_name.values()):
         if profile not in PROFILES:
             raise _unknown("numerics profile", profile, PROFILES, ", ".join(PROFILES))
@@ -35,6 +41,7 @@ def assign_numerics(
             op,
             numerics=by_name.get(op.instruction.name, numerics),
             chosen=op.instruction.name in by_name,
+            factors=factors if by_name.get(op.instruction.name, numerics) == base else {},
         )
         for op in operations
     )

@@ -119,11 +119,11 @@ def compile_module(
         with two profiles.
     """
     weights, resolved = resolve_operands(module)
-    placed = assign_placement(assign_numerics(resolved, numerics), config)
+    placed = assign_placement(assign_numerics(resolved, numerics, None, formulas), config)
     if layer_numerics:
         layers = fuse_clips(placed) if fuse_activations else placed
         by_name = expand_layer_numerics(layers, layer_numerics)
-        placed = assign_placement(assign_numerics(resolved, numerics, by_name), config)
+        placed = assign_placement(assign_numerics(resolved, numerics, by_name, formulas), config)
     fused = fuse_clips(placed)
     operations = fused if fuse_activations else copy_fused_numerics(placed, fused)
     if tiling not in TILINGS:

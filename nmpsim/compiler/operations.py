@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -116,6 +117,8 @@ class Operation:
     """Numerics profile, as named by ``--numerics``."""
     chosen: bool = False
     """Whether the profile was chosen for this operation by name."""
+    factors: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict, eq=False)
+    """Tables of factors of a formulas file, in place of those of the profile."""
     host_reason: str = ""
     """Why the operation runs on the host; empty if it runs on the device."""
     clip_low: int | None = None

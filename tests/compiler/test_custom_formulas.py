@@ -49,7 +49,23 @@ def steps(count: int) -> str:
     ("name = 'a b'\nbase = 'q31'", "has no valid name"),
     ("name = 'a'\nbase = 'q32'", "has no valid base"),
     ("name = 'a'\nbase = ['q31']", "has no valid base"),
-    (HEAD, "does not change a formula"),
+    (HEAD + "[constants]\nown = '3'", "does not change a formula"),
+    (HEAD + "factors = 3", "has no table in [factors]"),
+    (HEAD + "[factors.conv]\nout = 'Sx'", "has an unknown operation in [factors]"),
+    (HEAD + "[factors]\nsums = 3", "has no table in [factors]"),
+    (HEAD + "[factors.sums]\nbias = 'Sx'", "lacks the factor out in [factors]"),
+    (HEAD + "[factors.sums]\nout = 'Sx'\nform = 'int'", "has an unknown form in [factors]"),
+    (HEAD + "[factors.sums]\nout = 'Sx'\nlhs = 'Sx'", "has an unknown word in [factors]"),
+    (HEAD + "[factors.sums]\nout = 3", "is not text in [factors]"),
+    (HEAD + "[factors.sums]\nout = 'a = Sx'", "has no result in [factors]"),
+    (HEAD + "[factors.sums]\nout = 'a = Sx\\nSx'".replace("'a", '"a').replace("Sx'", 'Sx"'),
+     "has an assignment in [factors]"),
+    (HEAD + "[factors.sums]\nout = 'Sz'", "uses an unknown name in [factors]"),
+    (HEAD + "[factors.sums]\nout = '__import__(Sx)'", "has an invalid call in [factors]"),
+    (HEAD + "[factors.sums]\nout = 'rint(Sx, 3)'", "has an invalid call in [factors]"),
+    (HEAD + "[factors.sums]\nout = 'Sx.data'", "has an unsupported expression in [factors]"),
+    (HEAD + "[factors.sums]\nout = 'Sx ** 9'", "has an unsupported expression in [factors]"),
+    (HEAD + "[factors.sums]\nout = '9223372036854775808'", "has an invalid constant in [factors]"),
     (HEAD + "bais = 3", "has an unknown table or key"),
     (HEAD + "glow_int = 3", "has no table [glow_int]"),
     (HEAD + "[q31]\nrescale = 'x'", "has an unknown table or key"),
@@ -120,6 +136,12 @@ def test_an_invalid_file_is_refused(text: str, problem: str) -> None:
     (found,) = error.value.diagnostics
     assert found.code == "NUM001" and str(found.place) == "own.toml"
     assert f"the formulas file {problem}" in found.message
+
+
+def test_a_file_with_a_base_only_selects_the_base(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(HEAD)
+    assert select_numerics(str(path)) == ("glow-int", None)
 
 
 def test_a_large_file_is_refused(tmp_path: Path) -> None:

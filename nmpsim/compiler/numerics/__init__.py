@@ -56,7 +56,9 @@ def find_effective_profile(numerics: str, op: Operation) -> str:
 
 def get_profile(op: Operation) -> ProfileEncoder:
     """Return the encoder of an operation's numerics profile."""
-    return PROFILES[find_effective_profile(op.numerics, op)]
+    profile = PROFILES[find_effective_profile(op.numerics, op)]
+    is_changed = op.factors and profile.name == op.numerics
+    return profile.with_factors(op.factors) if is_changed else profile
 
 
 def get_profile_name(op: Operation) -> str:

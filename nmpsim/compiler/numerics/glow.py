@@ -44,6 +44,8 @@ class NmpEncoder(GlowIntEncoder):
 
         The factors are integers for ``Sx*Sw / Sy``; the bias is in units of the result.
         """
+        if self.has_custom_factors(layer):
+            return super().make_requantization(layer)
         layer.get_integer_bias(self)  # raises for a float bias
         if np.any(layer.bias.scales != np.float32(layer.target.scale)):
             raise fail(

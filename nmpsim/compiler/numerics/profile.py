@@ -12,7 +12,7 @@ import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import CodeType
+from types import CodeType, MappingProxyType
 from typing import Any, TypeAlias
 
 import attrs
@@ -24,6 +24,7 @@ from nmpsim.compiler.numerics.ratios import (
     ScaleForm,
     encode_float32,
     make_fixed_point_scale,
+    make_float64_scales,
     make_float_scale,
     make_scale_words,
     make_scales,
@@ -42,6 +43,10 @@ Array: TypeAlias = npt.NDArray[Any]
 Integers: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float32]
 Words: TypeAlias = dict[str, int]
+FactorRow: TypeAlias = Mapping[str, Any]
+"""Table of factors of one operation: word -> expression, and the form of its factors."""
+FactorTable: TypeAlias = Mapping[str, FactorRow]
+"""Tables of factors by operation."""
 
 
 def round_to_integers(values: Array, bits: int = 32) -> Integers:
@@ -218,36 +223,62 @@ class ProfileEncoder(ABC):
     always_counts_padding: bool = False
     """Whether the mean of a pool is always over the whole window, with padding."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, factors: FactorTable = MappingProxyType({})) -> None:
         self.name = name
         """Name, as taken by ``--numerics``."""
+        self._custom = factors
+        self._tables = _FACTORS[name] | dict(factors)
+
+    def with_factors(self, factors: FactorTable) -> ProfileEncoder:
+        """Return an encoder with the same name whose tables of factors are partly replaced."""
+        return type(self)(self.name, factors)
+
+    def get_sums_operation(self, layer: WeightedLayerScales) -> str:
+        """Return the name of the table of factors for a layer: ``sums`` or ``connected``."""
+        is_connected = not layer.is_convolution and "connected" in self._tables
+        return "connected" if is_connected else "sums"
+
+    def has_custom_factors(self, layer: WeightedLayerScales) -> bool:
+        """Return whether a formulas file replaces the factors of a layer."""
+        return self.get_sums_operation(layer) in self._custom
 
     def make_requantization(self, layer: WeightedLayerScales) -> Requantization:
         """Return the factors and bias that requantize a convolution or fully connected layer."""
-        is_connected = not layer.is_convolution and "connected" in _FACTORS[self.name]
-        row = self._get_row("connected" if is_connected else "sums")
+        return self.encode_sums(self.get_factor_row(self.get_sums_operation(layer)), layer)
+
+    def encode_sums(self, row: FactorRow, layer: WeightedLayerScales) -> Requantization:
+        """Return the factors and bias of a layer that a table of factors describes."""
         form, names = _get_form(row, layer.target), ("bias", "out")
         scales = {"bias": (ZERO_SCALE,) * layer.channels}
-        bias, is_real, result_scale = None, "real_bias" in row, 0
-        if not is_real and "rounded_bias" not in row:
+        bias, result_scale = None, 0
+        if not row.keys() & {"real_bias", "rounded_bias", "result_bias"}:
             bias = layer.get_integer_bias(self)
         values = {"x": layer.source, "y": layer.target, "by_channel": layer.by_channel}
         values |= {"Sw": layer.weight_scales, "Sb": layer.bias.scales}
         values |= {"real": layer.bias.real_values}
+        if "result_bias" in row:
+            values["sum_bias"] = layer.round_bias(layer.bias.real_values / layer.products)
         for word, number in _evaluate(row, layer.place, values):
-            if word in names:
+            if word == "out" and row["form"] == "float64":
+                factors = np.broadcast_to(number, (layer.channels,))
+                pairs = (make_float64_scales(factor, layer.place) for factor in factors.tolist())
+                scales["out"], scales["bias"] = zip(*pairs, strict=True)
+            elif word in names:
                 factors = np.broadcast_to(number, (layer.channels,))
                 scales[word] = make_scales(form, factors, layer.place)
             elif word == "result_scale":
                 result_scale = number
-            elif is_real:
+            elif word == "real_bias":
                 bias = number.astype(np.float64).view(np.int64)
+            elif word == "result_bias":
+                bias = round_to_integers(number, 62)
             else:
                 bias = layer.round_bias(number)
         assert bias is not None
         profile = PROFILES.index(row["profile"])
+        in_sum = not row.keys() & {"real_bias", "result_bias"}
         return Requantization(
-            profile, bias, scales["bias"], scales["out"], result_scale, bias_in_sum=not is_real
+            profile, bias, scales["bias"], scales["out"], result_scale, bias_in_sum=in_sum
         )
 
     def get_factor_words(self, op: Operation, place: Place) -> Words:
@@ -258,7 +289,7 @@ class ProfileEncoder(ABC):
         target, *sources = op.operands
         opcode, alpha = op.instruction.opcode, op.get_number("Alpha")
         operation = "global_avgpool" if op.get_number("Global") else opcode
-        known = _FACTORS[self.name]
+        known = self._tables
         if operation not in known:
             default = "pair" if len(sources) > 1 else "rescale"
             operation = opcode if opcode in known else default
@@ -303,15 +334,19 @@ class ProfileEncoder(ABC):
             hint="Select another profile for the layer: --numerics LAYER=PROFILE.",
         )
 
-    def _get_row(self, operation: str) -> dict[str, str]:
-        """Return the profile's table of an operation."""
-        tables = _FACTORS[self.name]
-        row: dict[str, str] = tables["defaults"] | tables[operation]
+    def get_factor_row(self, operation: str) -> FactorRow:
+        """Return the profile's table of an operation; ``connected`` may be that of ``sums``."""
+        standard = _FACTORS[self.name]
+        known = operation if operation in self._tables else "sums"
+        row: dict[str, Any] = standard["defaults"] | self._tables[known]
+        if known in self._custom:  # its formula is that of the standard profile
+            own = standard.get(known, standard["sums"])
+            row["profile"] = (standard["defaults"] | own)["profile"]
         return row
 
     def _encode(self, operation: str, target: BufferView, place: Place, **values: Any) -> Words:
         """Evaluate the profile's table of an operation; return its words."""
-        row = self._get_row(operation)
+        row = self.get_factor_row(operation)
         form, words = _get_form(row, target), {"profile": PROFILES.index(row["profile"])}
         for word, number in _evaluate(row, place, values | {"y": target}):
             if word in ("out", "lhs", "rhs", "leaky"):
@@ -321,22 +356,21 @@ class ProfileEncoder(ABC):
         return words
 
 
-def _get_form(row: Mapping[str, str], target: BufferView) -> ScaleForm:
+def _get_form(row: FactorRow, target: BufferView) -> ScaleForm:
     """Return the function that converts factors to the form of a table."""
     if row["form"] == "shift":
         return functools.partial(make_shift_scale, accumulator_bits=target.accumulator_bits)
     return make_float_scale if row["form"] == "float" else make_fixed_point_scale
 
 
-def _evaluate(
-    row: Mapping[str, str], place: Place, values: Mapping[str, Any]
-) -> Iterator[tuple[str, Any]]:
+def _evaluate(row: FactorRow, place: Place, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the names of a table with the values of their expressions.
 
     Views among the values define scale, zero point and unsigned offset of their letter.
     """
     names: dict[str, Any] = {"float32": np.float32, "float64": np.float64}
     names |= {"fma": fused_multiply_add, "bits": lambda x: encode_float32(x, place)}
+    names |= _FUNCTIONS
     for key, value in values.items():
         if isinstance(value, BufferView):
             names |= {f"S{key}": np.float32(value.scale), f"D{key}": np.float64(value.scale)}
@@ -349,6 +383,34 @@ def _evaluate(
             with np.errstate(all="ignore"):  # values that are not finite are refused
                 number = eval(_compile(expression), names)
             yield name, number
+
+
+def _round_bits(x: Array, bits: int) -> Array:
+    """Return numbers rounded to ``bits`` significant bits, halves up, as QuantizeMultiplier."""
+    fraction, exponent = np.frexp(x)
+    rounded: Array = np.ldexp(np.floor(np.ldexp(fraction, bits) + 0.5), exponent - bits)
+    return rounded
+
+
+def _floor_bits(x: Array, bits: int) -> Array:
+    """Return numbers rounded down to ``bits`` significant bits."""
+    fraction, exponent = np.frexp(x)
+    rounded: Array = np.ldexp(np.floor(np.ldexp(fraction, bits)), exponent - bits)
+    return rounded
+
+
+_FUNCTIONS: Mapping[str, Any] = {
+    "rint": np.rint,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "away": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
+    "round_bits": _round_bits,
+    "floor_bits": _floor_bits,
+    "exp2": np.exp2,
+    "log2": np.log2,
+    "exponent": lambda x: np.frexp(x)[1],
+}
+"""Functions of float64 numbers in expressions."""
 
 
 def _read_factors() -> dict[str, dict[str, Any]]:

@@ -17,14 +17,13 @@ from nmpsim.compiler.numerics.profile import (
     Words,
 )
 from nmpsim.compiler.numerics.ratios import (
-    ZERO_SCALE,
     make_fixed_point_scale,
     make_scale_words,
 )
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa import profiles as device
-from nmpsim.kernels.hostops.rounding import LONGEST_SHIFT, quantize_mean_multiplier
+from nmpsim.kernels.hostops.rounding import quantize_mean_multiplier
 from nmpsim.kernels.hostops.softmax_tflite import RESULTS
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.opcode import OpcodeKind
@@ -44,14 +43,10 @@ class Q31Encoder(ProfileEncoder):
         Convolutions keep 31 bits of it and round twice. Fully connected layers multiply by all of
         it and round once (LiteRT's ``reference/integer_ops/fully_connected.h``).
         """
-        bias = layer.get_integer_bias(self)
-        _check_bias(layer)
-        if layer.is_convolution:
-            return super().make_requantization(layer)
-        products = layer.source.scale * layer.weight_scales.astype(np.float64)
-        factors = products / layer.target.scale
-        high, low = zip(*(_float64_form(f, layer.place) for f in factors.tolist()), strict=True)
-        return Requantization(device.Q31_ONCE, bias, low, high)
+        if not self.has_custom_factors(layer):
+            layer.get_integer_bias(self)  # raises for a float bias
+            _check_bias(layer)
+        return super().make_requantization(layer)
 
     def get_factor_words(self, op: Operation, place: Place) -> Words:
         """Return the descriptor words of the scale factors of an operation without a bias.
@@ -107,21 +102,6 @@ def make_average_scale(factor: float, taps: int, place: Place) -> IntegerScale:
     make_fixed_point_scale(factor, place)  # raises for an impossible factor
     mul, exponent = quantize_mean_multiplier(factor, taps)
     return IntegerScale(max(exponent, 0), max(-exponent, 0), mul)
-
-
-def _float64_form(factor: float, place: Place) -> tuple[IntegerScale, IntegerScale]:
-    """Split a double into the words of two scales: its upper 31 bits, and its lower 22 bits.
-
-    The shift of the second scale adds to that of the first, for factors below 2**-32.
-    """
-    make_fixed_point_scale(factor, place)  # raises for an impossible factor
-    fraction, exponent = math.frexp(factor)
-    if exponent < -2 * LONGEST_SHIFT:
-        return ZERO_SCALE, ZERO_SCALE  # every result is 0
-    high, low = divmod(int(fraction * (1 << 53)), 1 << 22)
-    post = max(-exponent, 0)
-    out = IntegerScale(max(exponent, 0), min(post, LONGEST_SHIFT), high)
-    return out, IntegerScale(0, post - out.post, low)
 
 
 def _check_bias(layer: WeightedLayerScales) -> None:

@@ -102,6 +102,21 @@ def make_fixed_point_scale(factor: float, place: Place) -> IntegerScale:
     return IntegerScale(pre, max(-exponent, 0), mul)
 
 
+def make_float64_scales(factor: float, place: Place) -> tuple[IntegerScale, IntegerScale]:
+    """Split a double into the words of two scales: its upper 31 bits, and its lower 22 bits.
+
+    The shift of the second scale adds to that of the first, for factors below 2**-32.
+    """
+    make_fixed_point_scale(factor, place)  # raises for an impossible factor
+    fraction, exponent = math.frexp(factor)
+    if exponent < -2 * LONGEST_SHIFT:
+        return ZERO_SCALE, ZERO_SCALE  # every result is 0
+    high, low = divmod(int(fraction * (1 << 53)), 1 << 22)
+    post = max(-exponent, 0)
+    out = IntegerScale(max(exponent, 0), min(post, LONGEST_SHIFT), high)
+    return out, IntegerScale(0, post - out.post, low)
+
+
 def _impossible(why: str, ratio: float, place: Place, expected: str) -> UserError:
     message, hint = f"a rescale factor {why}", "Quantize the tensors with other scales."
     return fail("COMP001", message, place=place, found=ratio, expected=expected, hint=hint)

@@ -1,0 +1,16 @@
+"""Identify the arithmetic of a device from recorded inputs and results of layers."""
+
+from nmpsim.analysis.identify.classes import Identification, RuleClass, identify_program
+from nmpsim.analysis.identify.document import make_identify_document
+from nmpsim.analysis.identify.formulas_file import make_formulas_file
+from nmpsim.analysis.identify.probe import Probe, make_probe
+
+__all__ = [
+    "Identification",
+    "Probe",
+    "RuleClass",
+    "identify_program",
+    "make_formulas_file",
+    "make_identify_document",
+    "make_probe",
+]

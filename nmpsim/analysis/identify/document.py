@@ -1,0 +1,123 @@
+"""The JSON document of ``nmpsim identify``; docs/identify.md describes each field."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypedDict
+
+from nmpsim.analysis.identify.classes import Identification, IdentifiedLayer, RuleClass
+from nmpsim.analysis.identify.search import RequantizationRule
+from nmpsim.report.fields import OR_NULL
+from nmpsim.report.json import to_json
+
+MAX_RULES = 100
+"""Most rules of a class that the document lists."""
+
+
+class RuleDocument(TypedDict):
+    """JSON form of a rule."""
+
+    name: str
+    profile: Annotated[str | None, OR_NULL, "built-in profile"]
+    factor: Annotated[str | None, OR_NULL, "representation of the factor"]
+    rounding: Annotated[str | None, OR_NULL]
+    bias: Annotated[str | None, OR_NULL, "place where the bias enters"]
+    formula: Annotated[str | None, OR_NULL, "formula of sums"]
+
+
+class RuleClassDocument(TypedDict):
+    """JSON form of the rules that explain layers of one kind."""
+
+    kind: str
+    layers: list[str]
+    elements: int
+    rule: Annotated[RuleDocument, "simplest rule"]
+    count: Annotated[int, "rules that the dumps cannot tell apart"]
+    rules: Annotated[list[RuleDocument], f"the first {MAX_RULES} of them"]
+
+
+class IdentifiedLayerDocument(TypedDict):
+    """JSON form of a layer."""
+
+    name: str
+    kind: str
+    elements: int
+    explained: bool
+    count: Annotated[int, "rules that explain all results of the layer"]
+    closest: Annotated[str | None, OR_NULL, "rule with the most equal results"]
+    equal: Annotated[int, "results that this rule explains, of `compared`"]
+    compared: int
+    residual: Annotated[str | None, OR_NULL, "pattern of the other results"]
+    fault: Annotated[str | None, OR_NULL, "kind of the fault in the data or scales"]
+    reason: Annotated[str | None, OR_NULL, "description of this fault"]
+
+
+class IdentifyDocument(TypedDict):
+    """Output of `nmpsim identify --format json`."""
+
+    schema: Literal["nmpsim-identify-1"]
+    program: str
+    numerics: Annotated[str, "profile of the program itself"]
+    explained: Annotated[bool, "whether one rule for each kind of layer explains all results"]
+    profile: Annotated[str | None, OR_NULL, "built-in profile that explains all results"]
+    classes: list[RuleClassDocument]
+    layers: list[IdentifiedLayerDocument]
+    missing: Annotated[list[str], "layers without input or result in the dumps"]
+    unused: Annotated[list[str], "arrays of the dumps that belong to no tensor"]
+    groups: Annotated[int | None, OR_NULL, "groups of rules that the probe tells apart"]
+
+
+def make_identify_document(found: Identification, groups: int | None = None) -> IdentifyDocument:
+    """Return the JSON document of identified rules; ``groups`` is None without a probe."""
+    data = {
+        "schema": "nmpsim-identify-1",
+        "program": found.program.module.name,
+        "numerics": found.program.numerics_label,
+        "explained": found.is_explained,
+        "profile": found.profile or None,
+        "classes": list(map(_make_class, found.classes)),
+        "layers": list(map(_make_layer, found.layers)),
+        "missing": list(found.missing),
+        "unused": list(found.unused),
+        "groups": groups,
+    }
+    return to_json(data, IdentifyDocument)
+
+
+def _make_rule(rule: RequantizationRule) -> dict[str, Any]:
+    family, factor = rule.family, rule.factor
+    return {
+        "name": rule.name,
+        "profile": rule.profile or None,
+        "factor": factor and factor.name,
+        "rounding": family and family.rounding,
+        "bias": family and family.place,
+        "formula": family and family.text,
+    }
+
+
+def _make_class(one: RuleClass) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "layers": [layer.name for layer in one.layers],
+        "elements": sum(layer.results.size for layer in one.layers),
+        "rule": _make_rule(one.rule),
+        "count": len(one.rules),
+        "rules": list(map(_make_rule, one.rules[:MAX_RULES])),
+    }
+
+
+def _make_layer(one: IdentifiedLayer) -> dict[str, Any]:
+    found, fault = one.found, one.fault
+    return {
+        "name": one.layer.name,
+        "kind": one.layer.kind,
+        "elements": one.layer.results.size,
+        "explained": bool(found.rules) and fault is None,
+        "count": len(found.rules),
+        "closest": found.closest and found.closest.name,
+        "equal": found.equal,
+        "compared": found.elements,
+        "residual": found.residual or None,
+        "fault": fault and fault.kind,
+        "reason": fault and fault.text,
+    }

@@ -1,0 +1,163 @@
+"""Recorded tensors of a device, read by name in the types and layouts of a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from nmpsim.analysis.matching.tensors import parse_saved_key
+from nmpsim.array_files import ArrayFile
+from nmpsim.arrays import Array
+from nmpsim.compiler.operations import BufferView
+from nmpsim.diagnostics import UserError, fail
+from nmpsim.lir.names import make_legal_name
+
+MAX_ELEMENTS = 1 << 26
+"""Most elements of a tensor that are read; further rows are ignored."""
+_PREFIXES = "input/", "output/", "act/"
+_RESULT = "_res"
+_UNSIGNED = {"i8": np.uint8, "i16": np.uint16}
+
+
+class Dumps:
+    """Recorded tensors in an ``.npz`` file.
+
+    Parameters
+    ----------
+    path
+        The file. Its keys are names of tensors, or those of ``nmpsim run --save-layers``.
+    channels_first
+        Whether a tensor whose shape fits both layouts has channels first, unless nmpsim wrote it.
+
+    Raises
+    ------
+    UserError
+        FILE001 or INPUT003 if the file cannot be read.
+    """
+
+    def __init__(self, path: Path, channels_first: bool = False) -> None:
+        self.path, self._channels_first = path, channels_first
+        self._file = ArrayFile(path)
+        if not self._file.is_archive:
+            raise fail(
+                "INPUT003",
+                "the dumps have no names of tensors",
+                place=path,
+                found="an .npy file",
+                expected="an .npz file with an array for each tensor",
+                hint="Write the dumps with numpy.savez(FILE, NAME=ARRAY, ...).",
+            )
+        self._keys: dict[str, str] = {}
+        for key in self._file.keys:
+            for name in _list_names(key):
+                self._keys.setdefault(name, key)
+        self.read_keys: set[str] = set()
+        """Keys of the arrays that were read."""
+        self.partial: set[str] = set()
+        """Keys of the arrays of which only the first rows were read."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of the arrays in the file."""
+        return self._file.keys
+
+    def read(
+        self, view: BufferView, names: Sequence[str], *, is_weight: bool = False
+    ) -> Array | None:
+        """Return the recorded values [N, *shape] of a tensor, or None if there are none.
+
+        An input or output of the program (``is_weight``) has the layout of the model's file.
+
+        Raises
+        ------
+        UserError
+            INPUT002 for a wrong size or type, or a value that is no number.
+        """
+        known = (self._keys.get(name) for one in names for name in _list_names(one))
+        key = next((one for one in known if one is not None), None)
+        if key is None:
+            return None
+        stored = self._file.get_array(key)
+        elements = view.type.elements
+        count = math.prod(stored.shape)
+        if not count or count % elements:
+            raise self._make_error(
+                view, key, "size", f"shape {list(stored.shape)}", _describe(view)
+            )
+        if count > MAX_ELEMENTS and stored.shape and stored.shape[0] > 1:
+            rows = max(MAX_ELEMENTS * stored.shape[0] // count, 1)
+            stored = stored.take_rows(rows)
+            self.partial.add(key)
+        array = stored.read()
+        self.read_keys.add(key)
+        items = array.size // elements
+        if items * elements != array.size:
+            raise self._make_error(view, key, "size", f"shape {list(array.shape)}", _describe(view))
+        has_number = (parse_saved_key(key) or (None,))[0] is not None
+        is_first = self._channels_first and not has_number and not is_weight
+        return self._convert(_arrange(array, view, items, is_first), view, key)
+
+    def _convert(self, array: Array, view: BufferView, key: str) -> Array:
+        """Return an array in the stored type of a tensor."""
+        dtype = view.type.dtype
+        if dtype.kind == "f":
+            return array.astype(dtype)
+        if array.dtype.kind == "f":
+            if not np.isfinite(array).all():
+                raise self._make_error(view, key, "values", "NaN or infinity", "finite numbers")
+            whole = np.rint(array)
+            if not np.array_equal(whole, array):
+                whole = np.rint(array / view.scale) + view.offset
+                if np.abs((whole - view.offset) * view.scale - array).max() > view.scale / 8:
+                    found = "numbers that are not on the grid of the tensor"
+                    raise self._make_error(view, key, "values", found, _describe(view))
+            array = whole.astype(np.int64)
+        if array.dtype.kind not in "iu":
+            raise self._make_error(view, key, "type", str(array.dtype), _describe(view))
+        if array.dtype == _UNSIGNED.get(view.type.elem):
+            array = array.astype(np.int64) - (1 << 8 * array.dtype.itemsize - 1)
+        limits = np.iinfo(dtype)
+        low, high = int(array.min()), int(array.max())
+        if low < limits.min or high > limits.max:
+            raise self._make_error(view, key, "values", f"{low} to {high}", _describe(view))
+        return array.astype(dtype)
+
+    def _make_error(
+        self, view: BufferView, key: str, what: str, found: str, expected: str
+    ) -> UserError:
+        return fail(
+            "INPUT002",
+            f"the array {key!r} has the wrong {what} for %{view.name}",
+            place=self.path,
+            found=found,
+            expected=expected,
+            hint="Pass dumps of this network, with an array for each tensor.",
+        )
+
+
+def _describe(view: BufferView) -> str:
+    return f"{view.type.elem} {list(view.shape)}, or several of them"
+
+
+def _list_names(name: str) -> list[str]:
+    """Return the forms in which a tensor's name may occur."""
+    parsed = parse_saved_key(name)
+    found = [name] if parsed is None else [name, parsed[1], parsed[2] or parsed[1]]
+    for prefix in _PREFIXES:
+        found += [one.removeprefix(prefix) for one in found if one.startswith(prefix)]
+    found += [one.removesuffix(_RESULT) for one in found if one.endswith(_RESULT)]
+    return list(dict.fromkeys([*found, *map(make_legal_name, found)]))
+
+
+def _arrange(array: Array, view: BufferView, items: int, channels_first: bool) -> Array:
+    """Return an array as [items, *shape], channels last if its shape has them first."""
+    shape = view.shape
+    if len(shape) == 4 and array.ndim == 4:
+        first = shape[3], shape[1], shape[2]
+        is_same = array.shape[1:] == shape[1:]
+        if array.shape[1:] == first and (channels_first or not is_same):
+            array = array.transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(array).reshape(items, *shape)

@@ -1,0 +1,254 @@
+"""Layers of a program with exact sums and the results that a device recorded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.analysis.identify.dumps import Dumps
+from nmpsim.analysis.identify.evaluation import Integers
+from nmpsim.analysis.program import Program
+from nmpsim.analysis.weighted import read_weighted_scales
+from nmpsim.arrays import Array
+from nmpsim.compiler.assign import assign_numerics
+from nmpsim.compiler.clip_bounds import get_clip_range
+from nmpsim.compiler.fuse import fuse_clips
+from nmpsim.compiler.numerics import WeightedLayerScales
+from nmpsim.compiler.operations import BufferView, Operation
+from nmpsim.compiler.placement import assign_placement
+from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
+from nmpsim.interpreter.convolution import convolve_real
+from nmpsim.kernels.hostops.tensors import HostTensor, UnsupportedHostOp
+from nmpsim.lir.host_execution import execute_operation
+from nmpsim.lir.nodes import Module
+from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
+
+CONVOLUTION, CONNECTED = "convolution", "fully connected"
+_BLOCK = 1 << 20
+"""Elements of sums that are computed at a time."""
+_EXACT = frozenset({OpcodeKind.MOVE, OpcodeKind.MAX_POOL, OpcodeKind.CONVERSION, OpcodeKind.CLIP})
+"""Operations that are executed if a dump lacks their result."""
+
+
+@attrs.frozen(eq=False)
+class LayerSample:
+    """Elements of a layer: exact sums without bias, output channels and recorded results."""
+
+    sums: Integers
+    channels: Integers
+    results: Integers
+
+    def take(self, indices: Any) -> LayerSample:
+        """Return a part of the elements."""
+        return LayerSample(self.sums[indices], self.channels[indices], self.results[indices])
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(self.sums.size)
+
+
+@attrs.frozen(eq=False)
+class RecordedLayer:
+    """Quantized layer with weights, and the recorded values of its input and result."""
+
+    operation: Operation
+    scales: WeightedLayerScales
+    weights: Integers
+    """Weights without zero points, in the layout of the operation."""
+    inputs: Array
+    """[N, *shape of one input]: stored elements."""
+    results: Array
+    """[N, *shape of one result]"""
+    clip: tuple[int, int]
+    """Range to which the layer clips results."""
+
+    @property
+    def name(self) -> str:
+        """Name of the instruction."""
+        return self.operation.instruction.name
+
+    @property
+    def kind(self) -> str:
+        """CONVOLUTION or CONNECTED."""
+        return CONVOLUTION if self.scales.is_convolution else CONNECTED
+
+    @property
+    def element(self) -> int:
+        """Value of the descriptor word ``element``."""
+        return self.operation.operands[0].element
+
+    @property
+    def offset(self) -> int:
+        """Zero point of the result."""
+        return self.scales.target.offset
+
+    @cached_property
+    def biases(self) -> Integers:
+        """Bias of each channel in units of the sum."""
+        layer = self.scales
+        return layer.round_bias(layer.bias.real_values / layer.products)
+
+    @cached_property
+    def ideal_factors(self) -> Array:
+        """RuleFactor of each channel from sum to result, float64."""
+        layer = self.scales
+        product = np.float64(layer.source.scale) * layer.weight_scales.astype(np.float64)
+        return product / np.float64(layer.target.scale)
+
+    def iterate_samples(self) -> Iterator[LayerSample]:
+        """Yield all elements in blocks."""
+        per_item = max(self.results[0].size, 1)
+        rows = max(_BLOCK // per_item, 1)
+        for first in range(0, len(self.inputs), rows):
+            part = slice(first, first + rows)
+            yield self._compute_sample(self.inputs[part], self.results[part])
+
+    def _compute_sample(self, inputs: Array, results: Array) -> LayerSample:
+        sums = self.compute_sums(inputs)
+        channels = np.broadcast_to(np.arange(sums.shape[-1]), sums.shape)
+        flat = (sums.reshape(-1), channels.reshape(-1), results.reshape(-1).astype(np.int64))
+        return LayerSample(*flat)
+
+    def compute_sums(self, inputs: Array) -> Integers:
+        """Return the exact sums of inputs [N, ...] without the bias, channels last."""
+        op, centered = self.operation, inputs.astype(np.float64) - self.scales.source.offset
+        weights = self.weights.astype(np.float64)
+        if self.kind == CONNECTED:
+            columns = weights if op.instruction.opcode == "fullyconnected" else weights.T
+            product = centered.reshape(-1, columns.shape[0]) @ columns
+            rows: Integers = product.astype(np.int64)
+            return rows.reshape(len(inputs), -1, columns.shape[1])
+        one, shape = op.operands[1].shape, op.operands[0].shape
+        batch = len(inputs) * one[0]
+        attributes = {**op.instruction.attributes, "FusedActivation": "NONE"}
+        attributes.pop("FusedActivationArgs", None)
+        sums = convolve_real(
+            centered.reshape(batch, *one[1:]), weights, np.zeros(shape[-1]),
+            (batch, *shape[1:]), attributes,
+        )  # fmt: skip
+        return sums.astype(np.int64).reshape(len(inputs), *shape)
+
+
+def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], list[str]]:
+    """Return the layers whose input and result are known, and the names of other layers."""
+    module = program.module
+    known: dict[str, Array] = {}
+    for name, view in resolve_operands(module)[0].items():
+        if view.buffer.constant:
+            continue
+        found = dumps.read(view, (name,), is_weight=True)
+        if found is not None:
+            known[name] = found
+    layers, missing = [], []
+    assigned = assign_numerics(
+        resolve_operands(module)[1], program.numerics, program.layer_numerics
+    )
+    for op in fuse_clips(assign_placement(assigned, program.device)):
+        result = _read_result(op, dumps)
+        inputs = [_read_view(known, module, view) for view in op.list_inputs()]
+        if op.kind in WEIGHTED and op.operands[0].is_narrow:
+            layer = None
+            if result is not None and inputs[0] is not None:
+                layer = make_recorded_layer(module, op, inputs[0], result)
+            layers += [layer] if layer else []
+            missing += [] if layer else [op.instruction.name]
+        if result is None and op.kind in _EXACT and all(one is not None for one in inputs):
+            result = _execute(op, program, inputs)
+        if result is None or op.output.type.elements * op.output.element_bytes != (
+            op.output.buffer.nbytes
+        ):
+            known.pop(op.output.buffer.name, None)
+        else:
+            known[op.output.buffer.name] = result
+    return layers, missing
+
+
+def _read_result(op: Operation, dumps: Dumps) -> Array | None:
+    """Return the recorded result of a layer; a fused activation's comes first."""
+    for part in reversed((op, *op.fused)):
+        view = part.list_outputs()[0]
+        if part is not op and part is not op.last_fused:
+            continue
+        found = dumps.read(view, (view.name, part.instruction.name))
+        if found is not None and part is op.last_fused:
+            return found
+    return None
+
+
+def _read_view(known: Mapping[str, Array], module: Module, view: BufferView) -> Array | None:
+    """Return the known values [N, *shape] of a view, or None."""
+    if view.buffer.name in module.constants:
+        return view.get_constant_values(module.constants)[None]
+    whole = known.get(view.buffer.name)
+    if whole is None:
+        return None
+    flat = whole.reshape(len(whole), -1)
+    start = view.byte_offset // view.element_bytes
+    return flat[:, start : start + view.type.elements].reshape(len(whole), *view.shape)
+
+
+def _execute(op: Operation, program: Program, inputs: list[Any]) -> Array | None:
+    """Return the results of an operation for each item of a batch, or None if unsupported."""
+    target, items = op.operands[0], max(map(len, inputs))
+    views = op.list_inputs()
+    results = []
+    try:
+        for item in range(items):
+            tensors = [_make_tensor(target, np.zeros(target.shape, target.type.dtype))]
+            tensors += [
+                _make_tensor(view, one[item % len(one)])
+                for view, one in zip(views, inputs, strict=True)
+            ]
+            made = execute_operation(
+                op.instruction.opcode, tensors, op.instruction.attributes, program.numerics
+            )
+            results.append(made.outputs[0])
+    except (UnsupportedHostOp, ValueError, KeyError):
+        return None
+    return np.stack(results)
+
+
+def _make_tensor(view: BufferView, values: Array) -> HostTensor:
+    if view.type.quant is None:
+        return HostTensor(values)
+    return HostTensor(values, view.scale, view.offset, quantized=True)
+
+
+def make_recorded_layer(
+    module: Module, op: Operation, inputs: Array, results: Array
+) -> RecordedLayer | None:
+    """Return a layer with recorded values [N, *shape], or None if it is not quantized."""
+    scales = read_weighted_scales(module, op)
+    view = op.operands[2]
+    if scales is None or view.buffer.name not in module.constants:
+        return None
+    count = min(len(inputs), len(results))
+    offsets = scales.weight_offsets
+    values = view.get_constant_values(module.constants).astype(np.int64)
+    is_column = op.instruction.opcode == "fullyconnected"
+    shape = (1, -1) if is_column else (-1,) + (1,) * (values.ndim - 1)
+    clip = (op.clip_low, op.clip_high) if op.fused else (None, None)
+    low, high = get_clip_range(op, op.operands[0])
+    bounds = (
+        low if clip[0] is None else max(low, clip[0]),
+        high if clip[1] is None else min(high, clip[1]),
+    )
+    return RecordedLayer(
+        op, scales, values - offsets.reshape(shape), inputs[:count], results[:count], bounds
+    )
+
+
+def get_place(module: Module, layer: RecordedLayer) -> Any:
+    """Return the place of a layer in the program's file, for messages."""
+    return get_instruction_place(layer.operation.instruction, module.file)
+
+
+def count_elements(layer: RecordedLayer) -> int:
+    """Return the number of recorded results of a layer."""
+    return math.prod(layer.results.shape)

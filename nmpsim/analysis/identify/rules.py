@@ -1,0 +1,316 @@
+"""The space of rules that requantize sums: texts in the formula language, and their factors.
+
+A rule is a bias place, a factor and a rounding. Rules with one formula form a family: they differ
+in their factor only, so that one evaluation covers all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from nmpsim.records import frozen
+
+IN_SUM, IN_PRODUCT, IN_RESULT, IN_REAL = "sum", "product", "result", "real"
+IDEAL = "Dx * float64(Sw) / Dy"
+"""Real factor from the scale of the sums to that of the result."""
+_SHIFT = "shift = min(max(31 - out_pre + out_post, 0), 62)"
+_POST = "post = min(max(out_post, 0), 31)"
+_MOST = "1 << 61"
+_BIAS = {
+    IN_SUM: "",
+    IN_PRODUCT: " + hold(bias, 1 << 61)",
+    IN_RESULT: "",
+    IN_REAL: "",
+}
+
+
+@frozen
+class RuleFactor:
+    """Representation of the factor from sum to result."""
+
+    name: str
+    form: str
+    """Form of its words, as in a table of factors."""
+    out: str
+    """Expression of the factor, in the language of a table of factors."""
+    unit: str = ""
+    """Expression of the exponent of the multiplier's last bit; empty for floats."""
+
+
+@frozen
+class RuleFamily:
+    """Rules with one formula, which differ in their factor."""
+
+    place: str
+    """Stage at which the bias is added."""
+    rounding: str
+    """Name of the rounding."""
+    text: str
+    """Formula of sums."""
+    factors: tuple[RuleFactor, ...]
+    bias: str = "rint"
+    """Rounding of a bias that is not on the scale of the sum."""
+    rank: int = 0
+    """Position in the order of simplicity."""
+
+    @property
+    def adds_bias_first(self) -> bool:
+        """Whether a real bias is added before the product."""
+        return self.rounding.startswith("bias first")
+
+    def make_factor_row(self, factor: RuleFactor) -> Mapping[str, str]:
+        """Return the table of factors of a rule of the family."""
+        row = {"form": factor.form, "out": factor.out}
+        if self.place == IN_SUM:
+            return row | {"rounded_bias": "real / (Sx * Sw)"}
+        if self.place == IN_RESULT:
+            return row | {"result_bias": f"{self.bias}(float64(sum_bias) * ({IDEAL}))"}
+        if self.place == IN_REAL:
+            if factor.form == "float64":
+                return row | {"real_bias": "float64(real) / Dy"}
+            real = "real / (Sx * Sw)" if self.adds_bias_first else "real / Sy"
+            return row | {"real_bias": real}
+        scaled = f"{self.bias}(float64(sum_bias) * ({IDEAL}) / exp2({factor.unit}))"
+        aligned = f"exp2({factor.unit} + 31 - exponent({factor.out}))"
+        return row | {"result_bias": f"{scaled} * {aligned}"}
+
+
+# --- factors -------------------------------------------------------------------------------------
+
+
+def _make_fixed_point(bits: int, function: str = "round_bits") -> RuleFactor:
+    cut = "" if function == "round_bits" else ", rounded down"
+    out = f"{function}({IDEAL}, {bits})"
+    name = f"fixed point of {bits} bits{cut}"
+    return RuleFactor(name, "fixed point", out, f"exponent({out}) - {bits}")
+
+
+def _make_common_shift(shift: int, function: str) -> RuleFactor:
+    cut = "" if function == "rint" else ", rounded down"
+    out = f"{function}({IDEAL} * {1 << shift}) / {1 << shift}"
+    return RuleFactor(f"integer / 2^{shift}{cut}", "fixed point", out, f"-{shift}")
+
+
+_WIDTHS = (31, 16, 15, 24, 8, *(n for n in range(30, 5, -1) if n not in (16, 15, 24, 8)))
+FIXED_POINT = (
+    *(_make_fixed_point(bits) for bits in _WIDTHS),
+    *(_make_common_shift(shift, "rint") for shift in range(4, 32)),
+    *(
+        RuleFactor(
+            f"power of two, {name}", "fixed point", f"exp2({out})", f"exponent({IDEAL}) - 31"
+        )
+        for name, out in (
+            ("nearest exponent", f"rint(log2({IDEAL}))"),
+            ("above", f"ceil(log2({IDEAL}))"),
+            ("below", f"floor(log2({IDEAL}))"),
+        )
+    ),
+    _make_fixed_point(1),
+    *(_make_fixed_point(bits, "floor_bits") for bits in _WIDTHS),
+    *(_make_common_shift(shift, "floor") for shift in range(4, 32)),
+)
+"""Factors whose multiplier fits 31 bits; the simplest first."""
+FLOAT32 = tuple(
+    RuleFactor(f"float32({out})", "float", out)
+    for out in ("Sx * Sw / Sy", f"float32({IDEAL})", "Sx * Sw * (1 / Sy)", "Sx / Sy * Sw")
+)
+FLOAT64 = (
+    RuleFactor("float64", "float64", IDEAL),
+    RuleFactor("float64 of the float32 factor", "float64", "float64(Sx * Sw / Sy)"),
+    RuleFactor("float64 of float32(Sx * Sw) / Sy", "float64", "float64(Sx * Sw) / Dy"),
+)
+SHIFTS = (RuleFactor("integer with two shifts", "shift", "Sx * Sw / Sy"),)
+
+
+# --- roundings of integers -----------------------------------------------------------------------
+
+NEAREST = "half away from zero", "half up", "half to even", "half down", "half to zero"
+DIRECTED = "down", "toward zero", "up"
+
+
+def _round(mode: str, value: str, shift: str, name: str) -> tuple[list[str], str]:
+    """Return the assignments and the expression of ``value / 2^shift``, rounded."""
+    half = f"(1 << {shift} >> 1)"
+    less = f"max({half} - 1, 0)"
+    match mode:
+        case "half away from zero":
+            return [], f"shift_away({value}, {shift})"
+        case "half up":
+            return [], f"({value} + {half} >> {shift})"
+        case "half down":
+            return [], f"-(-{value} + {half} >> {shift})"
+        case "half to zero":
+            return [], f"({value} + ({half} if {value} < 0 else {less}) >> {shift})"
+        case "half to even":
+            odd = f"min({half}, 1) * hold({name} - ({name} >> 1 << 1), 1)"
+            return [f"{name} = {value} >> {shift}"], f"({value} + {less} + {odd} >> {shift})"
+        case "down":
+            return [], f"({value} >> {shift})"
+        case "up":
+            return [], f"-(-{value} >> {shift})"
+    return [], f"({value} + ((1 << {shift}) - 1 if {value} < 0 else 0) >> {shift})"
+
+
+def _round_with_offset(mode: str) -> list[str]:
+    """Return the lines of a result whose zero point is added before the rounding."""
+    lines = ["low = {value} >> {shift}"]
+    if mode == "half to even":
+        lines += ["place = low + out_offset", "odd = hold(place - (place >> 1 << 1), 1)"]
+        half = "(1 << {shift} >> 1)"
+        lines += [
+            f"({{value}} + max({half} - 1, 0) + min({half}, 1) * odd >> {{shift}}) + out_offset"
+        ]
+        return lines
+    first, second = ("half up", "half down") if mode in NEAREST else ("down", "up")
+    above, below = (_round(one, "{value}", "{shift}", "")[1] for one in (first, second))
+    return [*lines, f"({above} if low + out_offset >= 0 else {below}) + out_offset"]
+
+
+def _finish(lines: list[str], result: str, place: str) -> str:
+    bias = " + hold(bias, 1 << 60)" if place == IN_RESULT else ""
+    return "\n".join([*lines, f"{result}{bias} + out_offset"])
+
+
+def _make_integer_texts(place: str, wide: bool) -> Iterator[tuple[str, str]]:
+    """Yield the names and formulas of roundings of an integer product."""
+    mul = "(out_mul >> 16)" if wide else "out_mul"
+    bits = 15 if wide else 31
+    shift = _SHIFT.replace("31", str(bits))
+    product_of = f"hold({{x}} * {mul}{_BIAS[place]}, {_MOST})"
+    total = f"total = {product_of}"
+    start = [shift, total.format(x="acc")]
+    for mode in (*NEAREST, *DIRECTED):
+        lines, result = _round(mode, "total", "shift", "whole")
+        yield mode, _finish([*start, *lines], result, place)
+    if place != IN_RESULT:
+        for mode in ("half away from zero", "toward zero", "half to even"):
+            lines = [one.format(value="total", shift="shift") for one in _round_with_offset(mode)]
+            yield f"{mode} after the zero point", "\n".join([*start, *lines])
+    extra = f"extra = (1 << {bits - 1}) if shift > {bits} else 0"
+    tosa = "(total + (1 << shift >> 1) + (extra if acc >= 0 else -extra) >> shift)"
+    yield "TOSA's double rounding", _finish([*start, extra, f"whole = {tosa}"], "whole", place)
+    if place == IN_PRODUCT:
+        return
+    if not wide:
+        pre = "pre = min(max(out_pre, 0), 31)"
+        left = "saturate(hold(acc, (1 << 62) >> pre) << pre, 32)"
+        begin = [pre, _POST, f"raised = {left}", total.format(x="raised")]
+        for first, second in product((*NEAREST, "down", "toward zero"), (*NEAREST, *DIRECTED)):
+            if (first, second) == ("down", "down"):
+                continue
+            lines, high = _round(first, "total", "31", "even_high")
+            more, result = _round(second, "high", "post", "whole")
+            yield (
+                f"{first}, then {second}",
+                _finish([*begin, *lines, f"high = {high}", *more], result, place),
+            )
+    if place != IN_SUM:
+        return
+    for count, first, second in product(
+        range(1, 9), ("down", "half up"), ("half up", "half away from zero", "down")
+    ):
+        lines, x = _round(first, "acc", str(count), "even_x")
+        rest = f"rest = max(shift - {count}, 0)"
+        more, result = _round(second, "total", "rest", "whole")
+        begin = [shift, rest, *lines, f"narrow = {x}", total.format(x="narrow")]
+        yield (
+            f"{first} by {count} bits first, then {second}",
+            _finish([*begin, *more], result, place),
+        )
+
+
+def _make_shift_texts(place: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and formulas of a multiplier between two shifts."""
+    for first, second in product(
+        ("down", "half up", "half away from zero", "toward zero"), (*NEAREST[:3], *DIRECTED[:2])
+    ):
+        lines, x = _round(first, "acc", "pre", "even_x")
+        more, result = _round(second, "total", "post", "whole")
+        begin = ["pre = min(max(out_pre, 0), 31)", _POST, *lines, f"narrow = {x}"]
+        begin += [f"total = hold(narrow * out_mul, {_MOST})", *more]
+        yield f"shift {first}, then {second}", _finish(begin, result, place)
+
+
+# --- roundings of floats -------------------------------------------------------------------------
+
+_NEAR = ["near = round_even(scaled)"]
+_LOW = "(near - 1 if float64(near) > float64(scaled) else near)"
+_HIGH = "(near + 1 if float64(near) < float64(scaled) else near)"
+_FLOAT_ROUNDINGS = {
+    "half to even": ([], "round_even(scaled)"),
+    "half away from zero": ([], "round_away(scaled)"),
+    "down": (_NEAR, _LOW),
+    "toward zero": (_NEAR, f"({_HIGH} if float64(scaled) < float64(0) else {_LOW})"),
+    "up": (_NEAR, _HIGH),
+}
+
+
+def _make_float_texts(place: str, kind: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and formulas of roundings of a float32 or float64 product."""
+    factor = "real(out_mul)"
+    if kind == "float64":
+        exponent = "min(max(out_pre - out_post, -100), 100) - 53"
+        factor = f"(float64((out_mul << 22) + bias_mul) * exp2({exponent}))"
+    products = {"": f"{kind}(acc) * {factor}"}
+    if place == IN_REAL:
+        products = {"": f"{kind}(acc) * {factor} + {kind}(real64(bias))"}
+        if kind == "float32":
+            biased = "float32(float64(float32(acc)) + real64(bias))"
+            products["bias first, "] = f"{biased} * {factor}"
+    for (first, value), late in product(products.items(), (True, False)):
+        if place == IN_RESULT and not late:
+            continue
+        start = [f"scaled = {value}" if late else f"scaled = {value} + {kind}(out_offset)"]
+        more = "" if late else " after the zero point"
+        modes = dict(_FLOAT_ROUNDINGS)
+        for mode, (lines, result) in modes.items():
+            body = [*start, *lines]
+            text = _finish(body, f"hold({result}, 1 << 60)", place)
+            if not late:
+                text = "\n".join([*body, result])
+            yield f"{first}{mode}{more}", text
+        half = [f"ideal = {start[0].removeprefix('scaled = ')}"]
+        half += [f"scaled = ideal + {kind}(exp2(-1))", *_NEAR]
+        text = _finish(half, f"hold({_LOW}, 1 << 60)", place)
+        if not late:
+            text = "\n".join([*half, _LOW])
+        yield f"{first}half up{more}", text
+
+
+def make_families(element: int, *, has_bias: bool = True) -> list[RuleFamily]:
+    """Return all families of rules, the simplest first.
+
+    Parameters
+    ----------
+    element
+        0 for Int8, 1 for Int16, whose sums have 48 bits.
+    has_bias
+        Whether a bias differs from 0; otherwise its place does not matter.
+    """
+    found: list[RuleFamily] = []
+
+    def add(place: str, factors: tuple[RuleFactor, ...], texts: Iterator[tuple[str, str]]) -> None:
+        for name, text in texts:
+            found.append(RuleFamily(place, name, text, factors, "rint", len(found)))
+            if place in (IN_PRODUCT, IN_RESULT) and name in (*NEAREST, *DIRECTED):
+                found.append(RuleFamily(place, name, text, factors, "floor", len(found)))
+
+    wide = element == 1
+    fixed = FIXED_POINT
+    if wide:
+        fixed = tuple(one for one in FIXED_POINT if one.name in _NARROW)
+    places = (IN_SUM, IN_PRODUCT, IN_RESULT) if has_bias else (IN_SUM,)
+    for place in places:
+        add(place, fixed, _make_integer_texts(place, wide))
+    for place in (IN_SUM, IN_REAL, IN_RESULT) if has_bias else (IN_SUM,):
+        add(place, FLOAT32, _make_float_texts(place, "float32"))
+        add(place, FLOAT64, _make_float_texts(place, "float64"))
+    for place in (IN_SUM, IN_RESULT) if has_bias and not wide else () if wide else (IN_SUM,):
+        add(place, SHIFTS, _make_shift_texts(place))
+    return found
+
+
+_NARROW = {
+    f"fixed point of {bits} bits{cut}" for bits in range(1, 16) for cut in ("", ", rounded down")
+}

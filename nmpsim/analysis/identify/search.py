@@ -1,0 +1,306 @@
+"""Search for the rules that explain the recorded results of layers, by elimination."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+
+from nmpsim.analysis.identify.evaluation import Integers, evaluate_formula, list_words
+from nmpsim.analysis.identify.layers import LayerSample, RecordedLayer
+from nmpsim.analysis.identify.rules import IN_SUM, RuleFactor, RuleFamily, make_families
+from nmpsim.compiler.numerics import PROFILES, ChannelBias, Requantization, WeightedLayerScales
+from nmpsim.diagnostics import UserError
+from nmpsim.isa.profiles import PROFILES as DEVICE_PROFILES
+from nmpsim.kernels.formulas import ELEMENTS, FORMULAS
+
+_FIRST, _SECOND = 96, 1024
+"""Elements on which all rules, and the remaining ones, are tried before the whole layer."""
+_CHANNELS = 24
+"""Most channels of the first sample."""
+Words: TypeAlias = Mapping[str, Integers]
+"""Words of a requantization by name: [variants, channels]."""
+
+
+@attrs.frozen(eq=False)
+class RequantizationRule:
+    """Rule that requantizes sums: a built-in profile, or a family with one of its factors."""
+
+    profile: str = ""
+    """Name of a profile of ``--numerics``; empty for other rules."""
+    family: RuleFamily | None = None
+    factor: RuleFactor | None = None
+    index: int = 0
+    """Position of the factor in the family's order of simplicity."""
+
+    @property
+    def name(self) -> str:
+        """Description of the rule."""
+        if self.profile:
+            return f"profile {self.profile}"
+        assert self.family is not None and self.factor is not None
+        bias = "" if self.family.bias == "rint" else f", bias {self.family.bias}"
+        return f"{self.factor.name}; {self.family.rounding}; bias in the {self.family.place}{bias}"
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Position in the order of simplicity."""
+        if self.family is None:
+            return -1, list(PROFILES).index(self.profile)
+        return self.index + self.family.rank, self.family.rank
+
+
+@attrs.frozen(eq=False)
+class LayerRules:
+    """Rules that explain all recorded results of a layer, and the best rule if there is none."""
+
+    layer: RecordedLayer
+    rules: tuple[RequantizationRule, ...]
+    elements: int
+    closest: RequantizationRule | None = None
+    equal: int = 0
+    """Results that ``closest`` explains."""
+    residual: str = ""
+    """Description of the results that ``closest`` does not explain."""
+
+
+def _select_channels(layer: WeightedLayerScales, channels: Any) -> WeightedLayerScales:
+    bias = layer.bias
+    return attrs.evolve(
+        layer,
+        weight_scales=layer.weight_scales[channels],
+        weight_offsets=layer.weight_offsets[channels],
+        bias=ChannelBias(bias.values[channels], bias.scales[channels], bias.offsets[channels]),
+    )
+
+
+class RuleEvaluator:
+    """Evaluator of rules on the elements of a layer; it computes words of few channels at a time.
+
+    Parameters
+    ----------
+    layer
+        Layer whose scales the words represent.
+    """
+
+    def __init__(self, layer: RecordedLayer) -> None:
+        self._layer = layer
+        self._words: dict[tuple[str, ...], dict[str, Integers] | None] = {}
+        self._tables: dict[Any, tuple[list[int], dict[str, Integers]]] = {}
+        self._factors: dict[str, Requantization] = {}
+        self._encoder = PROFILES["float"]
+        self._channels = np.arange(layer.scales.channels)
+        self._scales = layer.scales
+
+    def restrict(self, channels: Integers) -> None:
+        """Compute words of some channels only."""
+        self._channels = channels
+        self._words, self._tables, self._factors = {}, {}, {}
+        self._scales = _select_channels(self._layer.scales, channels)
+
+    def predict(self, rules: Sequence[RequantizationRule], sample: LayerSample) -> Integers:
+        """Return the results of rules of one family, clipped: [rules, elements].
+
+        A rule whose factor has no words for the layer has results that no device can record.
+        """
+        low, high = self._layer.clip
+        places = np.searchsorted(self._channels, sample.channels)
+        results = np.full((len(rules), sample.size), np.iinfo(np.int64).min)
+        known, table = self._find_table(rules)
+        if not known:
+            return results
+        text = self._get_text(rules[0])
+        used = list_words(text, self._layer.element) & table.keys()
+        words = {name: one[:, places] for name, one in table.items() if name in used}
+        start = table["start"]
+        acc = sample.sums + (start[:, places] if start.any() else 0)
+        bits = 48 if self._layer.element else 32
+        if np.abs(acc).max(initial=0) >= 1 << bits - 1:
+            acc = np.clip(acc, -(1 << bits - 1), (1 << bits - 1) - 1)
+        values = {**words, "acc": acc, "out_offset": np.int64(self._layer.offset)}
+        raw = evaluate_formula(text, self._layer.element, values)
+        results[known] = np.clip(raw, low, high)
+        return results
+
+    def _find_table(
+        self, rules: Sequence[RequantizationRule]
+    ) -> tuple[list[int], dict[str, Integers]]:
+        """Return the indices of the rules that have words, and their words [rules, channels]."""
+        keys = tuple(map(self._make_key, rules))
+        if keys not in self._tables:
+            found = [self._find_words(*pair) for pair in zip(keys, rules, strict=True)]
+            words = [one for one in found if one is not None]
+            known = [index for index, one in enumerate(found) if one is not None]
+            names = words[0].keys() if words else ()
+            table = {name: np.stack([one[name] for one in words]) for name in names}
+            self._tables[keys] = known, table
+        return self._tables[keys]
+
+    def _make_key(self, rule: RequantizationRule) -> tuple[str, ...]:
+        family, factor = rule.family, rule.factor
+        if family is None or factor is None:
+            return (rule.profile,)
+        return factor.name, family.place, family.bias, str(family.adds_bias_first)
+
+    def _get_text(self, rule: RequantizationRule) -> str:
+        if rule.family is not None:
+            return rule.family.text
+        profile = DEVICE_PROFILES[self._encode_profile(rule.profile).profile]
+        text = FORMULAS[profile]["sums"]
+        return str(text[ELEMENTS[self._layer.element]] if isinstance(text, dict) else text)
+
+    def _encode(self, row: Mapping[str, str]) -> Requantization:
+        return self._encoder.with_factors({"sums": row}).make_requantization(self._scales)
+
+    def _encode_profile(self, name: str) -> Requantization:
+        return PROFILES[name].make_requantization(self._scales)
+
+    def _find_words(
+        self, key: tuple[str, ...], rule: RequantizationRule
+    ) -> dict[str, Integers] | None:
+        """Return the words of a rule, or None if its factors cannot be encoded."""
+        if key not in self._words:
+            try:
+                self._words[key] = self._make_words(rule)
+            except (UserError, KeyError, OverflowError, ValueError):
+                self._words[key] = None
+        return self._words[key]
+
+    def _make_words(self, rule: RequantizationRule) -> dict[str, Integers]:
+        if rule.family is None:
+            made = self._encode_profile(rule.profile)
+            start_text = FORMULAS[DEVICE_PROFILES[made.profile]]["bias"]
+        else:
+            assert rule.factor is not None
+            row = rule.family.make_factor_row(rule.factor)
+            if rule.factor.name not in self._factors:
+                self._factors[rule.factor.name] = self._encode(row)
+            known = self._factors[rule.factor.name]
+            made = known
+            if rule.family.place != IN_SUM:  # the factor's words are known
+                made = self._encode({**row, "form": "float", "out": "1"})
+                made = attrs.evolve(
+                    made, bias_scales=known.bias_scales, out_scales=known.out_scales
+                )
+            start_text = "bias" if rule.family.place == IN_SUM else "0"
+        words = {"bias": made.bias}
+        for name, scales in (("bias", made.bias_scales), ("out", made.out_scales)):
+            table = np.array([(one.pre, one.mul, one.post) for one in scales], np.int64)
+            words |= zip((f"{name}_pre", f"{name}_mul", f"{name}_post"), table.T, strict=True)
+        words["result_scale"] = np.full(made.bias.size, made.result_scale, np.int64)
+        start = evaluate_formula(start_text, self._layer.element, words)
+        words["start"] = np.broadcast_to(start, made.bias.shape)
+        return words
+
+
+@cache
+def list_rules(element: int, has_bias: bool) -> list[list[RequantizationRule]]:
+    """Return all rules in groups with one formula, built-in profiles first."""
+    groups = [[RequantizationRule(profile)] for profile in PROFILES]
+    for family in make_families(element, has_bias=has_bias):
+        groups.append(
+            [RequantizationRule("", family, one, i) for i, one in enumerate(family.factors)]
+        )
+    return groups
+
+
+def select_elements(layer: RecordedLayer, sample: LayerSample, count: int) -> Integers:
+    """Return indices of elements that tell rules apart: near ties, and others spread evenly."""
+    exact = (sample.sums + layer.biases[sample.channels]) * layer.ideal_factors[sample.channels]
+    low, high = layer.clip
+    inner = np.flatnonzero((sample.results > low) & (sample.results < high))
+    if inner.size < count // 2:
+        inner = np.arange(sample.size)
+    fraction = np.abs(exact[inner] - np.floor(exact[inner]) - 0.5)
+    near = inner[np.argsort(fraction, kind="stable")]
+    spread = inner[np.linspace(0, inner.size - 1, min(count // 2, inner.size)).astype(int)]
+    return np.unique(np.concatenate([near[: count - spread.size], spread]))
+
+
+def find_rules(
+    layer: RecordedLayer, groups: Sequence[Sequence[RequantizationRule]] | None = None
+) -> LayerRules:
+    """Return the rules that explain all recorded results of a layer.
+
+    All rules are tried on some elements, the remaining ones on more, then on all.
+    """
+    evaluator = RuleEvaluator(layer)
+    groups = list_rules(layer.element, bool(layer.biases.any())) if groups is None else groups
+    blocks = layer.iterate_samples()
+    first = next(blocks)
+    first = _remove_duplicates(first)
+    inside = first
+    if layer.scales.channels > _CHANNELS:
+        chosen = np.linspace(0, layer.scales.channels - 1, _CHANNELS).astype(np.int64)
+        evaluator.restrict(chosen)
+        inside = first.take(np.flatnonzero(np.isin(first.channels, chosen)))
+    for count in (_FIRST, _SECOND):
+        part = inside.take(select_elements(layer, inside, count))
+        remaining = list(_eliminate(evaluator, groups, part))
+        if not remaining:
+            return _describe_failure(layer, groups, part)
+        groups = remaining
+    evaluator.restrict(np.arange(layer.scales.channels))
+    for block in itertools.chain([first], blocks):
+        remaining = list(_eliminate(evaluator, groups, _remove_duplicates(block)))
+        if not remaining:
+            return _describe_failure(layer, groups, block)
+        groups = remaining
+    rules = sorted((rule for group in groups for rule in group), key=lambda rule: rule.rank)
+    return LayerRules(layer, tuple(rules), int(layer.results.size))
+
+
+def _remove_duplicates(sample: LayerSample) -> LayerSample:
+    """Return the different elements of a sample."""
+    least, lowest = int(sample.sums.min()), int(sample.results.min())
+    span, width = int(sample.sums.max()) - least + 1, int(sample.results.max()) - lowest + 1
+    if span * width * (int(sample.channels.max()) + 1) >= 1 << 63:
+        return sample
+    keys = (sample.channels * span + sample.sums - least) * width + sample.results - lowest
+    return sample.take(np.unique(keys, return_index=True)[1])
+
+
+def _eliminate(
+    evaluator: RuleEvaluator, groups: Sequence[Sequence[RequantizationRule]], sample: LayerSample
+) -> Iterator[list[RequantizationRule]]:
+    """Yield the rules of each group that explain all elements of a sample."""
+    for group in groups:
+        predicted = evaluator.predict(group, sample)
+        fits = (predicted == sample.results).all(axis=1)
+        remaining = [rule for rule, is_equal in zip(group, fits, strict=True) if is_equal]
+        if remaining:
+            yield remaining
+
+
+def _describe_failure(
+    layer: RecordedLayer, groups: Sequence[Sequence[RequantizationRule]], sample: LayerSample
+) -> LayerRules:
+    """Return the rule with the most equal results, and the pattern of the other results."""
+    evaluator = RuleEvaluator(layer)
+    best, best_equal, predicted = None, -1, None
+    for group in groups:
+        results = evaluator.predict(group, sample)
+        equal = (results == sample.results).sum(axis=1)
+        index = int(equal.argmax())
+        if equal[index] > best_equal:
+            best, best_equal, predicted = group[index], int(equal[index]), results[index]
+    assert predicted is not None
+    return LayerRules(
+        layer, (), sample.size, best, best_equal, describe_residual(predicted, sample)
+    )
+
+
+def describe_residual(predicted: Integers, sample: LayerSample) -> str:
+    """Return a description of the differences between recorded and predicted results."""
+    difference = sample.results - predicted
+    wrong = difference != 0
+    values, counts = np.unique(difference[wrong], return_counts=True)
+    most = np.argsort(-counts)[:3]
+    shown = ", ".join(f"{values[one]:+d} ({counts[one]:,} times)" for one in most)
+    channels = np.unique(sample.channels[wrong]).size
+    known = np.unique(sample.channels).size
+    return f"recorded less predicted: {shown}; in {channels:,} of {known:,} channels"

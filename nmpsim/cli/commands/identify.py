@@ -1,0 +1,91 @@
+"""``nmpsim identify``: find the arithmetic of a device from recorded layers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from nmpsim.cli.loading import print_warnings, report_slow_loading
+from nmpsim.cli.options import (
+    FORMAT_OPTION,
+    TENSORS_OPTION,
+    WEIGHTS_OPTION,
+    Format,
+    make_output_option,
+)
+from nmpsim.cli.output import check_outputs, show_progress, write_result
+from nmpsim.cli.parameters import (
+    InputFile,
+    OutputFile,
+    define_argument,
+    define_command,
+    define_option,
+)
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
+from nmpsim.records import frozen
+
+
+@frozen(kw_only=True)
+class IdentifyOptions:
+    """Options of ``nmpsim identify``."""
+
+    program: InputFile = define_argument("NET.lir|NET.bin|MODEL")
+    dumps: tuple[InputFile, ...] = define_option(
+        "Recorded inputs and results of layers; may be repeated.", "D.npz"
+    )
+    weights: InputFile | None = WEIGHTS_OPTION
+    tensors: InputFile | None = TENSORS_OPTION
+    output: OutputFile | None = make_output_option(
+        "FOUND.toml", "Write the rules as a formulas file for --numerics."
+    )
+    probe: OutputFile | None = define_option(
+        "Write an input that tells the remaining rules apart.", "P.npz"
+    )
+    show_all: bool = define_option("Show all rules.", names="--all")
+    format: Format = FORMAT_OPTION
+
+
+@define_command
+def command(options: IdentifyOptions) -> int:
+    """Find the arithmetic that explains recorded layers: a profile, or a formulas file.
+
+    The arrays of D.npz have the names of the program's tensors, or are written by
+    `nmpsim run --save-layers`.
+
+    Exit codes: 0 one rule for each kind of layer explains all results, 1 none does, 2 unusable
+    arguments or files.
+    """
+    if not options.dumps:
+        raise click.UsageError("Missing option '--dumps'.")
+    check_outputs([options.output, options.probe], [options.program, *options.dumps])
+    from nmpsim.analysis.identify import (
+        identify_program,
+        make_formulas_file,
+        make_identify_document,
+        make_probe,
+    )
+    from nmpsim.analysis.program import load_program
+    from nmpsim.atomic import write_file, write_npz
+    from nmpsim.views.identify_text import print_identification
+    from nmpsim.views.progress import ItemProgress
+
+    with report_slow_loading(options.program):
+        program = load_program(options.program, options.weights, options.tensors)
+    print_warnings(program.warnings)
+    with show_progress() as progress:
+        found = identify_program(
+            program, options.dumps, lambda *state: progress(ItemProgress(*state))
+        )
+    if options.output is not None and found.is_explained:
+        write_file(options.output, make_formulas_file(found))
+    groups = None
+    if options.probe is not None:
+        probes = [probe for one in found.classes if (probe := make_probe(program, one))]
+        groups = max((len(one.groups) for one in probes), default=1)
+        if probes:
+            arrays = {key: value for one in probes for key, value in one.make_arrays().items()}
+            write_npz(options.probe, arrays)
+    view = partial(print_identification, show_all=options.show_all)
+    write_result(options.format, make_identify_document, view, found, groups)
+    return EXIT_OK if found.is_explained else EXIT_WORSE
