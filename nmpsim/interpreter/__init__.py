@@ -12,8 +12,10 @@ from nmpsim.interpreter.operations import (
     dequantize,
     dequantize_operands,
     dequantize_rows,
+    dequantize_sums,
     evaluate_operation,
     find_scale_operands,
+    find_sums_operands,
 )
 from nmpsim.interpreter.sqnr import compute_energy, compute_sqnr_db, convert_to_decibels
 
@@ -22,12 +24,14 @@ __all__ = [
     "convert_to_decibels",
     "dequantize",
     "dequantize_rows",
+    "dequantize_sums",
     "compute_energy",
     "execute_exact",
     "execute_real",
     "locate_tensors",
     "view_tensor",
     "find_scale_operands",
+    "find_sums_operands",
     "dequantize_operands",
     "evaluate_operation",
     "compute_sqnr_db",

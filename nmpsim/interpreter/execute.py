@@ -17,8 +17,10 @@ from nmpsim.interpreter.operations import (
     RealType,
     dequantize,
     dequantize_rows,
+    dequantize_sums,
     evaluate_operation,
     find_scale_operands,
+    find_sums_operands,
     get_storage_dtype,
 )
 from nmpsim.kernels.hostops import HostTensor, HostValueError, UnsupportedHostOp
@@ -136,9 +138,15 @@ def execute_real(
                 used = [places[i] for i in (index, *parameters)]
                 raw = [view_tensor(module.constants[place.storage], place) for place in used]
                 values[index] = dequantize_rows(raw[0], raw[1], raw[2], real)
+        types = [place.type for place in places]
+        for index, scales in find_sums_operands(instruction, types).items():
+            if places[index].storage not in given:
+                used = [places[i] for i in (index, scales)]
+                raw = [view_tensor(module.constants[place.storage], place) for place in used]
+                values[index] = dequantize_sums(raw[0], types[1], raw[1], real)
         return evaluate_operation(
             instruction,
-            [place.type for place in places],
+            types,
             values,
             hidden_relu=hidden_relu,
             real=real,

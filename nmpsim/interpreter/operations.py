@@ -169,7 +169,32 @@ def dequantize_operands(
     reals = [dequantize(a, t, real) for a, t in zip(raw, types, strict=True)]
     for index, (scales, offsets) in find_scale_operands(instruction).items():
         reals[index] = dequantize_rows(raw[index], raw[scales], raw[offsets], real)
+    for index, scales in find_sums_operands(instruction, types).items():
+        reals[index] = dequantize_sums(raw[index], types[1], raw[scales], real)
     return reals
+
+
+def find_sums_operands(instruction: Instruction, types: Sequence[TensorType]) -> Mapping[int, int]:
+    """Return the index of the weights' scales by the index of each bias on the scale of the sums.
+
+    Such a bias has a scale of 0 in its type.
+    """
+    roles = OPCODES[instruction.opcode].operands
+    at = {role.name: index for index, role in enumerate(roles)}
+    return {
+        at[role.name]: at["Scales"]
+        for role, type_ in zip(roles, types, strict=False)
+        if role.is_on_sums and type_.quant is not None and type_.quant.scale == 0
+    }
+
+
+def dequantize_sums(
+    array: Array, source: TensorType, scales: Array, real: RealType = REAL
+) -> RealArray:
+    """Return the real values of a bias on the scale of the sums, input scale times weight scale."""
+    input_scale = np.float32(source.quant.scale if source.quant else 1.0)
+    products: RealArray = (input_scale * scales.astype(np.float32)).astype(real)
+    return np.asarray(products * array.astype(real))
 
 
 def dequantize(array: Array, type_: TensorType, real: RealType = REAL) -> RealArray:

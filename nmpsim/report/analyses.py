@@ -97,6 +97,11 @@ class FloatWeight:
     ]
     worst_error: Annotated[Real, "largest absolute error"]
     largest: Annotated[Real, "largest absolute float value"]
+    fault: Annotated[
+        str,
+        "form of the array that the constant has by mistake: `zero`, or for example `the kernel's"
+        " two axes swapped`; usually empty",
+    ] = ""
 
 
 @frozen
@@ -111,7 +116,7 @@ class ShadowReport:
     ]
     unmatched: Annotated[
         tuple[str, ...],
-        "names of the quantized constants without float values; they count as exact",
+        "names of the quantized constants without float values; their error is unknown",
     ]
     layers: Annotated[
         tuple[ShadowLayer, ...],

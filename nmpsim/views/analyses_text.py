@@ -78,8 +78,12 @@ def _print_constants(shadow: ShadowReport, console: Console) -> None:
             shadow.constants,
             *make_columns("shadow_constants", mark=_mark_constant),
         )
+    for constant in shadow.constants:
+        if constant.fault:
+            text = f"{constant.constant} differs from {constant.source}: {constant.fault}"
+            print_line(console, text)
     for name in shadow.unmatched:
-        print_line(console, f"no float values for {name}: its quantized values count as exact")
+        print_line(console, f"no float values for {name}: the error of its values is unknown")
 
 
 def _mark_constant(constant: FloatWeight) -> TableCell:

@@ -1,7 +1,7 @@
 """Causes of a wrong layer, found by trying changes of the layer.
 
-``constants`` lists wrong forms of weights and biases, ``changes`` all changes by family, ``solved``
-computes numbers from the expected result, ``search`` executes the changed layers.
+``constant_changes``, ``window_changes`` and ``operation_changes`` list the changes by family,
+``solved`` computes numbers from the expected result, ``search`` executes the changed layers.
 """
 
 from nmpsim.analysis.hypotheses.search import (

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nmpsim.analysis.hypotheses.constants import (
-    list_bias_variants,
-    list_kernel_variants,
+from nmpsim.analysis.constant_forms import (
+    list_bias_forms,
+    list_kernel_forms,
     mix_channels,
 )
 from nmpsim.analysis.hypotheses.layer import Change, IsolatedLayer
@@ -35,7 +35,7 @@ def change_weights(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
         return layer.replace_values({name: changed.T if is_transposed else changed})
 
     kernel = rows[:, None, None, :] if is_matrix else rows
-    for text, values in list_kernel_variants(kernel):
+    for text, values in list_kernel_forms(kernel):
         yield text, replace(values)
     size = rows.shape[-1]
     for channels in (d for d in range(2, size // 2 + 1) if is_matrix and size % d == 0):
@@ -51,7 +51,7 @@ def change_bias(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
     bias = layer.get_values(name)
     if bias.dtype.kind != "i" or not bias.any():
         return
-    for text, values in list_bias_variants(bias.reshape(-1)):
+    for text, values in list_bias_forms(bias.reshape(-1)):
         yield text, layer.replace_values({name: values.reshape(bias.shape)})
     table = layer.find_constant("BiasScales")
     for label, scale in _list_bias_scales(layer):

@@ -271,7 +271,12 @@ def _same_direction(a: Array, b: Array) -> bool:
 
 
 def compare_with_float(bias: QuantizedBias, reference: FloatBias) -> LintFinding | None:
-    """Compare a bias with its float values; return a finding, or None if they agree."""
+    """Compare a bias with its float values; return a finding, or None if they agree.
+
+    The rule ``bias-differs`` reports a bias of zero.
+    """
+    if not bias.integers.any():
+        return None
     wanted = _quantize(bias, reference.values)
     differs = _integers_differ(bias.payload, wanted)
     if not differs.any():

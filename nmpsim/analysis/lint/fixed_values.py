@@ -1,4 +1,4 @@
-"""The rules ``splat-saturates``, ``constant-unused`` and ``weights-differ``, about constants."""
+"""Rules about constants: values, use, and differences from the float model."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from collections.abc import Iterator, Mapping
 import attrs
 import numpy as np
 
-from nmpsim.analysis.lint.bias_payload import MAX_INTEGER_ERROR, MAX_RELATIVE_ERROR
+from nmpsim.analysis.lint.bias_payload import (
+    MAX_INTEGER_ERROR,
+    MAX_RELATIVE_ERROR,
+    find_float_bias,
+)
 from nmpsim.analysis.lint.findings import Fact, LintFinding, Severity
-from nmpsim.analysis.lint.subject import LintSubject, are_valid_scales
+from nmpsim.analysis.lint.subject import LintSubject, QuantizedBias, are_valid_scales
 from nmpsim.analysis.shadow.constants import (
     FOLDED,
     list_array_variants,
     list_layouts,
+    map_biases_to_filters,
     read_quantized_constants,
 )
-from nmpsim.analysis.shadow.matching import MIN_MATCH_SQNR_DB, match_constants
+from nmpsim.analysis.shadow.matching import MIN_MATCH_SQNR_DB, ZERO, find_form, match_constants
 from nmpsim.analysis.weighted import read_weighted_scales
 from nmpsim.arrays import Array, Arrays
 from nmpsim.compiler.operations import BufferView, Operation
@@ -144,6 +149,60 @@ def check_weights(subject: LintSubject) -> Iterator[LintFinding]:
         yield _describe_unknown(unknown, len(weights))
 
 
+def check_biases(subject: LintSubject) -> Iterator[LintFinding]:
+    """Report biases that are zero or in another order, or match no array of the float model.
+
+    The rule ``bias-payload`` compares biases that match an array with the array.
+    """
+    arrays = subject.float_weights
+    if arrays is None:
+        return
+    weights = {name: one.reals for name, one in read_quantized_weights(subject).items()}
+    biases = {one.view.buffer.name: one for one in subject.biases}
+    reals = {name: one.dequantized for name, one in biases.items()}
+    filters = map_biases_to_filters(subject.module)
+    matches = match_constants(weights | reals, arrays, filters)
+    found = {one.constant: one for one in matches.found}
+    rest = {
+        name: array
+        for name, array in arrays.items()
+        if name not in {o.source for o in matches.found}
+    }
+    for name, bias in biases.items():
+        match = found.get(name)
+        if match is not None and match.fault:
+            source = arrays[match.source].reshape(-1)
+            if np.abs(source).max(initial=0) > bias.scales.max():
+                yield _describe_bias(bias, match.fault, match.source)
+        elif match is None and 2 * len(found.keys() & biases.keys()) > len(biases):
+            same = [key for key, array in rest.items() if array.size == bias.payload.size]
+            is_scaled = find_float_bias(bias, arrays) is not None
+            if len(same) == 1 and bias.integers.any() and not is_scaled:
+                yield _describe_bias(bias, _UNKNOWN, same[0])
+
+
+_UNKNOWN = "unknown"
+_BIAS_TEXTS = {
+    ZERO: "is zero, but not in the float model",
+    _UNKNOWN: "matches no array of the float model",
+}
+"""Fault of a bias -> text of its finding."""
+
+
+def _describe_bias(bias: QuantizedBias, fault: str, source: str) -> LintFinding:
+    text = _BIAS_TEXTS.get(fault, f"has the float model's values with {fault}")
+    return LintFinding(
+        "error",
+        f"bias %{bias.view.name} {text}",
+        bias.op,
+        tensor=bias.view,
+        found=f"values from {bias.dequantized.min():.6g} to {bias.dequantized.max():.6g}",
+        expected=f"the values of array {source} of the float model",
+        hint="Write the bias of the float model again, quantized with the declared scale.",
+        facts={"source": source, "form": fault},
+    )
+
+
 @attrs.frozen
 class WeightFault:
     """Fault that would explain how weights differ from the float model."""
@@ -229,11 +288,14 @@ def _list_faults(one: DequantizedWeights, floats: Array) -> Iterator[WeightFault
         inside=np.ones(one.reals.size, np.bool_),
     )
     if ordered.matches(np.sort(floats, axis=None)):
-        yield WeightFault(
-            "have the elements of their float values in another order",
-            "Check the order of axes; Glow's filters are OHWI.",
-            {"cause": "order"},
+        form = find_form(one.reals, floats)
+        text = (
+            f"are their float values with {form}"
+            if form
+            else ("have the elements of their float values in another order")
         )
+        facts = {"cause": "order", "form": form} if form else {"cause": "order"}
+        yield WeightFault(text, "Check the order of axes; Glow's filters are OHWI.", facts)
 
 
 def _describe_fault(
@@ -257,7 +319,7 @@ def _describe_fault(
 def _describe_unknown(unknown: list[DequantizedWeights], count: int) -> LintFinding:
     first = unknown[0]
     return LintFinding(
-        "warning",
+        "error" if 2 * len(unknown) < count else "warning",
         f"{len(unknown)} of {count} weights do not match any array of the float model",
         first.op,
         tensor=first.view,

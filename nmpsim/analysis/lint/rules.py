@@ -103,6 +103,12 @@ RULES: tuple[LintRule, ...] = (
         _unknown_constants,
     ),
     LintRule(
+        "bias-differs",
+        "a bias that is zero, in another order or unknown in the float model",
+        fixed_values.check_biases,
+        _unknown_constants,
+    ),
+    LintRule(
         "result-differs",
         "a result's scale or zero point that the float model contradicts",
         result_reference.check_results,

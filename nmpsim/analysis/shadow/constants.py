@@ -26,7 +26,9 @@ from nmpsim.interpreter import (
     TensorLocation,
     dequantize,
     dequantize_rows,
+    dequantize_sums,
     find_scale_operands,
+    find_sums_operands,
     locate_tensors,
     view_tensor,
 )
@@ -144,6 +146,11 @@ def _with_own_scales(
         if all(place.storage in module.constants for place in used):
             array, scales, offsets = (view_tensor(module.constants[p.storage], p) for p in used)
             found[used[0].storage] = dequantize_rows(array, scales, offsets)
+    for index, table in find_sums_operands(instruction, [p.type for p in places]).items():
+        if all(places[i].storage in module.constants for i in (index, table)):
+            used = [places[index], places[table]]
+            array, scales = (view_tensor(module.constants[p.storage], p) for p in used)
+            found[places[index].storage] = dequantize_sums(array, places[1].type, scales)
     return found
 
 

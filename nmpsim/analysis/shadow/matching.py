@@ -8,13 +8,21 @@ each channel multiplied by a factor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
 
+from nmpsim.analysis.constant_forms import list_bias_orders, list_kernel_forms
 from nmpsim.analysis.shadow.compare import Real
-from nmpsim.analysis.shadow.constants import AS_IS, Layout, find_best_layout, list_array_variants
+from nmpsim.analysis.shadow.constants import (
+    AS_IS,
+    FOLDED,
+    Layout,
+    find_best_layout,
+    list_array_variants,
+    list_layouts,
+)
 from nmpsim.arrays import Arrays
 from nmpsim.interpreter import compute_sqnr_db
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
@@ -27,6 +35,10 @@ MIN_MULTIPLE_SQNR_DB = 15.0
 MAX_FACTOR_SPREAD = 0.02
 """Relative spread below which factors count as one factor: a scale, not a batch norm."""
 MULTIPLE = ", by channel times a factor"
+ZERO = "zero"
+"""Fault of a bias that is zero although the float model's is not."""
+MAX_FORM_ELEMENTS = 1 << 22
+"""Largest number of elements of a constant for which other forms are tried."""
 
 
 @attrs.frozen
@@ -45,6 +57,8 @@ class _Match:
     source: str
     how: str
     layout: Layout
+    fault: str = ""
+    """Difference of the constant from the array, such as "the kernel's two axes swapped"."""
 
     @property
     def is_multiple(self) -> bool:
@@ -71,6 +85,12 @@ def match_constants(
     filters
         Bias -> filter of its layer. If a batch norm is folded into the filter but not into
         the model's array, the array of the bias's name is not used if it differs too much.
+
+    Returns
+    -------
+    Matches
+        Includes constants that equal an array only in another form: zero, or with its axes or
+        channels in another order.
     """
     legal = {make_legal_name(name): name for name in arrays}
     named = {n: m for n, real in constants.items() if (m := _by_name(n, real, arrays, legal))}
@@ -85,7 +105,92 @@ def match_constants(
         match = named.get(name) or _by_values(real, others)
         if match is not None:
             found[name] = match
+    _add_faulty_matches(constants, arrays, filters or {}, found)
     return _make_matches(constants, found)
+
+
+def _add_faulty_matches(
+    constants: Mapping[str, Real],
+    arrays: Arrays,
+    filters: Mapping[str, str],
+    found: dict[str, _Match],
+) -> None:
+    """Match the remaining constants with the remaining arrays, in other forms of the arrays."""
+    is_near = {
+        name: one.error_db(constants[name]) >= MIN_MATCH_SQNR_DB for name, one in found.items()
+    }
+    used = {one.source for name, one in found.items() if is_near[name]}
+    rest = {name: array for name, array in arrays.items() if name not in used}
+    faulty: dict[str, _Match] = {}
+    for name in [name for name in constants if not is_near.get(name)]:
+        match = _by_form(constants[name], rest)
+        if match is not None:
+            faulty[name] = match
+            del rest[match.source]
+    zeros = [name for name in filters if name in constants and not constants[name].any()]
+    for name, source in _pair_zeros(zeros, constants, rest):
+        layout = Layout(AS_IS, arrays[source], arrays[source].shape)
+        faulty[name] = _Match(source, "name or size", layout, ZERO)
+    for name, match in faulty.items():
+        known = found.get(name)
+        is_same = known is not None and known.source == match.source
+        found[name] = attrs.evolve(match, how=known.how) if known and is_same else match
+
+
+def _pair_zeros(
+    zeros: Sequence[str], constants: Mapping[str, Real], arrays: Arrays
+) -> Iterator[tuple[str, str]]:
+    """Yield biases of zero and the arrays that they should have, by name or as only arrays left."""
+    legal = {make_legal_name(name.removesuffix(FOLDED)): name for name in arrays}
+    left = {}
+    for name in zeros:
+        source = legal.get(strip_numeric_suffix(make_legal_name(name)))
+        if source is not None and arrays[source].shape == constants[name].shape:
+            yield name, source
+            left[source] = name
+    rest = [name for name in zeros if name not in left.values()]
+    for shape in dict.fromkeys(constants[name].shape for name in rest):
+        names = [name for name in rest if constants[name].shape == shape]
+        sources = [
+            name
+            for name, array in arrays.items()
+            if name not in left and array.shape == shape and array.any()
+        ]
+        if len(sources) != len(names):
+            sources = [name for name in sources if name.endswith(FOLDED)]
+        if len(sources) == len(names):
+            yield from zip(names, sources, strict=True)
+
+
+def _by_form(real: Real, arrays: Arrays) -> _Match | None:
+    """Return the array that equals a constant in another form, or None."""
+    if real.size > MAX_FORM_ELEMENTS or not real.any():
+        return None
+    ordered = np.sort(real, axis=None)
+    for name, array in arrays.items():
+        if array.size != real.size:
+            continue
+        flat = np.sort(array, axis=None)
+        if compute_sqnr_db(flat, ordered - flat) < MIN_MATCH_SQNR_DB:
+            continue
+        for layout in list_layouts(array, real.shape):
+            fault = find_form(real, layout.get_values())
+            if fault:
+                return _Match(name, "values", layout, fault)
+    return None
+
+
+def find_form(real: Real, floats: Real) -> str:
+    """Return the form of float values that a constant has, or "" if it has none."""
+    if real.ndim == 1:
+        forms = list_bias_orders(floats)
+    else:
+        kernel = floats if floats.ndim == 4 else floats.reshape(len(floats), 1, 1, -1)
+        forms = list_kernel_forms(kernel)
+    for text, values in forms:
+        if compute_sqnr_db(floats, real - values.reshape(real.shape)) >= MIN_MATCH_SQNR_DB:
+            return text
+    return ""
 
 
 def match_floats_by_name(constants: Mapping[str, Real], floats: Arrays) -> Matches:
@@ -158,4 +263,5 @@ def _describe(name: str, real: Real, match: _Match) -> FloatWeight:
         sqnr_db=match.error_db(real),
         worst_error=float(np.abs(real - floats).max(initial=0.0)),
         largest=float(np.abs(floats).max(initial=0.0)),
+        fault=match.fault,
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmpsim.arrays import Array
 
-Variant = tuple[str, Array]
+Form = tuple[str, Array]
 """Description that continues the word "with", and the values."""
 
 _AXES = "OHWI"
@@ -17,14 +17,14 @@ MAX_SHIFTS = 64
 """Largest number of channels by which channels are rolled."""
 
 
-def list_kernel_variants(kernel: Array) -> Iterator[Variant]:
+def list_kernel_forms(kernel: Array) -> Iterator[Form]:
     """Yield other forms of a kernel [O, H, W, I], the most common faults first.
 
     A form may equal the kernel or an earlier form.
     """
     _, height, width, _ = kernel.shape
     if height > 1 or width > 1:
-        yield from _list_window_variants(kernel)
+        yield from _list_window_forms(kernel)
     yield from _list_axis_orders(kernel)
     for axis, name in ((0, "output"), (3, "input")):
         yield f"the kernel's {name} channels in reverse order", np.flip(kernel, axis)
@@ -46,7 +46,7 @@ def mix_channels(values: Array, axis: int, groups: int) -> Array:
     return values.reshape(split).swapaxes(axis, axis + 1).reshape(values.shape)
 
 
-def _list_window_variants(kernel: Array) -> Iterator[Variant]:
+def _list_window_forms(kernel: Array) -> Iterator[Form]:
     _, height, width, _ = kernel.shape
     if height == width:
         yield "the kernel's two axes swapped", kernel.transpose(0, 2, 1, 3)
@@ -66,7 +66,7 @@ def _list_window_variants(kernel: Array) -> Iterator[Variant]:
             yield f"the kernel's {name} moved by {shift}", np.roll(kernel, shift, axis)
 
 
-def _list_axis_orders(kernel: Array) -> Iterator[Variant]:
+def _list_axis_orders(kernel: Array) -> Iterator[Form]:
     """Yield kernels whose memory has the axes in another order."""
     swapped = (3, 1, 2, 0)
     if kernel.shape[0] == kernel.shape[3]:
@@ -81,7 +81,7 @@ def _list_axis_orders(kernel: Array) -> Iterator[Variant]:
         yield text, kernel.transpose(order).reshape(kernel.shape)
 
 
-def list_bias_variants(bias: Array) -> Iterator[Variant]:
+def list_bias_forms(bias: Array) -> Iterator[Form]:
     """Yield other values of an integer bias [O], the most common faults first."""
     wide = bias.astype(np.int64)
     yield "a bias of zero", np.zeros_like(bias)
@@ -98,13 +98,18 @@ def list_bias_variants(bias: Array) -> Iterator[Variant]:
             limit = 1 << bits - 1
             clipped = np.clip(wide, -limit, limit - 1)
             yield f"the bias saturated to {bits} bits", clipped.astype(bias.dtype)
+    yield from list_bias_orders(bias)
+    for exponent in (*range(2, 17), *range(-16, -1)):
+        scaled = wide << exponent if exponent > 0 else wide >> -exponent
+        yield f"the bias times 2^{exponent}", _clip(scaled, bias)
+
+
+def list_bias_orders(bias: Array) -> Iterator[Form]:
+    """Yield a bias [O] with its channels in other orders."""
     yield "the bias's channels in reverse order", bias[::-1]
     for shift in range(1, min(bias.size, MAX_SHIFTS)):
         text = f"the bias's channels moved by {min(shift, bias.size - shift)}"
         yield text, np.roll(bias, shift)
-    for exponent in (*range(2, 17), *range(-16, -1)):
-        scaled = wide << exponent if exponent > 0 else wide >> -exponent
-        yield f"the bias times 2^{exponent}", _clip(scaled, bias)
 
 
 def _clip(values: Array, like: Array) -> Array:
