@@ -14,8 +14,10 @@ from nmpsim.input_files import CHECK_FILE_HINT, read_text
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
-    from nmpsim.analysis.diff import StoredTensor
-    from nmpsim.bundle import Bundle
+    from nmpsim.analysis.matching import StoredTensor
+    from nmpsim.arrays import Arrays
+    from nmpsim.bundle import Bundle, Metadata
+    from nmpsim.references import ReferenceRun
 
 
 @frozen(kw_only=True)
@@ -142,3 +144,25 @@ def open_recorded_run(path: Path) -> RecordedRun:
         expected="a JSON report, an .npz file of a run, a folder of Glow's dumps, or the text that"
         " a program instrumented by Glow printed",
     )
+
+
+def run_live_reference(path: Path, metadata: Metadata, inputs: Arrays) -> ReferenceRun | None:
+    """Run a model file in its own runtime, or return None if the path is no model file.
+
+    Parameters
+    ----------
+    path : Path
+        A reference: a model file, or a file or folder with results.
+    metadata : Metadata
+        Description of the program.
+    inputs : mapping of str to array
+        Inputs of the program by name, as :func:`nmpsim.core.inputs.prepare_inputs` returns them.
+    """
+    from nmpsim import session
+
+    if path.is_dir() or not session.is_model(path):
+        return None
+    from nmpsim.references import open_reference
+
+    reference = open_reference(path, metadata)
+    return None if reference is None else reference.run(inputs)

@@ -15,7 +15,9 @@ from nmpsim.checking.expectations import check_names, parse_layer_name
 from nmpsim.cli.inputs import load_inputs, read_sample_shapes
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import DEFAULT_IMAGES, ImageOptions, InputOptions
+from nmpsim.cli.recorded_runs import run_live_reference
 from nmpsim.config import load_device
+from nmpsim.core.inputs import prepare_inputs
 from nmpsim.diagnostics import UserError, fail, locate_errors
 from nmpsim.session import is_model
 from nmpsim.views.text import format_shape
@@ -23,6 +25,7 @@ from nmpsim.views.text import format_shape
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from nmpsim.arrays import Arrays
     from nmpsim.bundle import Bundle, Metadata, Tensor
 
 _OUTPUT = "output/"
@@ -98,15 +101,19 @@ def _load_case(
     arguments = tuple(one.argument for one in case.input)
     inputs = load_inputs(InputOptions(arguments=arguments, images=images), metadata)
     expect = case.expect
-    outputs = None if expect.outputs is None else _outputs(expect.outputs, metadata)
-    layers = None if expect.layers is None else _layers(expect, expect.layers, metadata)
+    stored = prepare_inputs(metadata, inputs)
+    outputs = None if expect.outputs is None else _outputs(expect.outputs, metadata, stored)
+    layers = None if expect.layers is None else _layers(expect, expect.layers, metadata, stored)
     return CaseWork(
         case, bundle, inputs, ExpectedArrays(outputs, layers), update, core, strict=strict
     )
 
 
-def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
-    """Return expected outputs by name; an ``.npy`` file holds the only output."""
+def _outputs(path: Path, metadata: Metadata, inputs: Arrays) -> dict[str, npt.NDArray[Any]]:
+    """Return expected outputs by name from an ``.npz`` file, a model, or the only array."""
+    live = run_live_reference(path, metadata, inputs)
+    if live is not None:
+        return dict(live.outputs)
     file = ArrayFile(path)
     outputs = {output.name: output for output in metadata.user_outputs}
     recorded = [key for key in file.keys if key.startswith(_OUTPUT)]
@@ -116,8 +123,15 @@ def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
     return _arrays(file, keys, outputs, "output")
 
 
-def _layers(expect: Expectations, path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
+def _layers(
+    expect: Expectations, path: Path, metadata: Metadata, inputs: Arrays
+) -> dict[str, npt.NDArray[Any]]:
     """Return expected outputs of layers by name; names of another tool are matched with layers."""
+    live = run_live_reference(path, metadata, inputs)
+    if live is not None:
+        from nmpsim.verification import list_expected_outputs
+
+        return list_expected_outputs(metadata, live)
     file = ArrayFile(path)
     if not file.is_archive:
         raise file.make_error(

@@ -12,7 +12,6 @@ from nmpsim.analysis.difference import dequantize_values
 from nmpsim.analysis.matching import StoredTensor, list_layer_tensors, make_stored_tensor
 from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle.metadata import Metadata, Tensor, is_same_shape
-from nmpsim.core.inputs import prepare_inputs
 from nmpsim.diagnostics import fail, list_alternatives
 from nmpsim.frontends import find_front_end
 from nmpsim.lir.nodes import ELEM_DTYPES
@@ -49,6 +48,16 @@ class ReferenceRun:
     variants: Mapping[str, Arrays] = attrs.field(factory=dict)
     """Other settings of the runtime -> outputs of the program with these settings."""
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of the tensors, as of the arrays in a file."""
+        return tuple(one.name for one in self.tensors)
+
+    def read(self, key: str) -> Array:
+        """Return the values of the first tensor that has the name ``key``."""
+        values = next(one for one in self.tensors if one.name == key).load()
+        return values.array.reshape(values.shape)
+
 
 class LiveReference:
     """Model file loaded in its reference runtime, which runs it on the inputs of a program."""
@@ -63,17 +72,23 @@ class LiveReference:
             for name in (one.name, *one.source_names)
         )
 
-    def run(self, inputs: Arrays) -> ReferenceRun:
-        """Run the model on the inputs of the program, by name, in any type that it accepts.
+    def run(self, inputs: Arrays, *, has_variants: bool = False) -> ReferenceRun:
+        """Run the model on inputs of the program.
+
+        Parameters
+        ----------
+        inputs : mapping of str to array
+            Inputs of the program by name, as ``prepare_inputs`` returns them.
+        has_variants : bool
+            Whether to run the model with other settings of the runtime, too.
 
         Raises
         ------
         UserError
-            INPUT codes for unusable inputs, REF001 if the runtime fails.
+            REF001 if the runtime fails or its model has inputs of other types.
         """
-        stored = prepare_inputs(self._metadata, inputs)
         given = {
-            source.name: self._convert_input(tensor, stored[tensor.name], source)
+            source.name: self._convert_input(tensor, inputs[tensor.name], source)
             for tensor, source in self._sources
         }
         tensors = self.runtime.run(given, self._float_names)
@@ -83,7 +98,9 @@ class LiveReference:
             {
                 name: self._pair_outputs(outputs)
                 for name, outputs in self.runtime.run_variants(given).items()
-            },
+            }
+            if has_variants
+            else {},
         )
 
     def _pair_outputs(self, tensors: Arrays) -> dict[str, Array]:

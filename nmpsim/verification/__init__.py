@@ -6,6 +6,7 @@ from nmpsim.verification.compare import (
     VariantComparison,
     Verification,
     VerifiedLayer,
+    list_expected_outputs,
     verify_sample,
 )
 from nmpsim.verification.document import make_verification_document
@@ -16,6 +17,7 @@ __all__ = [
     "VariantComparison",
     "Verification",
     "VerifiedLayer",
+    "list_expected_outputs",
     "make_verification_document",
     "verify_sample",
 ]

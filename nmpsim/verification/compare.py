@@ -15,10 +15,14 @@ from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.run import Progress, ProgressCallback, make_layer_key
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.divergence import find_error_causes
+from nmpsim.debugger.divergence import explain_faulty_layer, find_error_causes
 from nmpsim.debugger.reference import LayerComparison, ReferenceOutputs, isolate_layer
 from nmpsim.references import ReferenceRun
 from nmpsim.report.fields import OR_NULL
+
+ROUNDING = "the reference adds float32 numbers in another order (the error is that of rounding)"
+MIN_ROUNDING_DB = 100.0
+"""SQNR above which a difference of float32 results is one of rounding, in dB."""
 
 
 @attrs.frozen
@@ -195,6 +199,16 @@ def verify_sample(
     return SampleVerification(name, tuple(layers), outputs, variants, causes)
 
 
+def list_expected_outputs(metadata: Metadata, reference: ReferenceRun) -> dict[str, Array]:
+    """Return the outputs of layers that a reference has, as the layers store them, by layer name.
+
+    Raises UserError (DIFF001) if no tensor of the reference matches a layer.
+    """
+    expected = ReferenceOutputs(metadata, reference.tensors)
+    outputs = {one.name: expected.get_output(one) for one in metadata.layers}
+    return {name: values for name, values in outputs.items() if values is not None}
+
+
 class _Isolation:
     """Debugger with the reference, which executes layers on the reference's inputs."""
 
@@ -227,12 +241,14 @@ class _Isolation:
 
     def find_causes(self) -> tuple[str, ...]:
         """Return likely causes of the first layer that is wrong in isolation."""
-        if self._first_wrong is None:
+        wrong = self._first_wrong
+        if wrong is None or wrong.isolated is None:
             return ()
-        patterns = find_error_causes(
-            self._debugger, self._reference, self._first_wrong, self._tolerance.ulp
-        )
-        return tuple(one.text for one in patterns)
+        if is_rounding_error(wrong.isolated, self._debugger.layers[wrong.index]):
+            return (ROUNDING,)
+        found = explain_faulty_layer(self._debugger, self._reference, wrong)
+        patterns = find_error_causes(self._debugger, self._reference, wrong, self._tolerance.ulp)
+        return (*(one.text for one in found.explanations), *(one.text for one in patterns))
 
     def _isolate_layer(self, one: VerifiedLayer) -> VerifiedLayer:
         layer = self._debugger.layers[one.index]
@@ -244,6 +260,12 @@ class _Isolation:
         if isolated.beyond and self._first_wrong is None:
             self._first_wrong = found
         return attrs.evolve(one, isolated=isolated)
+
+
+def is_rounding_error(difference: OutputDifference, layer: Layer) -> bool:
+    """Return whether a float layer differs only as sums in another order do."""
+    sqnr = difference.sqnr_db
+    return layer.output.elem == "float" and sqnr is not None and sqnr > MIN_ROUNDING_DB
 
 
 def _compare_layer(

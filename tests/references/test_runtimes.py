@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import nmpsim
+from nmpsim.core.inputs import prepare_inputs
 from nmpsim.references import open_reference
 from nmpsim.verification import verify_sample
 
@@ -28,6 +29,7 @@ def test_a_network_equals_its_runtime(shared: Path, package: str, name: str, lay
     inputs = {data.name: np.load(model.with_name("inputs.npy"))[:1]}
     reference = open_reference(model, bundle.metadata)
     assert reference is not None
-    found = verify_sample(bundle, nmpsim.Device(threads=1), inputs, reference.run(inputs))
+    run = reference.run(prepare_inputs(bundle.metadata, inputs))
+    found = verify_sample(bundle, nmpsim.Device(threads=1), inputs, run)
     assert found.is_equal
     assert len(found.compared) == layers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import jsonschema
@@ -87,8 +87,13 @@ def verify(
     model = tmp_path / "net.tflite"
     model.write_bytes(TFLITE)
 
-    def run(*words: object, input: Path = IMAGE) -> Result:
-        given = ("verify", program, "--reference", model, "--input", input, *words)
+    def run(
+        *words: object,
+        input: Path = IMAGE,
+        command: str = "verify",
+        options: Sequence[str] = ("--reference",),
+    ) -> Result:
+        given = (command, program, *options, model, "--input", input, *words)
         return CliRunner().invoke(app, list(map(str, given)))
 
     return run
@@ -149,6 +154,31 @@ def test_other_settings_of_the_runtime_are_compared(
     assert found.exit_code == 0, found.stderr
     assert "note: fake runtime 1.0 with other kernels gives another answer: 1 of 10" in found.stdout
     assert "top-1 is 1, not 7" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("debug -c diverge --reference", "conv2__2 is the first layer that differs"),
+        ("check --expect-layers", "conv2__2"),
+    ],
+)
+def test_other_commands_run_a_model_as_reference(
+    verify: Callable[..., Result], tensors: Tensors, program: Path, words: str, text: str
+) -> None:
+    tensors["conv2__2"][0, 1, 2, 3] += 2
+    command, *options = words.split()
+    found = verify(command=command, options=options)
+    assert text in found.stdout, found.stderr
+
+
+def test_reduce_runs_a_model_as_reference(
+    verify: Callable[..., Result], tensors: Tensors, tmp_path: Path
+) -> None:
+    tensors["conv2__2"][0, 1, 2, 3] += 2
+    found = verify("-o", tmp_path / "part", command="reduce", options=["--reference"])
+    assert found.exit_code == 0, found.stderr
+    assert "fails: conv2__2 differs" in found.stderr
 
 
 def test_each_file_of_a_folder_is_verified(verify: Callable[..., Result], tmp_path: Path) -> None:

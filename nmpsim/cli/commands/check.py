@@ -56,9 +56,9 @@ class CaseOptions:
 
     device: InputFile | None = define_option("Run the bundle on this device.", "D.toml")
     baseline: OutputFile | None = define_option("Compare with this earlier run.", "B.json")
-    expect: InputFile | None = define_option("Expected outputs.", "E.npz", group=_EXPECTED)
+    expect: InputFile | None = define_option("Expected outputs.", "E.npz|MODEL", group=_EXPECTED)
     expect_layers: InputFile | None = define_option(
-        "Expected outputs of layers.", "L.npz", group=_EXPECTED
+        "Expected outputs of layers.", "L.npz|MODEL", group=_EXPECTED
     )
     only: tuple[str, ...] = define_option(
         "Layer, or pattern such as conv*, to compare.", "LAYER", group=_EXPECTED

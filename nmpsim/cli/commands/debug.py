@@ -70,7 +70,7 @@ class DebugOptions:
     bundle: InputFile = define_argument("NET.bin|MODEL|CORE")
     inputs: InputOptions
     device: InputFile | None = make_device_option("the bundle's")
-    reference: InputFile | None = define_option("Expected outputs of layers.", "R.npz")
+    reference: InputFile | None = define_option("Expected outputs of layers.", "R.npz|MODEL")
     matching: MatchingOptions
     script: InputFile | None = define_option("Execute the commands of this file.", "FILE")
     commands: tuple[str, ...] = define_option(
@@ -109,7 +109,8 @@ def command(options: DebugOptions) -> int:
     Otherwise a full-screen interface opens; --serve shows it in a browser. Press ? for its keys;
     `help` lists the commands.
 
-    A reference is a saved run, a recorded run of Glow, or float outputs.
+    A reference is a saved run, a recorded run of Glow, float outputs, or a model, which runs in its
+    own runtime.
 
     Exit codes: 0 success, 1 a run trapped or an `expect` failed, 2 unusable arguments, files or
     commands, 124 a command took longer than --timeout.
@@ -214,6 +215,7 @@ def _read_stdin() -> Iterable[ScriptLine]:
 
 def _make_shell(options: DebugOptions) -> Shell:
     from nmpsim.array_files import ArrayFile
+    from nmpsim.cli.recorded_runs import run_live_reference
     from nmpsim.debugger.commands.shell import Shell
 
     is_core = read_first_bytes(options.bundle, 2) == b"PK"  # core files are archives
@@ -222,7 +224,11 @@ def _make_shell(options: DebugOptions) -> Shell:
     if core is not None:
         with _apply_timeout(options, debugger), _show_progress(debugger):
             _go_to_stop(debugger, core)
-    shell = Shell(debugger, ArrayFile)
+    metadata, inputs = debugger.bundle.metadata, debugger.inputs
+    shell = Shell(
+        debugger,
+        lambda path: run_live_reference(path, metadata, inputs) or ArrayFile(path),
+    )
     shell.reference_names = options.matching.read_names()
     shell.reference_layout = options.matching.reference_layout
     if options.reference is not None:

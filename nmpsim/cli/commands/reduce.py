@@ -31,6 +31,7 @@ from nmpsim.records import frozen
 if TYPE_CHECKING:
     from nmpsim.analysis.matching import StoredTensor
     from nmpsim.analysis.reduce import Failure
+    from nmpsim.arrays import Arrays
     from nmpsim.bundle import Bundle
     from nmpsim.report.data import RunReport
 
@@ -41,7 +42,9 @@ class ReduceOptions:
 
     bundle: InputFile = define_argument("NET.bin|MODEL")
     inputs: InputOptions
-    reference: InputFile | None = define_option("Fail at the first difference from this run.", "R")
+    reference: InputFile | None = define_option(
+        "Fail at the first difference from this run.", "R|MODEL"
+    )
     matching: MatchingOptions
     saturates: str | None = define_option("Fail if this layer saturates.", "LAYER")
     device: InputFile | None = make_device_option("the bundle's")
@@ -54,7 +57,8 @@ def command(options: ReduceOptions) -> int:
     """Reduce a failing program to the smallest part that still fails, and write it.
 
     By default the failure is a trap or a violation of the contract of the instruction set. The
-    reference is an .npz file or a folder of Glow's dumps, as for `nmpsim diff`. Candidates are the
+    reference is an .npz file or a folder of Glow's dumps, as for `nmpsim diff`, or a model, which
+    runs in its own runtime. Candidates are the
     instruction that trapped, the failing layer alone, and that layer with more and more layers
     before it; for a violation also the program without all other instructions. LAYER is an index, a
     name, line:N or number:N of the LIR.
@@ -83,7 +87,7 @@ def command(options: ReduceOptions) -> int:
         strict = options.reference is None and options.saturates is None
         report = device.run(bundle, arrays, save_layers=True, progress=progress, strict=strict)
     report = add_program_outputs(report, bundle.metadata.layers)
-    failure = _find_failure(options, bundle, report)
+    failure = _find_failure(options, bundle, arrays, report)
     if failure is None:
         print_message("the program does not fail: there is nothing to reduce")
         return EXIT_WORSE
@@ -97,7 +101,9 @@ def command(options: ReduceOptions) -> int:
     return EXIT_OK
 
 
-def _find_failure(options: ReduceOptions, bundle: Bundle, report: RunReport) -> Failure | None:
+def _find_failure(
+    options: ReduceOptions, bundle: Bundle, inputs: Arrays, report: RunReport
+) -> Failure | None:
     from nmpsim.analysis.reduce import (
         SaturationFailure,
         TrapFailure,
@@ -105,10 +111,17 @@ def _find_failure(options: ReduceOptions, bundle: Bundle, report: RunReport) -> 
         find_first_difference,
         match_layer_outputs,
     )
+    from nmpsim.cli.recorded_runs import run_live_reference
+    from nmpsim.core.inputs import prepare_inputs
     from nmpsim.lir.layers import find_layer
 
     if options.reference is not None:
-        references = _load_results(options.reference, bundle)
+        live = run_live_reference(
+            options.reference, bundle.metadata, prepare_inputs(bundle.metadata, inputs)
+        )
+        references = (
+            _load_results(options.reference, bundle) if live is None else list(live.tensors)
+        )
         names, layout = options.matching.read_names(), options.matching.reference_layout
         with locate_errors(options.reference):
             matching = match_layer_outputs(report, bundle.metadata, references, names, layout)

@@ -77,6 +77,7 @@ def command(options: VerifyOptions) -> int:
     from nmpsim.analysis.difference import Tolerance
     from nmpsim.cli.inputs import find_samples, list_input_paths
     from nmpsim.cli.samples import ProgramInputs, print_image_formats
+    from nmpsim.core.inputs import prepare_inputs
     from nmpsim.core.run import Progress
     from nmpsim.verification import Verification, make_verification_document, verify_sample
     from nmpsim.views.verify_text import print_verification
@@ -106,7 +107,7 @@ def command(options: VerifyOptions) -> int:
                     bundle,
                     device,
                     arrays,
-                    reference.run(arrays),
+                    reference.run(prepare_inputs(bundle.metadata, arrays), has_variants=True),
                     name=sample.name,
                     tolerance=Tolerance(options.within),
                     limits=options.limits.make_limits(),
