@@ -128,7 +128,7 @@ def test_misuse_of_the_builder_is_an_internal_error():
         builder.add_descriptor(bytes(4))
     builder.define_symbol("a", 0)
     for name in ("a", "", "b\0"):
-        with pytest.raises(RuntimeError, match="empty or already set"):
+        with pytest.raises(RuntimeError, match="invalid or already defined"):
             builder.define_symbol(name, 4)
 
 
