@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -57,12 +57,12 @@ class TileGrid:
         arrays = ([grid.index, grid.begin, grid.end] for grid in grids)
         return cls(ends, *(np.concatenate(one, axis=1) for one in zip(*arrays, strict=True)))
 
-    @property
+    @cached_property
     def core(self) -> Integers:
         """Core of each tile, int64 [tiles]."""
-        return np.repeat(np.arange(self.ends.size - 1), compute_sizes(self.ends))
+        return np.arange(self.ends.size - 1).repeat(compute_sizes(self.ends))
 
-    @property
+    @cached_property
     def number(self) -> Integers:
         """Index of each tile among the tiles of its core, int64 [tiles]."""
         return np.arange(self.ends[-1]) - self.ends[self.core]
@@ -82,7 +82,7 @@ class TileGrid:
 
     def count_changes(self, changed: npt.NDArray[np.bool_]) -> Integers:
         """Return, for each tile, the number of changed tiles since the first tile of its core."""
-        turns = np.cumsum(changed)
+        turns = changed.cumsum()
         return turns - turns[self.ends[:-1]][self.core]
 
     def compute_core_maxima(self, values: Integers) -> Integers:
@@ -102,10 +102,10 @@ def build_grid(dimensions: Sequence[TileRanges], order: Sequence[int] | None = N
         Dimensions in the order in which a core loops over them, outermost first.
     """
     sizes = [compute_sizes(one.ends) for one in dimensions]
-    grid = np.indices([size.size for size in sizes]).reshape(len(sizes), -1)
+    grid = _list_indices(*(size.size for size in sizes))
     counts = [size[chosen] for size, chosen in zip(sizes, grid, strict=True)]
-    ends = compute_offsets(np.prod(counts, axis=0))
-    core = np.repeat(np.arange(grid.shape[1]), compute_sizes(ends))
+    ends = compute_offsets(np.multiply.reduce(counts))
+    core = np.arange(grid.shape[1]).repeat(compute_sizes(ends))
     left = np.arange(core.size) - ends[core]
     index = np.empty((len(sizes), core.size), np.int64)
     for d in reversed(order or range(len(sizes))):
@@ -116,6 +116,12 @@ def build_grid(dimensions: Sequence[TileRanges], order: Sequence[int] | None = N
         for edges in ([one.begin for one in dimensions], [one.end for one in dimensions])
     )
     return TileGrid(ends, index, begin, end)
+
+
+@lru_cache(maxsize=1024)
+def _list_indices(*shape: int) -> Integers:
+    """Return the indices of all elements of an array, int64 [dimensions, elements]."""
+    return np.indices(shape).reshape(len(shape), -1)
 
 
 @lru_cache(maxsize=1024)
@@ -144,8 +150,9 @@ def divide_rows(bounds: Bounds, rows_per_image: int, size: int) -> TileRanges:
 
 def compute_offsets(counts: npt.ArrayLike) -> Integers:
     """Return the start offset of each of n consecutive groups, and the total size: [n + 1]."""
-    ends = np.zeros(np.size(counts) + 1, np.int64)
-    np.cumsum(counts, out=ends[1:])
+    counts = np.asarray(counts)
+    ends = np.zeros(counts.size + 1, np.int64)
+    counts.cumsum(out=ends[1:])
     return ends
 
 

@@ -58,7 +58,8 @@ class PlanBuilder:
         """Allocate a scratchpad buffer on each core; return its address, or one per core."""
         address = self._next
         self._next = address + align_size(nbytes)
-        if np.max(self._next) > SCRATCHPAD_BASE + self._config.scratchpad_bytes:
+        end = self._next if isinstance(self._next, int) else self._next.max()
+        if end > SCRATCHPAD_BASE + self._config.scratchpad_bytes:
             raise RuntimeError("a tile was planned that does not fit the scratchpad")
         return address
 
@@ -76,13 +77,11 @@ class PlanBuilder:
         changed : [tiles] array of bool, optional
             Tiles that take the next buffer. By default all do.
         """
-        core = self.grid.core
-        cores = self.grid.ends.size - 1
-        taken = np.array(
-            [np.broadcast_to(self.allocate_buffer(nbytes), cores) for _ in range(copies)]
-        )
+        taken = np.empty((copies, self.grid.ends.size - 1), np.int64)
+        for copy in range(copies):
+            taken[copy] = self.allocate_buffer(nbytes)
         turn = self.grid.number if changed is None else self.grid.count_changes(changed)
-        return taken[turn % copies, core]
+        return taken[turn % copies, self.grid.core]
 
     def add_instructions(
         self, mnemonic: str, words: Words, where: npt.NDArray[np.bool_] | None = None
