@@ -82,7 +82,7 @@ class TileGrid:
 
     def count_changes(self, changed: npt.NDArray[np.bool_]) -> Integers:
         """Return, for each tile, the number of changed tiles since the first tile of its core."""
-        turns = changed.cumsum()
+        turns: Integers = changed.cumsum()
         return turns - turns[self.ends[:-1]][self.core]
 
     def compute_core_maxima(self, values: Integers) -> Integers:
