@@ -102,12 +102,10 @@ class ReferenceOutputs:
             DIFF001 if no tensor matches a layer or a name is not in the reference, LAYER001 for an
             unknown layer.
         """
+        self._metadata, self._references = metadata, references
+        self._names, self._layout = names, layout
         self.matching = match_layers(metadata, references, names, layout)
-        index_of = {layer.name: layer.index for layer in metadata.layers}
-        self._layers = metadata.layers
-        self._outputs = {layer.index: layer.output for layer in metadata.layers}
-        self._edges: tuple[tuple[int, int], ...] | None = None
-        self._pairs = {index_of[pair.tensor.name]: pair for pair in self.matching.pairs}
+        self._index_pairs()
         if not self._pairs:
             some = [one.name for one in references[:4]]
             raise fail(
@@ -117,6 +115,26 @@ class ReferenceOutputs:
                 expected="keys such as 0003:conv, an index and a layer's name",
                 hint="Write the file with `nmpsim run --save-layers`, or map names with --map.",
             )
+        self._layers = metadata.layers
+        self._outputs = {layer.index: layer.output for layer in metadata.layers}
+        self._edges: tuple[tuple[int, int], ...] | None = None
+
+    def _index_pairs(self) -> None:
+        index_of = {layer.name: layer.index for layer in self._metadata.layers}
+        self._pairs = {index_of[pair.tensor.name]: pair for pair in self.matching.pairs}
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether layers and tensors of the reference are left that values could match."""
+        return bool(self.matching.unmatched and self.matching.unmatched_references)
+
+    def match_values(self, outputs: Mapping[int, Array]) -> None:
+        """Match the layers again with their outputs, which decide between ambiguous tensors."""
+        known = {self._layers[index].name: values for index, values in outputs.items()}
+        self.matching = match_layers(
+            self._metadata, self._references, self._names, self._layout, known
+        )
+        self._index_pairs()
 
     @property
     def layer_indices(self) -> frozenset[int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, takewhile
 
 import attrs
 import numpy as np
@@ -30,7 +32,12 @@ from nmpsim.analysis.matching.similarity import (
     is_closer,
     is_similar,
 )
-from nmpsim.analysis.matching.tensors import StoredTensor, convert_unsigned, list_layer_tensors
+from nmpsim.analysis.matching.tensors import (
+    KnownValues,
+    StoredTensor,
+    convert_unsigned,
+    list_layer_tensors,
+)
 from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.diagnostics import did_you_mean, fail
@@ -51,8 +58,10 @@ _MAX_NAMES = 8
 """Names of results that a text contains."""
 _MIN_IN_ORDER = 0.8
 """Smallest share of pairs by name in one order for which the order of a file is trusted."""
-_MIN_ALIGNED = 0.6
-"""Smallest share of tensors that must be aligned if no names match."""
+MAX_GRAPH = 5000
+"""Largest number of results whose dependences are examined."""
+_CONVERSIONS = frozenset({"quantize", "dequantize", "rescalequantized", "transpose", "copy"})
+"""Opcodes of layers that a reference often lacks."""
 
 
 @attrs.frozen
@@ -161,6 +170,7 @@ def match_layers(
     references: Sequence[StoredTensor],
     names: Mapping[str, str] | None = None,
     layout: str = "auto",
+    outputs: Mapping[str, Array] | None = None,
 ) -> TensorMatching:
     """Match the outputs of a program's layers with the tensors of a reference.
 
@@ -172,15 +182,23 @@ def match_layers(
         As for :func:`match_tensors`.
     names
         Name in the reference -> name or index of a layer.
+    outputs
+        Outputs of layers by name, if the program has run.
 
     Raises
     ------
     UserError
         DIFF001 for a name that is not in the reference, LAYER001 for an unknown layer.
     """
-    layers = metadata.layers
+    layers, known = metadata.layers, outputs or {}
     mapped = {key: find_layer(layers, name).name for key, name in (names or {}).items()}
-    return match_tensors(list_layer_tensors(metadata), references, mapped, layout)
+    tensors = [
+        attrs.evolve(one, load=partial(KnownValues.from_array, known[one.name]))
+        if one.name in known
+        else one
+        for one in list_layer_tensors(metadata)
+    ]
+    return match_tensors(tensors, references, mapped, layout)
 
 
 class _Matcher:
@@ -243,8 +261,10 @@ class _Matcher:
             if pair.tensor in in_order:
                 continue
             if pair.how != BY_ENDING:
-                # Branches may be in another order, so only their values raise doubts.
-                near = is_similar(pair.tensor, pair.reference, self.layout)
+                # Branches and outputs may be in another order.
+                known = pair.reference.shape, pair.reference.dtype
+                is_unique = sum((one.shape, one.dtype) == known for one in self._references) == 1
+                near = is_unique or is_similar(pair.tensor, pair.reference, self.layout)
                 self._pairs[pair.tensor] = attrs.evolve(pair, is_out_of_order=not near)
             else:
                 del self._pairs[pair.tensor]
@@ -268,19 +288,64 @@ class _Matcher:
         """Match results by their order between pairs that are in order."""
         if not self._is_ordered:
             return
-        found: list[tuple[StoredTensor, StoredTensor]] = []
-        sizes = [len(run) for run in self._left()]
-        for mine, theirs in self._segments():
+        exchangeable = self._find_exchangeable()
+        named = sum(pair.how == BY_NAME for pair in self._pairs.values())
+        for mine, theirs in list(self._segments()):
             if len(mine) * len(theirs) > MAX_CELLS:
                 continue
             scores = np.array([[self._score(one, other) for other in theirs] for one in mine])
-            found += [
-                (mine[row], theirs[column])
+            found = {
+                mine[row]: theirs[column]
                 for row, column in find_certain_pairs(scores.reshape(len(mine), len(theirs)))
-            ]
-        if self._pairs or len(found) >= _MIN_ALIGNED * min(sizes):
-            swapped = find_swapped_pairs(found, self.layout)
-            self.add(BY_ORDER, (pair for pair in found if pair not in swapped))
+            }
+            is_complete = all(one in found or one.opcode in _CONVERSIONS for one in mine)
+            # If the names of the reference are known, it has other names for other tensors.
+            is_complete = is_complete and len(found) > named // 2
+            swapped = find_swapped_pairs(list(found.items()), self.layout)
+            self.add(
+                BY_ORDER,
+                (
+                    (one, other)
+                    for one, other in found.items()
+                    if is_similar(one, other, self.layout)
+                    or not (
+                        (one, other) in swapped
+                        or one in exchangeable
+                        or not is_complete
+                        or self._is_inside(one, other, found)
+                    )
+                ),
+            )
+
+    def _is_inside(
+        self, one: StoredTensor, other: StoredTensor, found: Mapping[StoredTensor, StoredTensor]
+    ) -> bool:
+        """Return whether a tensor is inside a chain whose end is not the next result."""
+        if self._is_end(other):
+            return False
+        following = self._results[self._rows[one] + 1 :][:1]
+        pairs = {**found, **{pair.tensor: pair.reference for pair in self._pairs.values()}}
+        ends = self._list_chain(other)
+        return not any(pairs.get(after) in ends for after in following)
+
+    def _find_exchangeable(self) -> set[StoredTensor]:
+        """Return the results that may be computed before or after another one that fits alike."""
+        if len(self._results) > MAX_GRAPH:
+            return set(self._results)
+        ancestors: dict[str, int] = {}
+        alike: dict[object, list[StoredTensor]] = defaultdict(list)
+        found: set[StoredTensor] = set()
+        for row, one in enumerate(self._results):
+            if one.inputs is None:
+                return set()
+            ancestors[one.name] = 1 << row
+            for name in one.inputs:
+                ancestors[one.name] |= ancestors.get(name, 0)
+            for other in alike[one.shape, one.dtype]:
+                if not ancestors[one.name] >> self._rows[other] & 1:
+                    found |= {one, other}
+            alike[one.shape, one.dtype].append(one)
+        return found
 
     def pair_values(self) -> None:
         """Match results that are similar to one result of the reference and to no other."""
@@ -293,8 +358,6 @@ class _Matcher:
 
     def follow_chains(self) -> None:
         """Match quantized layers with the end of the float tensors that were folded into them."""
-        if not self._is_ordered:
-            return
         rows = sorted(self._rows[one] for one in self._pairs if one in self._rows)
         following = dict(pairwise(rows))
         for row in rows:
@@ -390,18 +453,20 @@ class _Matcher:
             self._links = list(find_chain_links(self._references))
         return self._links
 
+    def _list_chain(self, start: StoredTensor) -> list[StoredTensor]:
+        """Return the tensors after ``start`` that are functions of it, in order."""
+        first = self._columns[start] + 1
+        links = takewhile(lambda link: link.is_function, self._find_links()[first:])
+        return self._references[first : first + sum(1 for _ in links)]
+
     def _find_chain_end(self, start: StoredTensor, can_share: bool = False) -> StoredTensor:
         """Return the last tensor of a chain that is not matched, or ``start``.
 
         With ``can_share``, the next tensor may be matched with another result too.
         """
-        links, end = self._find_links(), start
-        for column in range(self._columns[start] + 1, len(self._references)):
-            one = self._references[column]
-            if not links[column].is_function or (one in self._used and not can_share):
-                break
-            end = one
-        return end
+        chain = self._list_chain(start)
+        free = takewhile(lambda one: can_share or one not in self._used, chain)
+        return [start, *free][-1]
 
 
 def _sort_by_number(tensors: Sequence[StoredTensor]) -> list[StoredTensor]:

@@ -12,6 +12,7 @@ from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 _SEPARATOR = re.compile(r"[/;|.]")
 _APPENDED = re.compile(r"(_output_0|:0|_(De)?[Qq]uantizeLinear_Output|_quantized|__\d+)+$")
 """Endings that exporters, quantizers, front ends and Glow append to the name of an operation."""
+_BIAS_ADD = re.compile("Bias_?Add", re.IGNORECASE)
 _MAX_DEPTH = 16
 """Largest number of components of a name whose endings are compared."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -86,7 +87,7 @@ def pair_unique_names(
 
 def find_operation_kind(tensor: StoredTensor) -> str:
     """Return the kind of operation that opcode or name state, or "" if unknown or ambiguous."""
-    text = tensor.opcode or tensor.name
+    text = tensor.opcode or _BIAS_ADD.sub("", _APPENDED.sub("", tensor.name))
     words = {word.lower() for word in _WORD.findall(text)}
     kinds = {_KINDS[word] for word in words if word in _KINDS}
     return kinds.pop() if len(kinds) == 1 else ""

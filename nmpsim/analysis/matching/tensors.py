@@ -66,6 +66,8 @@ class StoredTensor:
     """Names of the tensor in the model's file from which the program was imported."""
     opcode: str = ""
     """Opcode of the LIR instruction; empty if unknown."""
+    inputs: tuple[str, ...] | None = None
+    """Names of the layers whose outputs the layer reads; None if unknown."""
     begins_at_zero: bool = False
     """Whether the range of the type is known to begin at zero, so that a ReLU may be folded in."""
 
@@ -104,16 +106,20 @@ def list_layer_tensors(metadata: Metadata) -> list[StoredTensor]:
     """Return the outputs of a program's layers, without known elements, in program order."""
     names = find_source_names(metadata)
     known = {name for found in names.values() for name in found}
+    inputs = find_layer_inputs(metadata)
     return [
         _describe_layer(
             layer,
             (*names.get(layer.name, ()), *({layer.output.name} - known)),
+            inputs[layer.name],
         )
         for layer in metadata.layers
     ]
 
 
-def _describe_layer(layer: Layer, source_names: tuple[str, ...]) -> StoredTensor:
+def _describe_layer(
+    layer: Layer, source_names: tuple[str, ...], inputs: tuple[str, ...]
+) -> StoredTensor:
     output = layer.output
     type_ = TensorType(output.elem, output.shape)
     unknown = KnownValues(output.shape, np.empty(0, type_.dtype))
@@ -126,8 +132,26 @@ def _describe_layer(layer: Layer, source_names: tuple[str, ...]) -> StoredTensor
         number=layer.number,
         source_names=source_names,
         opcode=layer.op,
+        inputs=inputs,
         begins_at_zero=_begins_at_zero(output),
     )
+
+
+def find_layer_inputs(metadata: Metadata) -> dict[str, tuple[str, ...]]:
+    """Return for each layer the layers whose outputs are at the addresses of its inputs."""
+    reads = {
+        index: [one.tensor for one in step.operands if one.role != "out"]
+        for step in metadata.steps
+        for index in step.layers
+    }
+    found: dict[str, tuple[str, ...]] = {}
+    writers: dict[int, str] = {}
+    for layer in metadata.layers:
+        tensors = reads.get(layer.index, ()) if layer.claim is None else layer.claim.inputs
+        names = (writers.get(tensor.address) for tensor in tensors)
+        found[layer.name] = tuple(dict.fromkeys(name for name in names if name is not None))
+        writers[layer.output.address] = layer.name
+    return found
 
 
 def _begins_at_zero(output: Tensor) -> bool:
@@ -138,7 +162,7 @@ def _begins_at_zero(output: Tensor) -> bool:
 def add_program_facts(tensors: Iterable[StoredTensor], metadata: Metadata) -> list[StoredTensor]:
     """Return the tensors of a program's run with their source names and opcodes."""
     names = find_source_names(metadata)
-    layers = {layer.name: layer for layer in metadata.layers}
+    layers, inputs = {one.name: one for one in metadata.layers}, find_layer_inputs(metadata)
 
     def describe(one: StoredTensor) -> StoredTensor:
         if not one.is_result:
@@ -147,8 +171,12 @@ def add_program_facts(tensors: Iterable[StoredTensor], metadata: Metadata) -> li
         layer = layers.get(one.name)
         if layer is None:
             return one
-        begins_at_zero = _begins_at_zero(layer.output)
-        return attrs.evolve(one, opcode=layer.op, begins_at_zero=begins_at_zero)
+        return attrs.evolve(
+            one,
+            opcode=layer.op,
+            inputs=inputs[one.name],
+            begins_at_zero=_begins_at_zero(layer.output),
+        )
 
     return list(map(describe, tensors))
 

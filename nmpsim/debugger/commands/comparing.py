@@ -87,7 +87,7 @@ def find_divergence(context: CommandContext, limit: int = 0) -> CommandResult:
 
     With a float reference, go to the layer where the error jumps.
     """
-    reference, debugger = context.get_reference(), context.debugger
+    reference, debugger = context.complete_reference(), context.debugger
     if not limit and reference.is_float():
         return _find_jump(context, reference)
     compared = 0

@@ -122,6 +122,15 @@ class CommandContext:
         self.debugger.events.measure_difference = self._measure_difference
         return self.reference
 
+    def complete_reference(self) -> ReferenceOutputs:
+        """Run the program and match the reference by values, if names and order do not suffice."""
+        reference, order = self.get_reference(), self.debugger.get_layer_order()
+        if reference.is_ambiguous and order:
+            self.debugger.run_through_layer(order[-1])
+            reference.match_values(self.debugger.layer_outputs)
+            self._comparisons.clear()
+        return reference
+
     def compare_layer(self, index: int) -> LayerComparison:
         """Compare a layer's output with the reference, or return the cached comparison.
 

@@ -8,7 +8,12 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.matching import StoredTensor, make_stored_tensor, match_tensors
+from nmpsim.analysis.matching import (
+    KnownValues,
+    StoredTensor,
+    make_stored_tensor,
+    match_tensors,
+)
 
 RNG = np.random.default_rng(8)
 Values = npt.NDArray[Any]
@@ -93,3 +98,45 @@ def test_one_layout_is_inferred_for_all_tensors() -> None:
     assert match_tensors(mine, make_tensors(**turned)).layout == "nchw"
     assert match_tensors(mine, make_tensors(cube=cube, box=box)).layout == "same"
     assert match_tensors(mine, make_tensors(**turned), layout="same").layout == "same"
+
+
+def test_layers_of_branches_are_not_matched_by_order_alone() -> None:
+    """A reference may compute the branches of a network in another order."""
+    values = {name: make_values(1, 4, 4, 8) for name in ("stem", "left", "right", "sum")}
+    inputs = {"stem": (), "left": ("stem",), "right": ("stem",), "sum": ("left", "right")}
+    theirs = make_tensors(
+        **{f"t{index}": values[name] for index, name in enumerate(("stem", "right", "left", "sum"))}
+    )
+    unknown = KnownValues((1, 4, 4, 8), np.empty(0, np.int8))
+    for is_known, expected in (
+        (False, {"stem": "t0", "sum": "t3"}),
+        (True, {"stem": "t0", "left": "t2", "right": "t1", "sum": "t3"}),
+    ):
+        mine = [
+            attrs.evolve(
+                make_stored_tensor(name, quantize(array)),
+                inputs=inputs[name],
+                **({} if is_known else {"load": lambda: unknown}),
+            )
+            for name, array in values.items()
+        ]
+        found = match_tensors(mine, theirs)
+        assert {pair.tensor.name: pair.reference.name for pair in found.pairs} == expected
+
+
+def test_a_name_that_contradicts_the_order_is_reported() -> None:
+    arrays = {f"layer{index}": make_values(1, 4, 4, 8) for index in range(12)}
+    mine = {name: quantize(values) for name, values in arrays.items()}
+    values = [*list(arrays.values())[:10], arrays["layer0"], arrays["layer10"]]
+    renamed = dict(zip(arrays, values, strict=True))
+    moved = {"layer11": renamed.pop("layer11"), **renamed}
+    found = match_tensors(make_tensors(**mine), make_tensors(**moved))
+    assert [pair.tensor.name for pair in found.pairs if pair.is_out_of_order] == ["layer11"]
+    assert "; layer11 of the reference not in the run's order" in found.describe_coverage()
+
+
+def test_a_partial_reference_leaves_other_layers_unmatched() -> None:
+    mine, theirs = make_network(6)
+    names = {f"layer{layer}": theirs[f"r{layer}"] for layer in (0, 2, 5)}
+    interior = {"norm1": theirs["b1"], "conv3": theirs["c3"]}
+    assert match(mine, {**names, **interior}) == {name: name for name in names}
