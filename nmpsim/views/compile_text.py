@@ -83,7 +83,7 @@ def print_biases(compiled: Compiled, console: Console) -> None:
     from nmpsim.views.measures import make_columns
 
     biases, shown = compiled.rescaled_biases, compiled.file.metadata.display_names
-    print_heading(console, "biases on the scale of the result")
+    print_heading(console, "biases with the scale of the result")
     if not biases:
         print_line(console, "  no layer has a quantized bias")
         return

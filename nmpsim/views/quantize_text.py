@@ -150,7 +150,7 @@ def _print_saturated(
 def _weights_text(settings: Settings) -> str:
     scales = "a scale for each channel" if settings.per_channel else "a scale for each tensor"
     where = "of the result" if settings.bias_on_result else "of input times weight"
-    return f"weights: {scales}; biases: {format_elem(settings.bias_elem)}, on the scale {where}"
+    return f"weights: {scales}; biases: {format_elem(settings.bias_elem)}, with the scale {where}"
 
 
 def _print_comparison(

@@ -129,10 +129,9 @@ def _describe_overflow(op: Operation, bounds: SumBounds, bits: int) -> LintFindi
         op,
         found=f"{channels} of {bounds.low.size} channels; channel {worst} can have sums from"
         f" {bounds.low[worst]:.6g} to {bounds.high[worst]:.6g}",
-        expected=f"sums from -2^{bits - 1} to 2^{bits - 1} - 1 ({limit:.6g})",
+        expected=f"sums from {-limit:.6g} to {limit - 1:.6g}, the range of {bits} bits",
         hint="Use smaller weights or fewer inputs per result. The device saturates sums that"
-        " overflow;"
-        " Glow's wrap around.",
+        " overflow; Glow's kernels wrap them around.",
         facts={
             "channels": channels,
             "worst_channel": worst,

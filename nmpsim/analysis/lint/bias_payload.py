@@ -68,7 +68,7 @@ def _check_plausibility(
     parts = np.abs(bias.dequantized) / bias.result_magnitude
     return LintFinding(
         severity,
-        f"bias %{bias.view.name} is declared on {where}, but its integers seem to have"
+        f"bias %{bias.view.name} is declared with {where}, but its integers seem to have"
         " another scale",
         bias.op,
         tensor=bias.view,

@@ -138,8 +138,8 @@ def check_bias_precision(subject: LintSubject) -> Iterator[LintFinding]:
             f" {scaled.scale_text}",
             bias.op,
             tensor=bias.view,
-            found=f"integers up to {largest}, which have {scaled.bits:.1f} bits of the bias's"
-            f" {scaled.reference_bits:.1f}, and errors of up to {error:.2g} steps of the result",
+            found=f"{scaled.bits:.1f} of the {scaled.reference_bits:.1f} bits of the bias: integers"
+            f" up to {largest}, and errors of up to {error:.2g} steps of the result",
             expected=f"at least {needed:.1f} bits",
             hint="Use a smaller scale of the result if its range allows.",
             facts={

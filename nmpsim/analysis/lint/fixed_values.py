@@ -64,7 +64,7 @@ def check_unused_constants(subject: LintSubject) -> Iterator[LintFinding]:
                 f"no instruction reads the constant %{weight.name}",
                 weight.span,
                 tensor=weight.name,
-                found=f"{weight.type.nbytes} bytes",
+                found=f"a constant of {weight.type.nbytes:,} bytes",
                 hint="Check whether a layer should read this constant; Glow leaves some"
                 " constants unused.",
                 facts={"bytes": weight.type.nbytes},

@@ -68,7 +68,7 @@ def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[LintFi
         op,
         tensor=op.operands[2],
         found=_describe_share(part) + (f" in channel {worst}" if by_channel else ""),
-        expected=f"at least {100 * MAX_WASTED_SHARE:.0f} %",
+        expected=f"at least {100 * MAX_WASTED_SHARE:.0f} % of the range",
         hint="Use a smaller scale; check that the range was chosen from these weights.",
         facts={"part": part, "channels": int(little.size)},
     )
@@ -98,7 +98,7 @@ def _check_result_range(op: Operation, recorded: ValueRange) -> Iterator[LintFin
         op,
         found=f"{_describe_share(part)}, for real values from {recorded.low:.6g} to"
         f" {recorded.high:.6g}",
-        expected=f"at least {100 * MAX_WASTED_SHARE:.0f} %",
+        expected=f"at least {100 * MAX_WASTED_SHARE:.0f} % of the range",
         hint="Use a smaller scale; check that the calibration used similar inputs.",
         facts={"part": part, "low": recorded.low, "high": recorded.high},
     )
@@ -278,8 +278,8 @@ def check_profile_coverage(subject: LintSubject) -> Iterator[LintFinding]:
     yield LintFinding(
         "warning",
         f"the profile has ranges for {known} of {len(stems)} quantized results",
-        found=f"a profile with {', '.join(list(subject.ranges)[:3])}",
-        expected=f"a profile with {', '.join(list(stems)[:3])}",
+        found=f"a profile with ranges for {', '.join(list(subject.ranges)[:3]) or 'no results'}",
+        expected=f"a profile with ranges for {', '.join(list(stems)[:3])}",
         hint="Pass a profile of this network.",
         facts={"known": known, "results": len(stems)},
     )

@@ -109,9 +109,9 @@ def _describe_scale(
         f"the scale of %{source.name} is {factor:.4g} times the scale for which the constants of"
         f" %{bias.op.instruction.name} were quantized",
         op,
-        found=f"{source.scale:.9g}",
-        expected=f"{source.scale / factor:.9g}, the scale of bias %{bias.view.name} divided by the"
-        " scale of the weights, which both match the float model",
+        found=f"scale {source.scale:.9g}",
+        expected=f"scale {source.scale / factor:.9g}, the scale of bias %{bias.view.name} divided"
+        " by the scale of the weights, which both match the float model",
         hint=f"Change the scale of %{source.name}, or quantize the constants again.",
         facts={"by": "bias", "factor": factor},
     )
@@ -163,7 +163,7 @@ def _check_zero_points(found: list[RangeEstimate]) -> Iterator[LintFinding]:
             continue
         low, high = one.view.real_limits
         part = (
-            f"{100 * likely:.0f} % of the type for negative values, estimated from a run on"
+            f"{100 * likely:.0f} % of the integers for negative values, estimated from a run on"
             " generated inputs"
         )
         yield LintFinding(
@@ -172,7 +172,9 @@ def _check_zero_points(found: list[RangeEstimate]) -> Iterator[LintFinding]:
             " values of the float model",
             one.op,
             found=f"zero point {one.view.offset}, for values from {low:.6g} to {high:.6g}",
-            expected="zero point 0, as in the other results" if is_symmetric else f"about {part}",
+            expected="zero point 0, as in the other results"
+            if is_symmetric
+            else f"a zero point that leaves about {part}",
             hint="Check the zero point; pass a profile with --ranges to be certain.",
             facts={"by": "zero point", "offset": one.view.offset},
         )

@@ -122,13 +122,13 @@ RULES: tuple[LintRule, ...] = (
     ),
     LintRule(
         "bias-saturates",
-        "a bias that saturates on its scale, or on the scale of the result",
+        "a bias that saturates with its scale, or with the scale of the result",
         bias_range.check_bias_saturation,
         _unknown_constants,
     ),
     LintRule(
         "bias-loses-bits",
-        "a bias that loses most of its bits on its scale, or on the scale of the result",
+        "a bias that loses most of its bits with its scale, or with the scale of the result",
         bias_range.check_bias_precision,
         _unknown_constants,
     ),

@@ -66,9 +66,9 @@ def _cores(text: str, count: int) -> frozenset[int]:
         if not first <= last < count:
             raise fail(
                 "ARG001",
-                "invalid selection of cores",
+                "the selection of cores for the trace is invalid",
                 found=repr(part[:40]),
-                expected=f"numbers and ranges from 0 to {count - 1}, such as 0-3,8",
+                expected=f"core numbers and ranges from 0 to {count - 1}, such as 0-3,8",
             )
         found.update(range(first, last + 1))
     return frozenset(found)
