@@ -127,16 +127,18 @@ class PreparedModel(BackendRep):
             row = inputs if isinstance(inputs, Sequence) else [inputs]
             names = list(self._infos) if len(row) == len(self._infos) else self._needed
             if len(row) != len(names):
-                expected = f"{len(names)}: {', '.join(names)}"
-                message = "wrong number of inputs"
+                expected = f"{len(names)} arrays: {', '.join(names)}"
+                message = "the number of inputs is wrong"
                 raise fail("INPUT001", message, found=f"{len(row)} arrays", expected=expected)
             inputs = dict(zip(names, row, strict=True))
         missing = [name for name in self._needed if name not in inputs]
         unknown = [name for name in inputs if name not in self._infos]
         if missing or unknown:
-            message = "an input is missing" if missing else "the model has no such input"
-            expected = ", ".join(missing or self._needed)
-            raise fail("INPUT001", message, found=", ".join(unknown) or None, expected=expected)
+            message = f"the model has no input {unknown[0]!r}" if unknown else ""
+            if missing:
+                message = f"input {missing[0]!r} is missing"
+            found, expected = ", ".join(inputs) or "no inputs", ", ".join(self._needed)
+            raise fail("INPUT001", message, found=found, expected=expected)
         values = {}
         for name, value in inputs.items():
             array, info = np.asarray(value), self._infos[name]
@@ -149,7 +151,9 @@ class PreparedModel(BackendRep):
             if array.dtype != dtype or not is_fitting:
                 sizes = "any shape" if shape is None else [size or "any" for size in shape]
                 found = f"{array.dtype} {list(array.shape)}"
-                message = f"input {name!r} has the wrong shape or type"
+                message = (
+                    f"input {name!r} has the wrong {'shape' if array.dtype == dtype else 'type'}"
+                )
                 raise fail("INPUT002", message, found=found, expected=f"{dtype} {sizes}")
             values[name] = array
         return values
@@ -307,7 +311,7 @@ class NmpBackend(Backend):
 def _check_device(device: str) -> None:
     if not NmpBackend.supports_device(device):
         with _unsupported_as_skip():
-            raise fail("ARG001", "unknown device", found=device, expected="CPU")
+            raise fail("ARG001", "unknown device", found=f"device={device!r}", expected="'CPU'")
 
 
 def _element_type(values: Array) -> int:

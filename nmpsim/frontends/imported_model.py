@@ -28,7 +28,7 @@ class NotConstantError(UnsupportedError):
     """Exception for a tensor that must be a constant but is not."""
 
     def __init__(self, name: str, description: str = "an input") -> None:
-        super().__init__(f"{name or description} is not a constant")
+        super().__init__(f"{name or description} is not a constant", "a constant")
         self.name = name
 
 

@@ -161,7 +161,7 @@ class Module:
 def find_size_problem(shape: Sequence[int]) -> tuple[str, str] | None:
     """Return (found, expected) if the rank or size of a shape exceeds its limit, else None."""
     if len(shape) > MAX_RANK:
-        return f"{len(shape)} dimensions", f"at most {MAX_RANK}"
+        return f"{len(shape)} dimensions", f"at most {MAX_RANK} dimensions"
     elements = math.prod(max(abs(dim), 1) for dim in shape)
     if elements > MAX_ELEMENTS:
         return f"{elements} elements", f"at most {MAX_ELEMENTS}"

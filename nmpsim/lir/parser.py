@@ -171,7 +171,7 @@ class _Parser:
                 "LIR011",
                 "the declared size does not match the weights",
                 place=place,
-                found=size,
-                expected=total,
+                found=f"{size} bytes",
+                expected=f"{total} bytes",
                 hint=hint,
             )

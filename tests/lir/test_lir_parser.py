@@ -126,7 +126,7 @@ def test_an_empty_program_is_parsed():
         ("<2 x 3> c", "<2 ¶* 3> c", "LIR001", "*", "x or >"),
         ("<2 x 3> c", "<2 x ¶> c", "LIR001", ">", "a dimension"),
         ("O:-3][-62.500,65.000]<2 x 3> c", "¶]<2 x 3> c", "LIR001", "]", "O:offset"),
-        ("; size = 10", "; size = ¶11", "LIR011", "11", "10"),
+        ("; size = 10", "; size = ¶11", "LIR011", "11 bytes", "10 bytes"),
         ("1 %a =", "¶%a =", "LIR001", "%a", "an instruction number, or }"),
         ("cpumaxsplat @", "¶cpumaxslat @", "LIR006", "cpumaxslat", "an opcode of the LIR"),
         ("@in %w", "¶@inn %w", "LIR001", "@inn", "@in, @out or @inout"),

@@ -45,7 +45,7 @@ def _divide(x: Array, y: Array) -> Array:
 
 def _require_divisors(divisors: Array) -> None:
     zeros = divisors.size - np.count_nonzero(divisors)
-    require(not zeros, f"{zeros} integer divisors of 0", "divisors other than 0")
+    require(not zeros, f"{zeros} integer divisors that are 0", "divisors other than 0")
 
 
 def _remainder(x: Array, y: Array, fmod: bool = False) -> Array:
@@ -63,7 +63,7 @@ def _cast(x: Array, to: int = 0) -> Array:
     require(
         to in ONNX_DTYPES,
         f"a cast to type number {to}",
-        "the number of an ONNX type that NumPy has",
+        "a cast to an ONNX type that NumPy supports",
     )
     return x.astype(ONNX_DTYPES[to])
 

@@ -46,7 +46,7 @@ def read_convolution(op: GraphLowering, filters: Array) -> tuple[Window, int, Ar
     require(
         filters.shape[1] * groups == channels,
         f"{groups} groups and filters of shape {list(filters.shape)} for {channels} channels",
-        f"filters with {channels} channels / {groups} groups in dimension 1",
+        f"filters whose dimension 1 is {channels} channels divided by {groups} groups",
     )
     return window, groups, np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
 

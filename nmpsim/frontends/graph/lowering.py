@@ -389,7 +389,9 @@ class TensorStore:
 
     def _check_undefined(self, name: str) -> None:
         require(
-            not self.is_defined(name), f"a second definition of {name}", "one node that computes it"
+            not self.is_defined(name),
+            f"a second definition of {name}",
+            f"one node that computes {name}",
         )
 
     def _constant_value(
@@ -435,7 +437,7 @@ class TensorStore:
         require(
             type.elem == value.type.elem == "i8",
             f"{value.name} of type {format_type(value.type)} read as {format_type(type)}",
-            "equal types",
+            "two types with int8 elements",
         )
         name = f"{value.name}_taken"
         target = self.builder.allocate(name, type)

@@ -159,7 +159,7 @@ def lower_slice(
         require(
             indices[axis].size,
             f"slice {start}:{end}:{step} of an axis of size {own[axis]}",
-            "at least one element",
+            "a slice with at least one element",
         )
     if any(step != 1 for step in steps):
         return emit_gather(op, indices)
@@ -233,7 +233,7 @@ def lower_tile(op: GraphLowering, repeats: Integers) -> LoweringResult:
     own = op.get_shape()
     found = f"repeats {list(repeats)} for shape {list(own)}"
     require(len(repeats) == len(own), found, "repeats with one number per dimension")
-    require(all(1 <= count <= 1 << 16 for count in repeats), found, "repeats from 1 to 2**16")
+    require(all(1 <= count <= 1 << 16 for count in repeats), found, "repeats from 1 to 65,536")
     pairs = enumerate(zip(own, repeats, strict=True))
     return emit_gather(op, {a: np.tile(np.arange(d), n) for a, (d, n) in pairs if n > 1})
 
@@ -286,9 +286,9 @@ def emit_pad(
     Zeros around an image may become the padding of the next convolutions.
     """
     modes = ("constant", "edge", "reflect", "symmetric", "wrap")
-    require(mode in modes, f"mode {mode}", list_alternatives(modes))
+    require(mode in modes, f"mode {mode}", f"mode {list_alternatives(modes)}")
     pads = [*before, *after]
-    require(all(0 <= pad < 1 << 20 for pad in pads), f"pads {pads}", "pads from 0 to 2**20 - 1")
+    require(all(0 <= pad < 1 << 20 for pad in pads), f"pads {pads}", "pads from 0 to 1,048,575")
     sides = list(zip(op.get_shape(), before, after, strict=True))
     if mode != "constant":
         return emit_gather(

@@ -18,6 +18,7 @@ from nmpsim.frontends.graph.lowering import (
     Layout,
     TensorStore,
     move_channels_last,
+    move_channels_second,
 )
 from nmpsim.frontends.graph.nodes import (
     INTEGER_RANGES,
@@ -285,10 +286,12 @@ class GraphLowering(TensorStore):
         """Emit a concatenation of values along a stored axis; return the result."""
         own = parts[0].shape
         others = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
+        is_moved = self.layout == CHANNELS_LAST and len(own) > 2
+        order: Callable[[Sequence[int]], Shape] = move_channels_second if is_moved else tuple
         require(
             len(others) == 1,
-            f"input shapes {', '.join(str(list(part.shape)) for part in parts)}",
-            f"shapes that differ only in dimension {axis}",
+            f"input shapes {', '.join(str(list(order(part.shape))) for part in parts)}",
+            f"shapes that differ only in dimension {order(range(len(own))).index(axis)}",
         )
         size = sum(part.shape[axis] for part in parts)
         whole = self.allocate(kind, (*own[:axis], size, *own[axis + 1 :]))

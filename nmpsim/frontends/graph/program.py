@@ -155,7 +155,7 @@ def _lower_node(lowering: GraphLowering, step: Node, operators: Operators) -> st
         lowering.define_constant(step.outputs[0], values)
         return IS_CONSTANT
     if step.op not in operators:
-        raise UnsupportedError(f"operator {step.op}", "an operator that nmpsim supports")
+        raise UnsupportedError(f"operator {step.op}", "an operator that nmpsim can compile")
     return _apply(operators[step.op], lowering, step)
 
 

@@ -103,7 +103,7 @@ def _sizes_and_scales(
     noun = "size" if has_sizes else "scale"
     for axis, number in zip(axes, map(float, given), strict=True):
         found = f"{noun} {number:g}"
-        require(0 < number < 1 << 20, found, f"a positive {noun} below 2**20")
+        require(0 < number < 1 << 20, found, f"a positive {noun} below 1,048,576")
         sizes[axis], factors[axis] = int(np.floor(own[axis] * number)), number
         if has_sizes:
             sizes[axis] = int(number)
@@ -232,7 +232,7 @@ def lower_integer_resize(
     factors, is_centered = (int(given[2]), int(given[3])), _IS_CENTERED[transformation]
     tents = [_tent(factor, is_centered) for factor in factors]
     weights = np.multiply.outer(tents[0], tents[1])
-    require(mode == "linear", f"mode {mode}", "linear")
+    require(mode == "linear", f"mode {mode}", "mode linear")
     found = f"factors {list(factors)}, which need the weight {weights.max()}"
     require(weights.max() <= _MAX_WEIGHT, found, f"weights of at most {_MAX_WEIGHT}")
     value = op.read_operand(0, CHANNELS_LAST)

@@ -71,7 +71,7 @@ def read_window(
             isinstance(value, tuple) and len(value) == dims, found, f"{name} with {dims} numbers"
         )
         is_valid = all(least <= number < _MAX_SIZE for number in value)
-        require(is_valid, found, f"{name} from {least} to 2**20 - 1")
+        require(is_valid, found, f"{name} from {least} to 1,048,575")
         rows, columns = (least, *map(int, value))[-2:]
         return rows, columns
 
@@ -108,9 +108,9 @@ def read_window(
         free = length + begin + end - extent
         require(
             free >= 0,
-            f"a window of {extent} positions for {length + begin + end} along spatial"
-            f" axis {d - 2 + dims} ({length} and padding {begin} + {end})",
-            "a window within the padded input",
+            f"a window of {extent} positions along spatial axis {d - 2 + dims}, whose size is"
+            f" {length} with a padding of {begin} before and {end} after it",
+            f"a window of at most {length + begin + end} positions, within the padded input",
         )
         count, rest = free // step + 1, free % step
         # A window that would begin behind the input does not count.

@@ -133,10 +133,12 @@ class _Reader:
 
     def graph(self, shapes: Shapes, sample_shapes: Shapes) -> Graph:
         graph = self._model.graph
-        if not graph.node or len(graph.node) > MAX_NODES:
-            raise make_damaged_file_error(
-                self._place, f"{len(graph.node)} nodes", f"1 to {MAX_NODES} nodes"
-            )
+        if not graph.node:
+            raise make_damaged_file_error(self._place, "no nodes", f"1 to {MAX_NODES:,} nodes")
+        if (count := len(graph.node)) > MAX_NODES:
+            message, found = "the model has too many nodes", f"{count:,} nodes"
+            expected = f"at most {MAX_NODES:,} nodes"
+            raise fail("MODEL001", message, place=self._place, found=found, expected=expected)
         if graph.sparse_initializer:
             hint = "Convert the model without sparse weights."
             message = f"tensor {graph.sparse_initializer[0].values.name} is sparse"
@@ -363,11 +365,17 @@ class _Reader:
         parts = PurePosixPath(location.replace("\\", "/"))
         inside = path.is_relative_to(folder) and path.is_file()
         if not location or parts.is_absolute() or ".." in parts.parts or not inside:
+            is_outside = (
+                parts.is_absolute() or ".." in parts.parts or not path.is_relative_to(folder)
+            )
+            problem = "in a file that does not exist" if location else "without a location"
+            if is_outside:
+                problem = "outside the model's folder"
             raise fail(
                 "MODEL001",
-                f"tensor {name} has external data outside the model's folder",
+                f"tensor {name} has external data {problem}",
                 place=self._place,
-                found=location[:120] or "no location",
+                found=f"location {location[:120]!r}" if location else "no location",
                 expected="a file in the model's folder",
                 hint="Store external data in the model's folder, without links or .. in the path.",
             )

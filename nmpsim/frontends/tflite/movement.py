@@ -33,7 +33,7 @@ def lower_pad(op: GraphLowering, *, mode: int = 0) -> LoweringResult:
 
 def lower_concatenation(op: GraphLowering, *, axis: int) -> LoweringResult:
     """Lower CONCATENATION; rescale uint8 inputs to the scale of the result."""
-    require(op.limits is None, f"a fused clip to {op.limits}", "fused activation NONE")
+    require(op.limits is None, f"a fused clip to {op.limits}", "the fused activation NONE")
     parts = [_read_part(op, index) for index in range(len(op.names))]
     return op.emit_concatenation(op.result, parts, normalize_axis(axis, op.declared_shape))
 
@@ -134,7 +134,7 @@ def lower_gather(op: GraphLowering, *, axis: int, batch_dims: int = 0) -> Loweri
     )
     if indices.size:
         found = f"indices from {indices.min()} to {indices.max()}"
-        require(indices.min() >= 0 and indices.max() < size, found, f"0 to {size - 1}")
+        require(indices.min() >= 0 and indices.max() < size, found, f"indices from 0 to {size - 1}")
     return emit_stored_gather(op, value, {axis: indices.astype(np.int32)})
 
 

@@ -68,7 +68,7 @@ def lower_operator(op: GraphLowering) -> LoweringResult:
     require(
         0 <= number < len(_FUSED_ACTIVATIONS),
         f"fused activation number {number}",
-        "number 0 (NONE), 1 (RELU), 2 (RELU_N1_TO_1) or 3 (RELU6)",
+        "fused activation number 0 (NONE), 1 (RELU), 2 (RELU_N1_TO_1) or 3 (RELU6)",
     )
     op.limits = _FUSED_ACTIVATIONS[number]
     return row.lower(op, **bind_attributes(row.lower, op.node.attributes))
@@ -81,13 +81,13 @@ def _check_kind(op: GraphLowering, name: str, is_quantized: bool = False) -> Kin
     if isinstance(kind, str):
         missing = " without a scale" if kind in _QUANTIZED_TYPES else ""
         is_plain = kind in _PLAIN_TYPES and not is_quantized
-        expected = f"{list_alternatives(_QUANTIZED_TYPES)} with a scale"
+        expected = f"type {list_alternatives(_QUANTIZED_TYPES)} with a scale"
         if not is_quantized:
-            expected = f"{list_alternatives(_PLAIN_TYPES)}, or {expected}"
+            expected = f"type {list_alternatives(_PLAIN_TYPES)}, or {expected}"
         require(is_plain, f"{name} of type {kind}{missing}", expected)
     elif not op.is_constant(name):
         is_known = kind.dtype in (*_QUANTIZED_TYPES, *_PLAIN_TYPES)
         found = f"{name} of type {kind.dtype} with a scale"
-        require(is_known, found, list_alternatives(_QUANTIZED_TYPES))
+        require(is_known, found, f"type {list_alternatives(_QUANTIZED_TYPES)} with a scale")
         require(kind.scales.size == 1, f"{kind.scales.size} scales of {name}", "one scale")
     return kind

@@ -92,7 +92,8 @@ def _rescale(x: Integers, factor: np.float32) -> Integers:
     mul, exponent = quantize_multiplier(abs(float(factor)))
     if exponent > 15 or not math.isfinite(factor):  # Int16 would be shifted beyond 32 bits
         raise UnsupportedError(
-            f"the factor {factor:g} from the input to the result scale", "a factor below 2^15"
+            f"the factor {factor:g} from the input to the result scale",
+            "a finite factor below 32,768",
         )
     rescaled = multiply_quantized(x, mul, exponent)
     return rescaled if factor >= 0 else -rescaled

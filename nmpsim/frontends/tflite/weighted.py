@@ -173,5 +173,5 @@ def _check_rescaled_sums(op: GraphLowering, largest: Array, scales: Array) -> No
     This concerns Int16 and fully connected layers, whose sums are wider until then.
     """
     rescaled = largest * _factors(op, scales)
-    found = f"sums that may reach {rescaled.max():.0f} on the result's scale"
-    require((rescaled < 1 << 31).all(), found, "sums below 2**31")
+    found = f"sums that may reach {rescaled.max():,.0f} with the scale of the result"
+    require((rescaled < 1 << 31).all(), found, f"sums below {1 << 31:,}")

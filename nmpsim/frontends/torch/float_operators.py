@@ -351,11 +351,8 @@ def translate_dequantize_channels(
     axis: int,
 ) -> None:
     """Translate PT2E's dequantization with channel scales to DequantizeLinear."""
-    require(
-        scales.values is not None and zero_points.values is not None,
-        "computed scales or zero points",
-        "constant scales and zero points",
-    )
+    require(scales.values is not None, "computed scales", "constant scales")
+    require(zero_points.values is not None, "computed zero points", "constant zero points")
     zeros = np.asarray(zero_points.values, input.dtype)
     _add_conversion(builder, "DequantizeLinear", input, scales.values, zeros, axis=axis)
 

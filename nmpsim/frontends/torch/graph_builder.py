@@ -168,7 +168,7 @@ class TorchGraphBuilder(UniqueNames):
         """Return the first argument; raise UnsupportedError if it is not a tensor."""
         source = next(iter(self.arguments.values()), None)
         if not isinstance(source, RecordedTensor):
-            raise UnsupportedError(f"the first argument {source}", "a tensor")
+            raise UnsupportedError(f"the first argument {source}", "a tensor as the first argument")
         return source
 
     def iterate_output_names(self) -> Iterator[str]:

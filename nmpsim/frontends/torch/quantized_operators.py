@@ -132,7 +132,7 @@ def lower_elementwise(op: GraphLowering, *, tables: Sequence[Array]) -> Lowering
     if op.kind == "aten.relu" and not op.sources:
         # FX leaves it in float32 where it knows no fused form.
         return op.emit_result("relu", op.read_operand())
-    require(op.sources, f"{op.names[0]} of type float32", "quint8")
+    require(op.sources, f"{op.names[0]} of type float32", f"{op.names[0]} of type quint8")
     require(
         len(tables) == 1,
         f"{op.kind} on a channels-last tensor, where qnnpack has several results for one input",
@@ -162,7 +162,7 @@ def lower_softmax(op: GraphLowering, *, dim: int) -> LoweringResult:
     require(
         rank and dim % rank == rank - 1,
         f"softmax along dimension {dim}",
-        f"softmax along dimension {rank - 1}",
+        f"softmax along dimension {rank - 1}, the last one",
     )
     return pooling.lower_softmax(op, axis=dim)
 

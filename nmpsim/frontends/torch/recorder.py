@@ -57,7 +57,8 @@ def record_model(model: Any, example: Any, engine: str | None) -> ModelRecording
     chosen = torch.backends.quantized.engine if engine is None else engine
     if chosen not in _ENGINES:
         message = "unknown quantization engine"
-        raise fail("ARG001", message, found=chosen, expected=list_alternatives(_ENGINES))
+        found, expected = f"engine={chosen!r}", list_alternatives(_ENGINES)
+        raise fail("ARG001", message, found=found, expected=expected)
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()
     if not isinstance(model, torch.nn.Module):
