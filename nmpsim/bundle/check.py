@@ -87,7 +87,7 @@ def _step_problems(
 ) -> Iterator[str]:
     for index in step.layers:
         if not 0 <= index < len(layers):
-            yield f"it computes layer {index} of {len(layers)} layers"
+            yield f"it computes layer {index}, but the layers are 0 to {len(layers) - 1}"
         elif layers[index].placement != step.kind:
             yield f"layer {index} is not placed on the {step.kind}"
     if step.kind == "device":
@@ -99,19 +99,19 @@ def _step_problems(
 def _device_step_problems(step: ProgramStep, memory: MemoryRanges) -> Iterator[str]:
     for name in ("opcode", "operands", "attributes"):
         if getattr(step, name) not in (None, (), {}):
-            yield f"a device step has {name}"
+            yield f"it is a step of the device, but has {name}"
     entry = step.entry
     if entry is None:
-        yield "a device step has no entry"
+        yield "it is a step of the device, but has no entry"
     elif entry % 4 or not any(start <= entry < end for start, end in memory.text):
         yield f"entry {entry:#x} is not in the code"
 
 
 def _host_step_problems(step: ProgramStep, memory: MemoryRanges) -> Iterator[str]:
     if step.entry is not None:
-        yield f"a host step has the entry {step.entry:#x}"
+        yield f"it is a step of the host, but has the entry {step.entry:#x}"
     if step.opcode is None:
-        yield "a host step has no opcode"
+        yield "it is a step of the host, but has no opcode"
     for operand in step.operands:
         readable = [memory.image] if operand.role == "in" else []
         yield from _tensor_problems(operand.tensor, [memory.read_write, *readable])

@@ -26,9 +26,9 @@ class Limit(AllowedRange):
     def find_problem(self, value: int) -> str | None:
         """Return a message if a value is out of range, or None if it is in range."""
         if self.low == 0 > value:
-            return f"{value} is negative: {self.what} may be {self.range_text}"
+            return f"{value} is negative, but the range of {self.what} is {self.range_text}"
         if not self.low <= value <= self.high:
-            return f"{value} is out of range: {self.what} may be {self.range_text}"
+            return f"{value} is outside the range {self.range_text} of {self.what}"
         return None
 
     @property

@@ -108,7 +108,7 @@ def apply_patch(data: bytes, changes: tuple[ByteChange, ...], path: str) -> byte
         offset = _offset(file, change, path)
         found = bytes(data[offset : offset + len(change.old)])
         if found != change.old:
-            raise _other_bundle(path, change, found.hex())
+            raise _other_bundle(path, change, f"the bytes {found.hex()}")
         patched[offset : offset + len(change.new)] = change.new
     at = get_required_section(file, DIGEST).offset
     patched[at : at + DIGEST_BYTES] = compute_digest(memoryview(patched), at)
@@ -129,6 +129,6 @@ def _other_bundle(path: str, change: ByteChange, found: str) -> UserError:
         f"the patch belongs to another bundle: {change.description}",
         place=Place(path),
         found=f"{found} at {change.address:#x}",
-        expected=change.old.hex(),
+        expected=f"the bytes {change.old.hex()}",
         hint="Compile the network with the options and version that the patch was made for.",
     )

@@ -108,8 +108,12 @@ class BundleBuilder:
 
     def define_symbol(self, name: str, address: int, nbytes: int = 0) -> None:
         """Define a symbol; raise RuntimeError if it is already defined."""
-        if name in self._symbols or not name or "\0" in name:
-            raise RuntimeError(f"symbol name {name!r} is invalid or already defined")
+        if name in self._symbols:
+            raise RuntimeError(f"symbol {name!r} is already defined")
+        if not name:
+            raise RuntimeError("the name of a symbol is empty")
+        if "\0" in name:
+            raise RuntimeError(f"symbol name {name!r} contains a NUL")
         self._symbols[name] = (address, nbytes)
 
     def set_debug_section(self, name: str, chunks: Sequence[elf.Buffer]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from nmpsim.diagnostics import UserError
+from nmpsim.diagnostics import UserError, list_alternatives
 from nmpsim.isa.codec import BY_MNEMONIC, DecodedInstruction, decode, encode
 from nmpsim.isa.expressions import (
     Cursor,
@@ -133,7 +133,12 @@ def parse_instruction(
         return _expand(pseudo, mnemonic, tokens, end_column, known)
     instruction = BY_MNEMONIC.get(mnemonic.text)
     if instruction is None:
-        raise make_unknown_name_error("instruction", mnemonic, [*BY_MNEMONIC, *_PSEUDO])
+        raise make_unknown_name_error(
+            "instruction",
+            mnemonic,
+            [*BY_MNEMONIC, *_PSEUDO],
+            "See docs/isa.md for the instructions.",
+        )
     cursor = Cursor(tokens, end_column)
     operands = _parse_operands(instruction.format, cursor)
     cursor.expect_end()
@@ -154,7 +159,9 @@ def _expand(
             f"{pseudo.mnemonic} has the wrong number of operands",
             mnemonic.column,
             found=f"{len(given)} operands",
-            expected=", ".join(pseudo.operands) or "no operands",
+            expected=f"{len(pseudo.operands)} operands: {', '.join(pseudo.operands)}"
+            if pseudo.operands
+            else "no operands",
         )
     arguments = dict(zip(pseudo.operands, given, strict=True))
     lines = pseudo.expansion
@@ -225,7 +232,9 @@ def _parse_operand(field: BitField, cursor: Cursor) -> Expression:
     if field.name in _REGISTER_FIELDS:
         token = cursor.read_token("name", "a register")
         if token.text not in REGISTER_NUMBERS:
-            raise make_unknown_name_error("register", token, REGISTER_NUMBERS)
+            raise make_unknown_name_error(
+                "register", token, REGISTER_NUMBERS, "Use x0 to x31, or an ABI name such as a0."
+            )
         return make_constant(REGISTER_NUMBERS[token.text], token.column)
     names = _NAMED_VALUES.get(field.name)
     if names is None:
@@ -239,7 +248,7 @@ def _parse_named(what: str, names: Mapping[str, int], cursor: Cursor) -> Express
         return parse_expression(cursor)
     cursor.read_token("name", what)
     if token.text not in names:
-        raise make_unknown_name_error(what, token, names, f"known are {', '.join(names)}")
+        raise make_unknown_name_error(what, token, names, f"Use {list_alternatives(names)}.")
     return make_constant(names[token.text], token.column)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import UserError, did_you_mean, fail, list_alternatives
+from nmpsim.isa.expressions import MAX_LISTED
 from nmpsim.isa.table import (
     CHANNEL_RECORD,
     DESCRIPTORS,
@@ -142,17 +143,15 @@ def get_word_range(word: Word) -> tuple[int, int]:
     return (-(1 << 31), (1 << 31) - 1) if word.signed else (0, (1 << 32) - 1)
 
 
-_MAX_LISTED = 10
-"""Largest number of known names that a message lists."""
-
-
 def make_unknown_name_error(
     what: str, name: str, known: Iterable[str], code: str = "ISA001"
 ) -> UserError:
     """Return the error for an unknown name, with the known names or the most similar one."""
     known = list(known)
-    expected = list_alternatives(known) if len(known) <= _MAX_LISTED else None
+    expected = list_alternatives(known) if len(known) <= MAX_LISTED else None
     hint = did_you_mean(name, known)
+    if hint is None and expected is None:
+        hint = "See docs/isa.md for the known names."
     return fail(code, f"unknown {what} {name!r}", expected=expected, hint=hint)
 
 
@@ -171,9 +170,9 @@ def _check_names(what: str, given: Iterable[str], expected: list[str]) -> None:
     if missing:
         raise fail(
             "ISA001",
-            f"missing {what}",
-            found=", ".join(sorted(given)) or "none",
-            expected=", ".join(missing),
+            f"missing {what}: {', '.join(missing)}",
+            found=", ".join(sorted(given)) or "no names",
+            expected=", ".join(expected),
         )
 
 

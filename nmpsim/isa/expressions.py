@@ -10,7 +10,10 @@ from typing import Any, Literal
 
 import attrs
 
-from nmpsim.diagnostics import did_you_mean
+from nmpsim.diagnostics import did_you_mean, list_alternatives
+
+MAX_LISTED = 10
+"""Largest number of known names that a message lists."""
 
 Scope = Callable[["ExpressionToken"], int]
 """Function that returns the value of a symbol, or raises :class:`SourceError` at its token."""
@@ -42,8 +45,11 @@ def make_unknown_name_error(
     what: str, name: ExpressionToken, known: Iterable[str], hint: str = ""
 ) -> SourceError:
     """Return the error (ASM002) for an unknown name, with the most similar known name as hint."""
-    near = did_you_mean(name.text, known) or hint or None
-    return SourceError("ASM002", f"unknown {what} {name.text!r}", name.column, hint=near)
+    names = list(known)
+    expected = list_alternatives(names) if 0 < len(names) <= MAX_LISTED else None
+    near = did_you_mean(name.text, names) or hint or None
+    message = f"unknown {what} {name.text!r}"
+    return SourceError("ASM002", message, name.column, expected=expected, hint=near)
 
 
 @attrs.frozen

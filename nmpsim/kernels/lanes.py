@@ -218,7 +218,7 @@ def _convert(kind: str, e: FormulaEmitter, _: int, x: ast.expr) -> Any:
     if kind == FLOAT32:
         return b.fptrunc(_convert(FLOAT64, e, 0, x), vector)
     is_small = -(1 << 51) <= known.low <= known.high < 1 << 51
-    require(is_small, "converts an integer that may exceed 52 bits", known, "52 bits")
+    require(is_small, "converts an integer that may exceed 52 bits", known, "an integer of 52 bits")
     value = e.emit(x, width)
     with_magic = b.bitcast(b.add(value, make_splat_constant(value.type, _MAGIC)), DOUBLES)
     return b.fsub(with_magic, make_splat_constant(DOUBLES, 1.5 * 2**52))

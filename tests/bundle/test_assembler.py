@@ -157,7 +157,7 @@ foo: .descriptor conv, out_heigt=3, \\
         ("lw a0, 4[a1]", "ASM001", 9, "found: '['"),
         ("addi a0, a1", "ASM001", 12, "expected: ','"),
         ("addi a0, a1, 1, 2", "ASM001", 15, "expected: end of line"),
-        ("mv a0", "ASM001", 1, "expected: rd, rs"),
+        ("mv a0", "ASM001", 1, "expected: 2 operands: rd, rs"),
         ("nop 1", "ASM001", 1, "no operands"),
         ("li a0, _start", "ASM002", 8, "Use `la`"),
         ("li a0, 0x1ffffffff", "ASM003", 8, "a 32-bit register"),
@@ -180,7 +180,7 @@ foo: .descriptor conv, out_heigt=3, \\
         (".input x, i9<3>", "ASM001", 11, "i9"),
         (".input x, i8<3> 4", "ASM001", 17, "unexpected"),
         (".input _start, i8<3>", "ASM002", 8, "already defined"),
-        (".layer 1, a, b, c", "ASM003", 8, "expected: 0"),
+        (".layer 1, a, b, c", "ASM003", 8, "expected: layer 0"),
         (".layer 0, a, b, _start", "ASM002", 17, "not a tensor"),
         (".entry stat", "ASM002", 8, "unknown symbol"),
         (".set a, b + 1", "ASM002", 9, "unknown symbol 'b'"),
@@ -191,7 +191,7 @@ foo: .descriptor conv, out_heigt=3, \\
         (".descriptor fill, count=-1", "ASM003", 25, "0 to 4294967295"),
         (".descriptor conv, part=frist", "ASM002", 24, "Did you mean 'first'"),
         (".descriptor conv, part=4", "ASM003", 24, "0 to 3"),
-        ('"\\u0000": nop', "ASM002", 1, "is empty or contains a NUL"),
+        ('"\\u0000": nop', "ASM002", 1, "the symbol's name contains a NUL"),
     ],
 )
 def test_an_error_has_its_place(line, code, column, text):

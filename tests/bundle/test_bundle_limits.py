@@ -65,7 +65,7 @@ def test_metadata_beyond_its_limits_is_refused(
     (diagnostic,) = raised.value.diagnostics
     assert diagnostic.code == "BUN002"
     assert diagnostic.found is not None
-    assert re.search(r"is (negative|out of range): ", diagnostic.found)
+    assert re.search(r"is (negative, but|outside) the range ", diagnostic.found)
     assert path[0] in diagnostic.found
     assert len(str(diagnostic)) < 1000
 

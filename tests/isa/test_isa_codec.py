@@ -102,7 +102,7 @@ def test_an_unknown_mnemonic_suggests_the_nearest():
     [
         ("addi", {"rd": 1, "rs1": 2, "imm": 2048}, "-2048 to 2047"),
         ("addi", {"rd": 32, "rs1": 2, "imm": 0}, "0 to 31"),
-        ("addi", {"rd": 1, "rs1": 2}, "expected: imm"),
+        ("addi", {"rd": 1, "rs1": 2}, "missing operand of addi: imm"),
         ("addi", {"rd": 1, "rs1": 2, "im": 0}, "Did you mean 'imm'"),
         ("beq", {"rs1": 1, "rs2": 2, "offset": 3}, "a multiple of 2"),
         ("jal", {"rd": 1, "offset": 1 << 20}, "-1048576 to 1048574"),
@@ -169,7 +169,7 @@ def test_impossible_words_are_refused(change, text):
 def test_a_missing_word_and_an_unknown_descriptor_are_refused():
     with pytest.raises(UserError) as raised:
         encode_descriptor("fill", {"layer": 0, "element": 0, "count": 0, "value": 0})
-    assert "expected: output" in _error(raised)
+    assert "missing word of descriptor fill: output" in _error(raised)
     with pytest.raises(UserError) as raised:
         encode_descriptor("con", {})
     assert "Did you mean 'conv'" in _error(raised)

@@ -143,7 +143,7 @@ def _descriptor(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> No
     name = cursor.read_token("name", "kind of descriptor")
     kind = DESCRIPTOR_KINDS.get(name.text)
     if kind is None:
-        known = ", ".join(DESCRIPTOR_KINDS)
+        known = f"Use {list_alternatives(DESCRIPTOR_KINDS)}."
         raise make_unknown_name_error("descriptor", name, DESCRIPTOR_KINDS, known)
     values: dict[str, Expression] = {}
     while cursor.accept(","):
@@ -267,8 +267,8 @@ def _layer(draft: ProgramDraft, statement: Statement, cursor: Cursor) -> None:
     number = parse_expression(cursor).evaluate(draft.get_symbol_value)
     if number != len(draft.layers):
         raise SourceError(
-            "ASM003", "the layers are not numbered in order", number_column, found=number,
-            expected=len(draft.layers),
+            "ASM003", "the layers are not numbered in order", number_column,
+            found=f"layer {number}", expected=f"layer {len(draft.layers)}",
         )  # fmt: skip
     names = []
     for expected in ("name of the layer", "operation", "symbol of the output"):
@@ -329,7 +329,8 @@ def execute_directive(
     """Execute an assembler directive; raise SourceError if it is unknown or malformed."""
     directive = DIRECTIVES.get(name.text)
     if directive is None:
-        raise make_unknown_name_error("directive", name, DIRECTIVES)
+        hint = "See docs/assembly.md for the directives."
+        raise make_unknown_name_error("directive", name, DIRECTIVES, hint)
     directive(draft, statement, statement.make_cursor(operands))
 
 

@@ -131,8 +131,8 @@ class ProgramDraft:
             expected = "one definition of each symbol"
             raise SourceError("ASM002", message, name.column, expected=expected)
         if not name.text or "\0" in name.text:
-            message = "a symbol's name is empty or contains a NUL"
-            raise SourceError("ASM002", message, name.column, found=repr(name.text))
+            message = f"the symbol's name {'contains a NUL' if name.text else 'is empty'}"
+            raise SourceError("ASM002", message, name.column, found=repr(name.text)[:80])
         self.defined.add(name.text)
         if not name.quoted and name.text.startswith(".L"):
             self.local.add(name.text)
@@ -189,4 +189,5 @@ class ProgramDraft:
 
     def make_unknown_symbol_error(self, name: ExpressionToken) -> SourceError:
         """Return the error for an undefined symbol."""
-        return make_unknown_name_error("symbol", name, self.defined)
+        hint = "Define the symbol with a label or with `.set`."
+        return make_unknown_name_error("symbol", name, self.defined, hint)

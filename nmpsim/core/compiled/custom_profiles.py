@@ -45,7 +45,7 @@ def _find_words(text: bytes) -> Int64s:
     if IS_JIT_DISABLED:
         raise fail(
             "ENV001",
-            "the compiled engine cannot run a program with formulas of its own",
+            "the compiled engine cannot run a program with custom formulas",
             found="NUMBA_DISABLE_JIT=1",
             expected="Numba's compiler, or the reference engine",
             hint="Unset NUMBA_DISABLE_JIT, or pass --engine reference.",

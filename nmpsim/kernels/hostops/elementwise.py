@@ -105,7 +105,9 @@ def _operation(opcode: str, by_integers: QuantizedForm, by_floats: QuantizedForm
             return by_integers(dest, lhs, rhs)
         if dest.dtype in (np.int8, np.int16):
             return by_floats(dest, lhs, rhs)
-        raise UnsupportedHostOp(opcode, f"arithmetic on quantized {dest.dtype} is not supported")
+        raise UnsupportedHostOp(
+            opcode, f"the result is quantized {dest.dtype}, but only int8 and int16 are supported"
+        )
 
     return run
 

@@ -112,7 +112,7 @@ def _tflite(s: WindowSums) -> IntArray:
     if s.counts_padding or not kept:
         raise UnsupportedHostOp(
             "avgpool",
-            "q31 supports neither averages between scales nor averages that count padding",
+            "numerics q31 does not support an average that changes the scale or counts padding",
         )
     # Halves of unsigned averages are rounded up, others away from zero.
     raw = s.totals + s.existing * np.int64(s.src.offset + s.unsigned_offset)

@@ -51,7 +51,9 @@ def softmax(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
         formula = find_implementation(ARITHMETIC[dest.numerics].softmax[get_dtype_name(dest.dtype)])
         return formula(rows.astype(np.int64), src, dest, beta).reshape(dest.shape)
     if beta != 1:
-        raise UnsupportedHostOp("softmax", f"the float operation has no Beta, but Beta is {beta:g}")
+        raise UnsupportedHostOp(
+            "softmax", f"Beta is {beta:g}, but the softmax of floats supports only Beta 1"
+        )
     return _softmax_float(rows)
 
 
@@ -73,7 +75,9 @@ def _softmax_float(rows: AnyArray) -> AnyArray:
 def softmax_glow(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
     """Compute the Int8 softmax of each row in libjit's fixed-point arithmetic."""
     if beta != 1:
-        raise UnsupportedHostOp("softmax", f"Glow's softmax has no Beta, but Beta is {beta:g}")
+        raise UnsupportedHostOp(
+            "softmax", f"Beta is {beta:g}, but Glow's softmax supports only Beta 1"
+        )
     entries = _exponentials(src.scale)[255 + rows - rows.max(axis=1, keepdims=True)]
     sum_bits = _sum_bits(rows.shape[1])
     sums = (entries >> np.uint64(sum_bits - 1)).sum(axis=1, dtype=np.uint64) & np.uint64(0xFFFFFFFF)

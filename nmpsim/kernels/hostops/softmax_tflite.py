@@ -81,8 +81,11 @@ def softmax_int16(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float
 def _check(dest: HostTensor) -> None:
     """Raise UnsupportedHostOp unless the result has the scale and zero point that TFLite knows."""
     if (dest.scale, dest.offset) != RESULTS[get_dtype_name(dest.dtype)]:
+        scale, offset = RESULTS[get_dtype_name(dest.dtype)]
         raise UnsupportedHostOp(
-            "softmax", f"TFLite's softmax does not support a result of scale {dest.scale:g}"
+            "softmax",
+            f"the result has scale {dest.scale:g} and zero point {dest.offset}, but TFLite's"
+            f" softmax requires scale {scale:g} and zero point {offset}",
         )
 
 
