@@ -101,7 +101,7 @@ class ArrayFile:
     def keep_open(self) -> Iterator[ArrayFile]:
         """Keep an ``.npz`` file open in a ``with`` block; raise UserError for an ``.npy`` file."""
         if not self.is_archive:
-            raise self.make_error("the file has an array without a name", None, "an .npz file")
+            raise self.make_error("the file's array has no name", "an .npy file", "an .npz file")
         with self._open() as self._opened:
             yield self
         self._opened = None
@@ -156,7 +156,7 @@ class ArrayFile:
             if stat.S_ISFIFO(mode):
                 raise self._unreadable("it is a pipe", "Pass a regular file.")
             if not stat.S_ISREG(mode):
-                raise self._unreadable("it is not a file")
+                raise self._unreadable("it is not a regular file", "Pass a regular file.")
             with self.path.open("rb") as file:
                 try:
                     yield file

@@ -326,7 +326,9 @@ def _checked(
             findings += _out_of_range(key, value, SETTINGS[key], place)
         if entry.source not in SOURCES:
             expected = ", ".join(SOURCES)
-            findings.append(_wrong_kind(f"{key} (source)", entry.source, expected, place))
+            message = f"the source of {_toml_name(key)} is unknown"
+            found = repr(entry.source)[:80]
+            findings.append(Diagnostic("DEV002", message, place, found, expected))
     findings += [
         Diagnostic(
             "DEV002",
@@ -379,16 +381,18 @@ def _wrong_kind(key: str, value: object, expected: str, place: Place | None) -> 
 def _out_of_range(
     key: str, value: int, limits: SettingRange, place: Place | None
 ) -> list[Diagnostic]:
-    hint = None
+    hint, problem = None, "is out of range"
     if not limits.low <= value <= limits.high:
         expected = f"{limits.low} to {limits.high}"
     elif limits.power_of_two and value.bit_count() != 1:
         expected = "a power of two"
+        problem = f"is not {expected}"
         hint = f"Use {1 << (value.bit_length() - 1)} or {1 << value.bit_length()}."
     elif value % limits.multiple_of:
         expected, down = f"a multiple of {limits.multiple_of}", value // limits.multiple_of
+        problem = f"is not {expected}"
         hint = f"Use {down * limits.multiple_of} or {(down + 1) * limits.multiple_of}."
     else:
         return []
-    message = f"{_toml_name(key)} is out of range"
+    message = f"{_toml_name(key)} {problem}"
     return [Diagnostic("DEV003", message, place, str(value), expected, hint)]

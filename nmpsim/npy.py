@@ -79,7 +79,9 @@ def read_header(file: IO[bytes]) -> ArrayHeader:
     match = _HEADER.fullmatch(text)
     if match is None:
         found = repr(text.strip()[:80]) if text else "no header"
-        raise HeaderError("is damaged, or not an array of numbers", found, "numbers of one type")
+        raise HeaderError(
+            "is damaged: its header describes no array of numbers", found, "numbers of one type"
+        )
     kind, fields, order, dims = match.groups()
     dtype = None if fields else _DTYPES.get(kind)
     if dtype is None:

@@ -130,7 +130,7 @@ class Nmp:
         from nmpsim.checking.snapshot import check_tolerances, compare_arrays
 
         if not outputs and not layers:
-            pytest.fail("assert_outputs has nothing to compare with")
+            pytest.fail("assert_outputs has nothing to compare with: pass outputs= or layers=")
         _done(check_tolerances, ulp, sqnr_db)
         wrong = _done(compare_arrays, run, outputs or {}, layers or {}, ulp, sqnr_db)
         if wrong:

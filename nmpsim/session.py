@@ -24,7 +24,7 @@ from nmpsim.core.device import Device
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import Limits
 from nmpsim.core.run import Progress, ProgressCallback
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import fail, refuse_options
 from nmpsim.input_files import read_first_bytes
 from nmpsim.records import frozen
 from nmpsim.report.analyses import ShadowLayer
@@ -159,7 +159,7 @@ def compile(
     from nmpsim.compiler.driver import compile_module
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
-    from nmpsim.frontends import DEFAULT_IMPORT_OPTIONS, ImportedModel, ImportOptions, import_model
+    from nmpsim.frontends import ImportedModel, ImportOptions, import_model
     from nmpsim.frontends.model_origin import make_imported_model, read_model_metadata
     from nmpsim.lir.constants import find_tensors_file
 
@@ -171,14 +171,17 @@ def compile(
             model = model.imported
     if not isinstance(model, ImportedModel):
         imported = import_model(Path(model), weights, tensors, options)
-    elif weights is None and tensors is None and options == DEFAULT_IMPORT_OPTIONS:
-        imported = model
     else:
-        raise fail(
-            "ARG001",
-            "weights, tensors, shapes and integer islands cannot be set for an imported model",
-            hint="Leave out these arguments, or pass the path of the model file.",
-        )
+        given = {
+            "weights": weights is not None,
+            "tensors": tensors is not None,
+            "input_shapes": input_shapes,
+            "sample_shapes": sample_shapes,
+            "integer_islands": integer_islands is not None,
+        }
+        hint = "Leave out these arguments, or pass the path of the model file."
+        refuse_options(given, "with an imported model", hint)
+        imported = model
     if imported is None:
         path = Path(str(model))
         exact = find_tensors_file(path) if tensors is None else Path(tensors)

@@ -82,7 +82,12 @@ class ProgramRunner:
             Codes of FILE, BUN, DEV and INPUT; ARG001 for another limit of hazards.
         """
         if hazards not in (None, "none"):
-            raise fail("ARG001", "unknown value of hazards", found=hazards, expected="none")
+            raise fail(
+                "ARG001",
+                "unknown value of hazards",
+                found=f"hazards={hazards!r}",
+                expected="'none', or None to omit the check",
+            )
         loaded = self.load(bundle) if isinstance(bundle, Path | str) else get_bundle(bundle)
         base = dict(loaded.metadata.device) if device is None else load_device(device).settings()
         config = make_device_config({**base, **settings})

@@ -219,8 +219,8 @@ def _read_labels(path: Path, keys: Sequence[str], names: Sequence[str] = ()) -> 
         raise _dataset_error(
             path,
             "the file of labels does not exist",
-            found=path.name,
-            expected=f"a file, or an array of the data set: {expected}",
+            found=f"no file {path.name}, and no array of this name in the data set",
+            expected=f"an existing file, or an array of the data set: {expected}",
         )
     return _parse_rows(path, _csv_rows(path), names)
 
@@ -254,7 +254,7 @@ def _parse_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[str])
     missing = [name for name in names if name not in by_name]
     if missing:
         hint = f"Add a line {missing[0]},CLASS; the class -1 skips the sample."
-        raise _dataset_error(path, "a sample has no label", found=missing[0], hint=hint)
+        raise _dataset_error(path, "a sample has no label", found=f"sample {missing[0]}", hint=hint)
     return [by_name[name] for name in names]
 
 

@@ -290,7 +290,9 @@ def _damage_error(path: Path, error: Exception) -> UserError:
         message, hint = f"cannot read the input: {problem.strerror}", CHECK_FILE_HINT
         return fail("FILE001", message, place=path, hint=hint)
     if not head:
-        return fail("INPUT003", "the file is empty", place=path, expected="an image")
+        return fail(
+            "INPUT003", "the file is empty", place=path, found="0 bytes", expected="an image"
+        )
     if head.startswith(_BEGINNINGS) or _is_bmp(head):
         return fail(
             "INPUT003",
@@ -317,7 +319,10 @@ def _check_depth(path: Path, image: Image) -> None:
             depth = file.read(_DEPTH_AT + 1)[-1]
     if depth > 8 or image.mode.startswith(("I", "F")):
         raise _kind_error(
-            path, "16 bits per channel", "8 bits", "Convert the image to 8 bits per channel."
+            path,
+            "16 bits per channel",
+            "8 bits per channel",
+            "Convert the image to 8 bits per channel.",
         )
     frames = getattr(image, "n_frames", 1)
     if frames > 1:
@@ -337,16 +342,17 @@ def _convert(path: Path, image: Image, kind: str) -> Image:
     if image.mode == "1":
         image = image.convert("L")
     if image.mode != kind:
-        names = {"RGB": "colour (RGB)", "L": "grey"}
+        names = {"RGB": "colour pixels (RGB)", "L": "grey pixels"}
         hint = f"Convert the image to {'RGB' if kind == 'RGB' else 'grey'}."
-        raise _kind_error(path, names.get(image.mode, image.mode), f"{names[kind]}", hint)
+        found = names.get(image.mode, f"pixels of mode {image.mode}")
+        raise _kind_error(path, found, names[kind], hint)
     return image
 
 
 def _kind_error(path: Path, found: str, expected: str, hint: str) -> UserError:
     return fail(
         "INPUT002",
-        "the image does not match the input's channels",
+        f"the image has {found}",
         place=path,
         found=found,
         expected=expected,

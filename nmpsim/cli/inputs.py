@@ -66,9 +66,9 @@ def get_single_sample(samples: Sequence[InputSample]) -> InputSample:
     if len(samples) > 1:
         raise fail(
             "INPUT001",
-            "the command accepts only one run",
-            found=f"{len(samples)} inputs, from {samples[0].name} to {samples[-1].name}",
-            expected="one input",
+            "the command accepts the inputs of only one run",
+            found=f"inputs of {len(samples)} runs, from {samples[0].name} to {samples[-1].name}",
+            expected="inputs of one run",
             hint="Pass one file, or use `nmpsim run`, which accepts several.",
         )
     return samples[0]
@@ -174,6 +174,7 @@ def _expand(argument: str, names: Sequence[str]) -> tuple[str | None, list[Path]
             "FILE001",
             "no file matches the pattern",
             place=path,
+            found="0 files",
             expected="an existing file, or a pattern such as 'images/*.png'",
         )
     return name, found

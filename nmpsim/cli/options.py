@@ -182,7 +182,7 @@ class ShapeOptions:
                     "ARG001",
                     f"input {name!r} has two shapes"
                     if name in shapes
-                    else "the shape of an input is invalid",
+                    else "--input-shape is not a name and a shape",
                     found=f"--input-shape {value}",
                     expected="NAME=DIMS, such as image=1,3,224,224, once for an input",
                 )

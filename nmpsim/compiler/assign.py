@@ -119,5 +119,9 @@ def _unknown(what: str, name: str, known: Iterable[str], expected: str) -> UserE
         or "See `nmpsim compile --help` for the values of --numerics."
     )
     return fail(
-        "COMP001", f"unknown {what}", found=quote(name) or "no name", expected=expected, hint=hint
+        "COMP001",
+        f"unknown {what}",
+        found=quote(name) or "an empty name",
+        expected=expected,
+        hint=hint,
     )

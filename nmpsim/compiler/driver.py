@@ -128,7 +128,8 @@ def compile_module(
     operations = fused if fuse_activations else copy_fused_numerics(placed, fused)
     if tiling not in TILINGS:
         expected = list_alternatives(TILINGS)
-        raise fail("COMP001", "unknown value of tiling", found=quote(tiling), expected=expected)
+        found = f"tiling={quote(tiling)!r}"
+        raise fail("COMP001", "unknown value of tiling", found=found, expected=expected)
     search = TilingSearch(tiling, config, on_tiling)
     operations = assign_clipped_sides(operations)
     if on_warning is not None:

@@ -47,7 +47,7 @@ def make_engine(name: str, threads: int = 1) -> Engine:
     """
     if name not in (AUTO, *ENGINES):
         expected = list_alternatives((AUTO, *ENGINES))
-        raise fail("ARG001", "unknown engine", found=repr(name), expected=expected)
+        raise fail("ARG001", "unknown engine", found=f"engine={name!r}", expected=expected)
     if name == "reference":
         from nmpsim.core.reference.engine import ReferenceEngine
 

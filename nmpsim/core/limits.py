@@ -28,8 +28,8 @@ class Limits:
     @max_cycles.validator
     def _check_cycles(self, _: object, value: object) -> None:
         if value is not None and (type(value) is not int or not 1 <= value <= MAX_CYCLES):
-            expected = f"a whole number from 1 to {MAX_CYCLES}"
-            raise fail("ARG001", "the cycle limit is invalid", found=value, expected=expected)
+            found, expected = f"max_cycles={value!r}", f"1 to {MAX_CYCLES} cycles"
+            raise fail("ARG001", "the cycle limit is invalid", found=found, expected=expected)
 
     @timeout.validator
     def _check_timeout(self, _: object, value: Any) -> None:
@@ -37,7 +37,7 @@ class Limits:
             raise fail(
                 "ARG001",
                 "the time limit is invalid",
-                found=value,
+                found=f"timeout={value!r}",
                 expected="a finite number of seconds above 0",
             )
 

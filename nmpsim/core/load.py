@@ -74,9 +74,11 @@ def _check_fits(bundle: Bundle, config: DeviceConfig) -> None:
     if not isinstance(needed, int) or needed > config.scratchpad_bytes:
         raise fail(
             "BUN004",
-            "the bundle was compiled for larger scratchpads",
+            "the bundle was compiled for larger scratchpads"
+            if isinstance(needed, int)
+            else "the bundle's device setting scratchpad_bytes is not a whole number",
             place=place,
-            found=f"{needed} bytes",
+            found=f"scratchpad_bytes = {needed!r}"[:80],
             expected=f"at most {config.scratchpad_bytes} bytes",
             hint=hint,
         )

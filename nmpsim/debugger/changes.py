@@ -183,11 +183,16 @@ class ProgramEditor:
             d = done.words
             is_integer = "profile" in d and ROWS[d["profile"]].form is INTEGER
             if "out_mul" not in d or not is_integer or d.get("scales"):
+                found = f"descriptor {done.instruction.mnemonic}"
+                if "profile" in d:
+                    found += f" with profile {PROFILES[d['profile']]}"
+                if d.get("scales"):
+                    found += " and a scale for each channel"
                 raise fail(
                     "DEBUG002",
                     f"the output scale of {layer.display_name} cannot be changed without other"
                     " layers",
-                    found=PROFILES[d["profile"]] if "profile" in d else done.instruction.mnemonic,
+                    found=found,
                     expected="a descriptor with an integer profile and one output scale",
                     hint="Leave out `alone`, or change the words of the descriptors.",
                 )

@@ -149,7 +149,7 @@ def _no_core(
 ) -> UserError:
     return fail(
         "DEBUG003",
-        "the file is not a core file",
+        "the file is not a valid core file",
         place=path,
         found=found[:120],
         expected=expected,

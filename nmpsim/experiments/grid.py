@@ -115,8 +115,8 @@ def _check_size(grid: Grid) -> None:
         raise fail(
             "GRID001",
             "the grid has too many points",
-            found=f"{count:,}",
-            expected=f"at most {MAX_POINTS:,}",
+            found=f"{count:,} points",
+            expected=f"at most {MAX_POINTS:,} points",
         )
 
 

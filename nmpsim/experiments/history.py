@@ -89,7 +89,9 @@ def add_entry(
         if not words.isprintable() or len(words) > _MAX_WORDS:
             raise fail(
                 "ARG001",
-                f"--{name} is too long or contains control characters",
+                f"--{name} is too long"
+                if len(words) > _MAX_WORDS
+                else f"--{name} contains control characters",
                 found=f"{len(words)} characters: {words[:_MAX_WORDS]!r}",
                 expected=f"at most {_MAX_WORDS} printable characters",
             )
@@ -120,8 +122,8 @@ def read_document(folder: Path, number: int) -> str:
             "ARG001",
             f"the history has no entry {number}",
             place=folder,
-            found=f"entry {number} of {len(found)}",
-            expected=f"1 to {len(found)}" if found else "a history with entries",
+            found=f"entry {number}",
+            expected=f"an entry from 1 to {len(found)}" if found else "a history with entries",
             hint="List the entries with `nmpsim history FOLDER`.",
         )
     _, packed = found[number - 1]

@@ -152,7 +152,7 @@ def parse_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
             "DATA001",
             "the number of labels differs from the number of samples",
             found=f"{len(given):,} labels",
-            expected=f"{count:,}, one per sample",
+            expected=f"{count:,} labels, one per sample",
         )
     wrong = np.flatnonzero((given < UNLABELLED) | (given >= classes))
     if wrong.size:
@@ -160,7 +160,7 @@ def parse_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
             "DATA001",
             f"the label of sample {wrong[0]} is not a class of the program",
             found=f"label {given[wrong[0]]}",
-            expected=f"0 to {classes - 1}, or {UNLABELLED} to skip the sample",
+            expected=f"a label from 0 to {classes - 1}, or {UNLABELLED} to skip the sample",
         )
     if (given == UNLABELLED).all():
         raise fail(

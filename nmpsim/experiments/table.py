@@ -151,7 +151,7 @@ def _check_kind(path: Path) -> None:
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise fail(
             "ARG001",
-            "unknown format for the table of results",
+            "unknown format of the table of results",
             place=path,
             found=f"the suffix {path.suffix}" if path.suffix else "no suffix",
             expected=".csv or .parquet",

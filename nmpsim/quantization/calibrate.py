@@ -90,7 +90,8 @@ def stack_examples(inputs: Mapping[str, TensorType], examples: Iterable[Any]) ->
         arrays = zip(inputs, map(_array_of, values), strict=True)
         samples += split_samples(inputs, dict(arrays))
     if not samples:
-        raise fail("INPUT001", "there are no calibration examples", expected="at least one example")
+        message, expected = "there are no calibration examples", "at least one example"
+        raise fail("INPUT001", message, found="0 examples", expected=expected)
     return {name: np.stack([sample[name] for sample in samples]) for name in inputs}
 
 

@@ -253,9 +253,9 @@ def parse_settings(
     return Settings(
         schema=_known("schema", schema, SCHEMAS),
         elem=PRECISIONS[_known("precision", precision, PRECISIONS)],
-        bias_elem=BIAS_PRECISIONS[_known("bias precision", bias_precision, BIAS_PRECISIONS)],
+        bias_elem=BIAS_PRECISIONS[_known("bias_precision", bias_precision, BIAS_PRECISIONS)],
         per_channel=per_channel,
-        bias_on_result=_known("bias scale", bias_scale, BIAS_SCALES) == "result",
+        bias_on_result=_known("bias_scale", bias_scale, BIAS_SCALES) == "result",
         keep_float=frozenset(keep_float),
     )
 
@@ -266,8 +266,8 @@ def _known(what: str, word: str, words: Collection[_Word]) -> _Word:
             return known
     raise fail(
         "ARG001",
-        f"unknown {what}",
-        found=quote(word),
+        f"unknown value of {what}",
+        found=f"{what}={quote(word)!r}",
         expected=", ".join(words),
         hint=did_you_mean(word, words),
     )

@@ -79,7 +79,13 @@ def read_profile(path: Path) -> dict[str, ValueRange]:
     text = read_text(path, "profile", MAX_BYTES, "CONST001")
     first = next((line for line in text.splitlines() if line.strip()), "")
     if not first:
-        raise fail("CONST001", "the profile is empty", place=place, expected=_LINE)
+        raise fail(
+            "CONST001",
+            "the profile is empty",
+            place=place,
+            found="no lines with text",
+            expected=_LINE,
+        )
     is_short = "\t" in first or not first.startswith(("---", "- ", "#", "%", "Glow", "Graph"))
     ranges: dict[str, ValueRange] = {}
     for name, found, where in _lines(text, path) if is_short else _entries(text, place):

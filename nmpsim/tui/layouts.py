@@ -196,7 +196,7 @@ def _parse(path: Path, name: str, entry: Any) -> PaneLayout:
     """Return the layout of a section. Raises UserError (FILE001) if it is invalid."""
     section = f'section ["{name}"]'
     if name not in STANDARD:
-        raise _unusable(path, section, f"section {list_alternatives(STANDARD)}")
+        raise _unusable(path, section, f"a section {list_alternatives(STANDARD)}", section)
     try:
         layout = PaneLayout(**entry)
         shares = [*layout.heights, *(width for row in layout.widths for width in row)]
@@ -208,21 +208,23 @@ def _parse(path: Path, name: str, entry: Any) -> PaneLayout:
     except (TypeError, AttributeError):
         is_consistent = False
     if not is_consistent:
-        raise _unusable(path, f"{section} with {entry}", "as many heights and widths as panes")
+        raise _unusable(path, str(entry), "as many heights and widths as panes", section)
     if not shares or any(type(one) is not int or not 0 < one <= 100_000 for one in shares):
         expected = "heights and widths from 1 to 100,000"
-        raise _unusable(path, f"{section} with {shares}", expected)
+        raise _unusable(path, f"heights and widths {shares}", expected, section)
     is_complete = all(layout.panes) and all(slots)
     if not is_complete or sorted(pane for slot in slots for pane in slot) != sorted(PANE_IDS):
         expected = f"each pane once: {', '.join(PANE_IDS)}"
-        raise _unusable(path, f"{section} with {layout.panes}", expected)
+        raise _unusable(path, f"panes {layout.panes}", expected, section)
     return layout
 
 
-def _unusable(path: Path, found: str, expected: str | None = None) -> UserError:
+def _unusable(
+    path: Path, found: str, expected: str | None = None, section: str | None = None
+) -> UserError:
     return fail(
         "FILE001",
-        "the layout file is invalid",
+        "the layout file is invalid" + (f" in {section}" if section else ""),
         place=path,
         found=found,
         expected=expected,

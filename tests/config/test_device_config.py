@@ -87,7 +87,11 @@ def test_all_findings_are_reported_together(tmp_path: Path) -> None:
             "[cores] count has no key 'unit'",
             "value, source, note",
         ),
-        ("[cores]\ncount = { value = 3, source = [1] }", "wrong type", "published, measured"),
+        (
+            "[cores]\ncount = { value = 3, source = [1] }",
+            "source of [cores] count is unknown",
+            "published, measured",
+        ),
     ],
 )
 def test_unknown_settings_are_refused(tmp_path: Path, text: str, message: str, hint: str) -> None:

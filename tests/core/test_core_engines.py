@@ -14,5 +14,5 @@ def test_an_engine_has_its_name(name):
 def test_an_unknown_engine_is_an_error():
     with pytest.raises(UserError, match="ARG001") as error:
         make_engine("foo")
-    assert error.value.diagnostics[0].found == "'foo'"
+    assert error.value.diagnostics[0].found == "engine='foo'"
     assert error.value.diagnostics[0].expected == "auto, compiled or reference"

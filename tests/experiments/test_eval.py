@@ -143,7 +143,7 @@ def test_folders_are_data_sets(cli, digits, digits_bin, tmp_path):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ("nothing", "a file, or an array of the data set"),
+        ("nothing", "an existing file, or an array of the data set"),
         ("x", "the labels are not integers"),
         (None, "the data set has no labels"),
         ("short.csv", "the number of labels differs from the number of samples"),

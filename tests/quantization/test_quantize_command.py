@@ -262,7 +262,7 @@ def test_nothing_quantized_is_an_error(tmp_path, few_images):
 def test_unknown_arguments_are_errors_in_python():
     import nmpsim
 
-    with pytest.raises(nmpsim.UserError, match="unknown schema"):
+    with pytest.raises(nmpsim.UserError, match="unknown value of schema"):
         nmpsim.quantize(LIR, WEIGHTS, {}, schema="asymetric")
 
 

@@ -152,7 +152,9 @@ def command(options: CheckOptions) -> int:
     arguments or files (a stale baseline, nothing to check), 3 a bug.
     """
     if options.force and not options.init:
-        raise click.UsageError("--force requires --init")
+        raise click.UsageError(
+            "--force can only be used with --init; pass --init, or leave out --force"
+        )
     return _init(options) if options.init else _check(options)
 
 
@@ -162,17 +164,24 @@ def _init(options: CheckOptions) -> int:
     from nmpsim.checking.new_suite import format_suite, format_workflow
 
     if not _is_program(options.program):
-        message = "--init accepts only a bundle or a model"
         raise fail(
-            "ARG001", message, place=options.program, hint="Compile LIR with `nmpsim compile`."
+            "ARG001",
+            "--init accepts only a bundle or a model",
+            place=options.program,
+            found="a file of another format",
+            expected="a bundle, or a model in TFLite or ONNX format",
+            hint="Compile LIR text with `nmpsim compile` first; run a suite without --init.",
         )
     given = [
         name
         for field, name in options.case_options.list_given_options().items()
         if field != "device"
     ]
-    if given or options.inputs.images != DEFAULT_IMAGES:
-        name = given[0] if given else "an option for images"
+    images = attrs.asdict(options.inputs.images)
+    changed = [key for key, value in attrs.asdict(DEFAULT_IMAGES).items() if images[key] != value]
+    given_images = ["--resize" if key == "resize" else f"--image-{key}" for key in changed]
+    if given or given_images:
+        name = (given or given_images)[0].replace("_", "-")
         hint = (
             "Omit the option and set the value in the suite file."
             if given
@@ -184,10 +193,14 @@ def _init(options: CheckOptions) -> int:
     options = attrs.evolve(options, case_options=case_options, update_baseline=True)
     case = _case(options)
     for one in case.input:
-        if not one.path.is_file() or has_read_pipes(click.get_current_context()):
-            message = "a suite requires a file for each input"
+        has_pipes = has_read_pipes(click.get_current_context())
+        if not one.path.is_file() or has_pipes:
             raise fail(
-                "ARG001", message, place=one.path, hint="Pass --input FILE once for each input."
+                "ARG001",
+                "a suite requires a file for each input",
+                place=one.path,
+                found="standard input or a pipe" if has_pipes else "no file of this name",
+                hint="Pass --input FILE once for each input.",
             )
     texts = {_SUITE: format_suite(case, Path()), _WORKFLOW: format_workflow()}
     for path in (*texts, baseline):
@@ -260,7 +273,9 @@ def _case(options: CheckOptions) -> SuiteCase:
     from nmpsim.cli.inputs import split_argument
 
     if options.names:
-        raise click.UsageError("--case requires a suite")
+        raise click.UsageError(
+            f"--case requires a suite, but {options.program} is one program; leave out --case"
+        )
     chosen, arguments = options.case_options, options.inputs.arguments
     program = load_program(options.program, inputs=arguments)
     names = [tensor.name for tensor in program.metadata.user_inputs]

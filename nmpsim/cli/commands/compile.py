@@ -128,14 +128,12 @@ def _parse_numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]
         layer, equals, choice = value.rpartition("=")
         is_repeated = layer in by_layer if equals else profile is not None
         if is_repeated or (equals and not layer):
-            raise fail(
-                "ARG001",
-                "--numerics is given twice"
-                if is_repeated
-                else "--numerics lacks the name of the layer",
-                found=f"--numerics {value}",
-                expected="one PROFILE, and one LAYER=PROFILE for each layer",
-            )
+            message, expected = "--numerics has no layer before =", "LAYER=PROFILE, or PROFILE"
+            if is_repeated:
+                subject = f"layer {layer}" if equals else "all layers"
+                message = f"--numerics is given twice for {subject}"
+                expected = f"one profile for {subject}"
+            raise fail("ARG001", message, found=f"--numerics {value}", expected=expected)
         if equals:
             by_layer[layer] = choice
         else:

@@ -155,7 +155,7 @@ def _requantization(
             place=context.place,
             found="scale 0.0",
             expected="a positive scale",
-            hint="Give the exact scales with --tensors.",
+            hint="Pass the exact scales with --tensors FILE.",
         )
     layer = WeightedLayerScales.from_operation(op, context.memory.values, context.place)
     return context.profile.make_requantization(layer), layer.weight_offsets
@@ -173,11 +173,11 @@ def _largest_start(
     if parts.min(initial=0) < -limit or parts.max(initial=0) >= limit:
         raise fail(
             "COMP001",
-            f"%{op.instruction.name}: bias or zero point terms of a channel exceed"
-            f" {op.operands[1].accumulator_bits} bits",
+            f"the bias or the zero point terms of a channel of %{op.instruction.name} do not fit"
+            f" the accumulator of {op.operands[1].accumulator_bits} bits",
             place=context.place,
-            found=f"{parts.min()} to {parts.max()}",
-            expected=f"{-limit} to {limit - 1}",
+            found=f"terms from {parts.min()} to {parts.max()}",
+            expected=f"terms from {-limit} to {limit - 1}",
             hint="Use a smaller bias, fewer inputs per result, or a zero point of 0.",
         )
     return int(np.abs(parts).reshape(-1, terms.size).sum(axis=0).max(initial=0))

@@ -75,7 +75,9 @@ def run_until(
     """Run forwards or backwards to a cycle, the end of a layer, a position or the end."""
     debugger = context.debugger
     if (target is None) != (kind == "end"):
-        raise UsageError(f"a {kind} is missing" if target is None else "the end has no argument")
+        if target is None:
+            raise UsageError(f"the {kind} is missing")
+        raise UsageError("`until end` accepts no further argument", target)
     if target is None:
         return make_stop_result(context, debugger.run_to_end())
     if kind == "layer":
