@@ -16,7 +16,7 @@ from nmpsim.verification import (
     VerifiedLayer,
 )
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import make_columns
+from nmpsim.views.measures import TableColumn, make_columns
 from nmpsim.views.text import format_count, format_real
 
 MAX_NAMES = 8
@@ -30,13 +30,10 @@ def print_verification(
 ) -> None:
     """Print the verdict of each input that differs, and the layers of the first such input."""
     samples, differing = verification.samples, verification.differing
-    print_line(console, f"{verification.runtime}: {verification.reference}")
-    names = [one.name for one in samples[0].layers]
-    shown = dict(zip(names, make_display_names(names), strict=True))
-    print_line(console, _describe_coverage(samples[0], shown))
+    shown = make_layer_names(verification)
+    for line in describe_verification(verification):
+        print_line(console, line)
     if len(samples) > 1:
-        equal = f"{len(samples) - len(differing):,} of {len(samples):,} inputs equal to the bit"
-        print_line(console, f"{equal}, {len(differing):,} different", "bold")
         for sample in differing if show_all else differing[:MAX_ROWS]:
             print_line(console, f"{sample.input}: {_summarize(sample, shown)}")
         if not show_all and len(differing) > MAX_ROWS:
@@ -44,7 +41,66 @@ def print_verification(
         if not differing:
             return
         print_heading(console, differing[0].input)
-    _print_sample((differing or samples)[0], verification.runtime, shown, console, show_all)
+    chosen = (differing or samples)[0]
+    verdict, *facts = describe_sample(chosen, verification.runtime, shown)
+    print_line(console, verdict, "bold")
+    for fact in facts:
+        print_line(console, f"  {fact}")
+    rows = chosen.compared if show_all else chosen.differing
+    if rows:
+        console.print()
+        columns = make_verification_columns(shown)
+        print_table(console, rows if show_all else rows[:MAX_ROWS], *columns)
+        if not show_all and len(rows) > MAX_ROWS:
+            print_line(console, f"  and {len(rows) - MAX_ROWS:,} more; --all shows them")
+
+
+def make_layer_names(verification: Verification) -> Mapping[str, str]:
+    """Return the display name of each layer by its full name."""
+    names = [one.name for one in verification.samples[0].layers]
+    return dict(zip(names, make_display_names(names), strict=True))
+
+
+def describe_verification(verification: Verification) -> list[str]:
+    """Return lines with the runtime, the compared layers and the number of equal inputs."""
+    samples, differing = verification.samples, verification.differing
+    lines = [
+        f"{verification.runtime}: {verification.reference}",
+        _describe_coverage(samples[0], make_layer_names(verification)),
+    ]
+    if len(samples) > 1:
+        equal = f"{len(samples) - len(differing):,} of {len(samples):,} inputs equal to the bit"
+        lines.append(f"{equal}, {len(differing):,} different")
+    return lines
+
+
+def describe_sample(
+    sample: SampleVerification, runtime: str, shown: Mapping[str, str]
+) -> list[str]:
+    """Return the verdict of an input, and lines with the differences and their likely causes."""
+    if sample.trap:
+        return [f"the run did not complete: {sample.trap}"]
+    lines = [_judge_sample(sample, shown)]
+    wrong = sample.first_wrong
+    if wrong is not None and wrong.isolated is not None:
+        lines.append(_describe_difference(wrong.isolated))
+    if not sample.is_equal:
+        lines += [_describe_output(one, len(sample.outputs) > 1) for one in sample.outputs]
+    lines += [f"likely cause: {cause}" for cause in sample.causes]
+    lines += [_describe_variant(one, runtime) for one in sample.variants if one.differs]
+    return lines
+
+
+def make_verification_columns(shown: Mapping[str, str]) -> list[TableColumn]:
+    """Return the columns of the table of layers, with display names by full name."""
+    return make_columns(
+        "verify_layers", layer=lambda one: shown[one.name], at=_format_place, verdict=_judge
+    )
+
+
+def _format_place(layer: VerifiedLayer) -> str | None:
+    worst = None if layer.difference is None else layer.difference.worst
+    return None if worst is None else ", ".join(map(str, worst.at))
 
 
 def _summarize(sample: SampleVerification, shown: Mapping[str, str]) -> str:
@@ -78,39 +134,6 @@ def _describe_coverage(sample: SampleVerification, shown: Mapping[str, str]) -> 
     return text
 
 
-def _print_sample(
-    sample: SampleVerification,
-    runtime: str,
-    shown: Mapping[str, str],
-    console: Console,
-    show_all: bool,
-) -> None:
-    if sample.trap:
-        print_line(console, f"the run did not complete: {sample.trap}", "bold yellow")
-    else:
-        print_line(console, _judge_sample(sample, shown), "bold")
-    wrong = sample.first_wrong
-    if wrong is not None and wrong.isolated is not None:
-        print_line(console, f"  {_describe_difference(wrong.isolated)}")
-    for output in sample.outputs if not sample.is_equal else ():
-        print_line(console, _describe_output(output, len(sample.outputs) > 1))
-    for cause in sample.causes:
-        print_line(console, f"likely cause: {cause}", "yellow")
-    for variant in sample.variants:
-        if variant.differs:
-            print_line(console, _describe_variant(variant, runtime))
-    rows = sample.compared if show_all else sample.differing
-    if rows:
-        console.print()
-        print_table(
-            console,
-            rows if show_all else rows[:MAX_ROWS],
-            *make_columns("verify_layers", layer=lambda one: shown[one.name], verdict=_judge),
-        )
-        if not show_all and len(rows) > MAX_ROWS:
-            print_line(console, f"  and {len(rows) - MAX_ROWS:,} more; --all shows them")
-
-
 def _describe_variant(variant: VariantComparison, runtime: str) -> str:
     """Return how other settings of the runtime move its own answer."""
     name = runtime.partition(",")[0]
@@ -124,6 +147,8 @@ def _describe_variant(variant: VariantComparison, runtime: str) -> str:
 
 
 def _judge(layer: VerifiedLayer) -> str:
+    if layer.difference is None:
+        return layer.problem
     if layer.is_wrong:
         return "wrong by itself"
     if not layer.differs:

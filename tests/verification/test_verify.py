@@ -156,6 +156,19 @@ def test_other_settings_of_the_runtime_are_compared(
     assert "top-1 is 1, not 7" in found.stdout
 
 
+def test_the_page_shows_program_and_reference_side_by_side(
+    verify: Callable[..., Result], tensors: Tensors
+) -> None:
+    value = int(tensors["conv2__2"][0, 1, 2, 3])
+    tensors["conv2__2"][0, 1, 2, 3] += 2
+    found = verify("--format", "html")
+    assert found.exit_code == 1, found.stderr
+    assert "<h1>Verification of net.bin</h1>" in found.stdout
+    assert '<p class="verdict">first layer wrong by itself: conv2__2</p>' in found.stdout
+    assert f'data-value="{value}">{value}<' in found.stdout
+    assert f'data-value="{value + 2}">{value + 2}<' in found.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

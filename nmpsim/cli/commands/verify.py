@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from nmpsim.cli.environment import choose_engine
 from nmpsim.cli.loading import load_device, load_program
 from nmpsim.cli.options import (
     ENGINE_OPTION,
-    FORMAT_OPTION,
     MAX_MEMORY_OPTION,
     Engine,
-    Format,
     InputOptions,
     LimitOptions,
     Size,
     make_device_option,
     make_output_option,
 )
-from nmpsim.cli.output import check_outputs, show_progress, write_result
+from nmpsim.cli.output import check_outputs, show_progress, write_result, write_text
 from nmpsim.cli.parameters import (
     InputFile,
     Natural,
@@ -50,7 +48,9 @@ class VerifyOptions:
         "Allowed difference in units of the last place.", "N", default=0
     )
     show_all: bool = define_option("List equal layers too.", names="--all")
-    format: Format = FORMAT_OPTION
+    format: Literal["text", "json", "html"] = define_option(
+        "Tables, JSON or a page.", default="text"
+    )
     output: OutputFile | None = make_output_option("FILE", "Write to this file.  [default: stdout]")
     engine: Engine = ENGINE_OPTION
     limits: LimitOptions
@@ -117,10 +117,15 @@ def command(options: VerifyOptions) -> int:
     verification = Verification(
         str(options.program), str(reference.path), reference.runtime.name, tuple(found)
     )
-    view = partial(print_verification, show_all=options.show_all)
-    write_result(
-        options.format, make_verification_document, view, verification, output=options.output
-    )
+    if options.format == "html":
+        from nmpsim.views.html.verify import make_verification_page
+
+        write_text(make_verification_page(verification), options.output)
+    else:
+        view = partial(print_verification, show_all=options.show_all)
+        write_result(
+            options.format, make_verification_document, view, verification, output=options.output
+        )
     return EXIT_WORSE if verification.differing else EXIT_OK
 
 
