@@ -150,9 +150,7 @@ def _check_indices(report: RunReport, place: Place | None) -> None:
             raise _unusable(place, f"core {core} in the timeline", f"a core below {MAX_CORES}")
     indices += [reader for _, reader in report.edges]
     if any(index >= count for index in indices):
-        raise _unusable(
-            place, f"layer index {max(indices)}", f"indices below {count}, the layer count"
-        )
+        raise _unusable(place, f"layer {max(indices)}", f"a layer index below {count}")
     if any(maker >= reader for maker, reader in report.edges):
         raise _unusable(place, "an edge to an earlier layer", "layers in the order of the run")
 

@@ -127,8 +127,13 @@ def test_misuse_of_the_builder_is_an_internal_error():
     with pytest.raises(RuntimeError, match="descriptors is closed"):
         builder.add_descriptor(bytes(4))
     builder.define_symbol("a", 0)
-    for name in ("a", "", "b\0"):
-        with pytest.raises(RuntimeError, match="invalid or already defined"):
+    problems = {
+        "a": "'a' is already defined",
+        "": "name of a symbol is empty",
+        "b\0": "contains a NUL",
+    }
+    for name, text in problems.items():
+        with pytest.raises(RuntimeError, match=text):
             builder.define_symbol(name, 4)
 
 

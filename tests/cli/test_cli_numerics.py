@@ -97,7 +97,7 @@ def test_one_layer_can_have_another_profile(nmpsim_cli, program):
         (["glow-double"], "COMP001", "glow-int, glow-float, nmp, q31, float"),
         (["fc1=glow-double"], "COMP001", "unknown numerics profile"),
         (["fc2=float"], "COMP001", "Did you mean 'fc1'?"),
-        (["=float"], "ARG001", "--numerics lacks the name of the layer"),
+        (["=float"], "ARG001", "--numerics has no layer before ="),
         (["float", "nmp"], "ARG001", "twice"),
         (["fc1=float", "fc1=nmp"], "ARG001", "twice"),
         (["nmp"], "COMP001", "--rescale-bias"),
