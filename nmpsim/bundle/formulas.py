@@ -52,6 +52,8 @@ class CustomFormulas:
     """All formulas, those of the user in place of the standard ones."""
     factors: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     """Tables of factors by operation that replace those of the base."""
+    others: str = ""
+    """Profile of layers that are no sums of products; empty for the base."""
     profiles: tuple[str, ...] = attrs.field(init=False)
     """Device profiles with a changed formula."""
 
@@ -167,8 +169,10 @@ class _FormulaReader:
                 f"name = {name!r}",
                 'name = "TEXT" of at most 40 letters and digits',
             )
-        factors = self._document.pop("factors", {})
+        factors, others = self._document.pop("factors", {}), self._document.pop("others", "")
         known = {row.name: row.profiles for row in NUMERICS}
+        if others not in ("", *known):
+            self._fail("has no valid others", f"others = {others!r}", f"{' or '.join(known)}")
         if not isinstance(base, str) or base not in known:
             self._fail("has no valid base", f"base = {base!r}", f"base = {' or '.join(known)}")
         has_formulas = bool(self._document)
@@ -178,7 +182,7 @@ class _FormulaReader:
         for element in ELEMENTS:
             for profile in known[base]:
                 self._check_profile(profile, element)
-        found = CustomFormulas(name, base, self._text, self._table, factors)
+        found = CustomFormulas(name, base, self._text, self._table, factors, others)
         if has_formulas and not found.profiles and not factors:
             self._fail(
                 f"does not change a formula of {base}",

@@ -14,6 +14,7 @@ from nmpsim.isa.profiles import NUMERICS
 from nmpsim.lir.layers import LayerEntry, find_operations
 from nmpsim.lir.messages import quote
 from nmpsim.lir.names import make_display_names
+from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 
 
 def assign_numerics(
@@ -24,7 +25,8 @@ def assign_numerics(
 ) -> tuple[Operation, ...]:
     """Return operations with numerics profiles: ``by_name[name]`` if present, else ``numerics``.
 
-    Operations of the base of ``formulas`` get its tables of factors.
+    Operations of the base of ``formulas`` get its tables of factors; operations that are no sums of
+    products get its profile ``others``.
 
     Raises
     ------
@@ -36,15 +38,20 @@ def assign_numerics(
     for profile in (numerics, *by_name.values()):
         if profile not in PROFILES:
             raise _unknown("numerics profile", profile, PROFILES, ", ".join(PROFILES))
-    return tuple(
-        attrs.evolve(
-            op,
-            numerics=by_name.get(op.instruction.name, numerics),
-            chosen=op.instruction.name in by_name,
-            factors=factors if by_name.get(op.instruction.name, numerics) == base else {},
+    assigned = []
+    for op in operations:
+        has_sums = op.kind in WEIGHTED or op.kind is OpcodeKind.PRODUCT
+        default = formulas.others if formulas and formulas.others and not has_sums else numerics
+        profile = by_name.get(op.instruction.name, default)
+        assigned.append(
+            attrs.evolve(
+                op,
+                numerics=profile,
+                chosen=op.instruction.name in by_name,
+                factors=factors if profile == base else {},
+            )
         )
-        for op in operations
-    )
+    return tuple(assigned)
 
 
 def check_custom_formulas(formulas: CustomFormulas, operations: Iterable[Operation]) -> None:

@@ -50,6 +50,7 @@ def steps(count: int) -> str:
     ("name = 'a'\nbase = 'q32'", "has no valid base"),
     ("name = 'a'\nbase = ['q31']", "has no valid base"),
     (HEAD + "[constants]\nown = '3'", "does not change a formula"),
+    (HEAD + "others = 'none'", "has no valid others"),
     (HEAD + "factors = 3", "has no table in [factors]"),
     (HEAD + "[factors.conv]\nout = 'Sx'", "has an unknown operation in [factors]"),
     (HEAD + "[factors]\nsums = 3", "has no table in [factors]"),

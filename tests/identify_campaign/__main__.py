@@ -71,6 +71,7 @@ def compare_fresh(
     x = rng.integers(-128, 128, (1, channels, size, size)).astype(np.int8)
     report = nmpsim.Device(engine="reference").run(bundle, {"t0": x})
     expected = requantize(device, layer.compute_sums(x), layer.bias, layer.scales, layer.zeros[1])
+    assert report.trap is None, report.trap
     (output,) = report.outputs.values()
     result = output.reshape(expected.transpose(0, 3, 1, 2).shape)
     return int((result != expected.transpose(0, 3, 1, 2)).sum()), result.size

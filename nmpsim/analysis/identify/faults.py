@@ -14,12 +14,15 @@ from nmpsim.analysis.identify.layers import CONNECTED, LayerSample, RecordedLaye
 from nmpsim.analysis.identify.rules import IDEAL, IN_SUM, RuleFactor, RuleFamily
 from nmpsim.analysis.identify.search import LayerRules, RequantizationRule, find_rules, list_rules
 from nmpsim.arrays import Array
+from nmpsim.compiler.numerics import WeightedLayerScales
 from nmpsim.compiler.operations import BufferView
 
 _ELEMENTS = 1 << 16
 """Most elements on which a fault is tried first."""
 _NEAR = 0.97
 """Share of results within one of the ideal ones from which data count as correct."""
+_FACTORS = 8
+"""Factors of each family that are tried with other scales."""
 _PAIRS = 24
 """Most input channels whose pairs are swapped."""
 
@@ -45,30 +48,57 @@ class _Correction:
 def find_fault(found: LayerRules) -> LayerFault | None:
     """Return the fault that makes the results of a layer unexplained, or None if unknown."""
     layer = _shorten(found.layer)
-    share = measure_share(layer)
-    if share >= _NEAR:
-        unusual = _find_unusual_rules(found.layer)
-        if unusual is not None:
-            return unusual
-    coarse: list[Callable[[RecordedLayer], Iterator[_Correction]]] = [
-        _correct_offsets, _correct_layouts, _correct_channels, _correct_types, _correct_scales,
-    ]  # fmt: skip
-    best: tuple[float, _Correction] | None = None
-    for correct in coarse:
-        for one in correct(layer):
-            reached = measure_share(one.layer)
-            if reached >= max(_NEAR, share) and (best is None or reached > best[0] + 0.001):
-                rules = find_rules(one.layer).rules
-                if rules:
-                    return LayerFault(one.kind, one.text, rules)
-                best = reached, one
-    if share >= _NEAR:
-        for one in _correct_last_bits(layer):
-            rules = find_rules(one.layer).rules
-            if rules:
-                return LayerFault(one.kind, one.text, rules)
-        return None
-    return None if best is None else LayerFault(best[1].kind, best[1].text)
+    is_near = measure_share(layer) >= _NEAR
+    steps: Sequence[Callable[[RecordedLayer], LayerFault | None]] = (
+        _try_offsets, _find_unusual_rules, _try_others, _try_last_bits,
+    )  # fmt: skip
+    for step in steps if is_near else (_try_offsets, _try_others):
+        fault = step(layer)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _try(
+    layer: RecordedLayer,
+    corrections: Iterator[_Correction],
+    groups: Sequence[Sequence[RequantizationRule]] | None = None,
+) -> LayerFault | None:
+    """Return the first correction with which rules explain the layer, or one that comes close."""
+    equal = max(measure_share(layer, 0) + 0.02, _NEAR)
+    best: LayerFault | None = None
+    for one in corrections:
+        if measure_share(one.layer) < _NEAR:
+            continue
+        rules = find_rules(one.layer, groups).rules
+        if rules:
+            return LayerFault(one.kind, one.text, rules)
+        share = measure_share(one.layer, 0)
+        if share >= equal:
+            equal, best = share, LayerFault(one.kind, one.text)
+    return best
+
+
+def _try_offsets(layer: RecordedLayer) -> LayerFault | None:
+    return _try(layer, _correct_offsets(layer))
+
+
+def _try_others(layer: RecordedLayer) -> LayerFault | None:
+    kinds = (_correct_layouts, _correct_channels, _correct_types, _correct_scales)
+    return _try(layer, itertools.chain.from_iterable(kind(layer) for kind in kinds))
+
+
+def _try_last_bits(layer: RecordedLayer) -> LayerFault | None:
+    usual = list_rules(layer.element, bool(layer.biases.any()))
+    few = [group[:_FACTORS] for group in usual if _is_simple(group)]
+    return _try(layer, _correct_last_bits(layer), few)
+
+
+def _is_simple(group: Sequence[RequantizationRule]) -> bool:
+    """Return whether rules are built in, or add the bias to the sum and shift once."""
+    family = group[0].family
+    is_usual = family is None or family.place == IN_SUM
+    return is_usual and (family is None or "first" not in family.rounding)
 
 
 def _shorten(layer: RecordedLayer) -> RecordedLayer:
@@ -84,13 +114,13 @@ def _compute_ideal(layer: RecordedLayer, sample: LayerSample) -> Array:
     return ideal
 
 
-def measure_share(layer: RecordedLayer) -> float:
-    """Return the share of recorded results within one of the ideal results."""
+def measure_share(layer: RecordedLayer, distance: int = 1) -> float:
+    """Return the share of recorded results within a distance of the ideal results."""
     near = count = 0
     low, high = layer.clip
     for sample in layer.iterate_samples():
         ideal = np.clip(np.rint(_compute_ideal(layer, sample)) + layer.offset, low, high)
-        near += int((np.abs(sample.results - ideal) <= 1).sum())
+        near += int((np.abs(sample.results - ideal) <= distance).sum())
         count += sample.size
     return near / max(count, 1)
 
@@ -180,7 +210,14 @@ def _with_quantization(view: BufferView, **fields: Any) -> BufferView:
 
 def _with_view(layer: RecordedLayer, side: str, **fields: Any) -> RecordedLayer:
     changed: Any = {side: _with_quantization(getattr(layer.scales, side), **fields)}
-    return attrs.evolve(layer, scales=attrs.evolve(layer.scales, **changed))
+    return _with_scales(layer, attrs.evolve(layer.scales, **changed))
+
+
+def _with_scales(layer: RecordedLayer, scales: WeightedLayerScales) -> RecordedLayer:
+    """Return a layer with other scales; a bias on the scale of the sum follows them."""
+    if np.array_equal(layer.scales.bias.scales, layer.scales.products):
+        scales = attrs.evolve(scales, bias=attrs.evolve(scales.bias, scales=scales.products))
+    return attrs.evolve(layer, scales=scales)
 
 
 def _select_inner(layer: RecordedLayer) -> LayerSample:
@@ -251,7 +288,7 @@ def _correct_channel_scales(
         pairs = ", ".join(f"{one} has that of {order[one]}" for one in moved[:4].tolist())
         scales = attrs.evolve(layer.scales, weight_scales=layer.scales.weight_scales[order])
         text = f"scales of channels are in another order: {pairs}"
-        yield _Correction("scale", text, attrs.evolve(layer, scales=scales))
+        yield _Correction("scale", text, _with_scales(layer, scales))
 
 
 def _correct_last_bits(layer: RecordedLayer) -> Iterator[_Correction]:
@@ -270,7 +307,7 @@ def _correct_last_bits(layer: RecordedLayer) -> Iterator[_Correction]:
     for limit, change in ((np.inf, "above"), (-np.inf, "below")):
         nearest = np.nextafter(layer.scales.weight_scales, np.float32(limit))
         text = f"the scales of the weights are the float32 numbers {change} those of the program"
-        own = attrs.evolve(layer, scales=attrs.evolve(layer.scales, weight_scales=nearest))
+        own = _with_scales(layer, attrs.evolve(layer.scales, weight_scales=nearest))
         yield _Correction("scale", text, own)
 
 

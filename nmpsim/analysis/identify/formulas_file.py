@@ -11,9 +11,11 @@ from nmpsim.analysis.identify.rules import IN_SUM
 from nmpsim.bundle.formula_check import FACTOR_WORDS
 from nmpsim.bundle.formulas import parse_custom_formulas
 from nmpsim.compiler.numerics import PROFILES
+from nmpsim.isa.profiles import REAL, ROWS
 from nmpsim.kernels.formulas import ELEMENTS, FORMULAS
 from nmpsim.records import frozen
 
+_DEVICE_PROFILES = {row.name: row for row in ROWS}
 _NAME = "found"
 _FALLBACK = "q31"
 """Base with different formulas for convolutions and fully connected layers."""
@@ -36,9 +38,12 @@ def make_formulas_file(found: Identification) -> str:
         return f"name = {json.dumps(_NAME)}\nbase = {json.dumps(found.profile)}\n"
     base = found.program.numerics
     statements = [_state(one, base) for one in found.classes]
-    if len({one.device_profile for one in statements}) < len(
+    shared = len({one.device_profile for one in statements}) < len(
         {(one.bias, one.sums) for one in statements}
-    ):
+    )
+    # Words of a profile with float32 factors must be numbers of float32.
+    is_real = any(_DEVICE_PROFILES[one.device_profile].form is REAL for one in statements)
+    if shared or (is_real and any(dict(one.factors)["form"] != "float" for one in statements)):
         base = _FALLBACK
         statements = [_state(one, base) for one in found.classes]
     text = "\n".join(_write(base, statements, found))
@@ -69,6 +74,8 @@ def _write(base: str, statements: list[_Statement], found: Identification) -> It
     """Yield the lines of a formulas file."""
     yield f"name = {json.dumps(_NAME)}"
     yield f"base = {json.dumps(base)}"
+    if base != found.program.numerics:
+        yield f"others = {json.dumps(found.program.numerics)}"
     element = ELEMENTS[found.classes[0].layers[0].element]
     written = set()
     for one, stated in zip(found.classes, statements, strict=True):

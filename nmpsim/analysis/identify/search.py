@@ -20,6 +20,8 @@ from nmpsim.kernels.formulas import ELEMENTS, FORMULAS
 
 _FIRST, _SECOND = 96, 1024
 """Elements on which all rules, and the remaining ones, are tried before the whole layer."""
+_CLOSEST = 5
+"""Rules of which the one with the most equal results is reported."""
 _CHANNELS = 24
 """Most channels of the first sample."""
 Words: TypeAlias = Mapping[str, Integers]
@@ -279,19 +281,22 @@ def _eliminate(
 def _describe_failure(
     layer: RecordedLayer, groups: Sequence[Sequence[RequantizationRule]], sample: LayerSample
 ) -> LayerRules:
-    """Return the rule with the most equal results, and the pattern of the other results."""
+    """Return the rule with the most equal results, and the pattern of the other results.
+
+    The best rules of a sample are compared on the first block of the layer.
+    """
     evaluator = RuleEvaluator(layer)
-    best, best_equal, predicted = None, -1, None
+    counts: list[tuple[int, RequantizationRule]] = []
     for group in groups:
-        results = evaluator.predict(group, sample)
-        equal = (results == sample.results).sum(axis=1)
-        index = int(equal.argmax())
-        if equal[index] > best_equal:
-            best, best_equal, predicted = group[index], int(equal[index]), results[index]
-    assert predicted is not None
-    return LayerRules(
-        layer, (), sample.size, best, best_equal, describe_residual(predicted, sample)
-    )
+        equal = (evaluator.predict(group, sample) == sample.results).sum(axis=1)
+        counts.append((int(equal.max()), group[int(equal.argmax())]))
+    counts.sort(key=lambda pair: (-pair[0], pair[1].rank))
+    block = next(layer.iterate_samples())
+    best = [evaluator.predict([rule], block)[0] for _, rule in counts[:_CLOSEST]]
+    equals = [int((one == block.results).sum()) for one in best]
+    index = int(np.argmax(equals))
+    residual = describe_residual(best[index], block)
+    return LayerRules(layer, (), block.size, counts[index][1], equals[index], residual)
 
 
 def describe_residual(predicted: Integers, sample: LayerSample) -> str:

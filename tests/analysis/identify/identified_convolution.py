@@ -15,14 +15,14 @@ RNG = np.random.default_rng(7)
 X = RNG.integers(-128, 128, (2, CHANNELS, SIZE, SIZE + 1)).astype(np.int8)
 WEIGHTS = RNG.integers(-127, 128, (CHANNELS, CHANNELS, 3, 3)).astype(np.int8)
 BIAS = RNG.integers(-4000, 4000, CHANNELS).astype(np.int32)
-SCALE_X, SCALE_Y = np.float32(0.0371), np.float32(1.913)
+SCALE_X, SCALE_Y = np.float32(0.0371), np.float32(0.2513)
 SCALES_W = RNG.uniform(0.002, 0.013, CHANNELS).astype(np.float32)
 FACTORS = SCALE_X.astype(float) * SCALES_W.astype(float) / SCALE_Y.astype(float)
 
 
-def compute_sums() -> Any:
+def compute_sums(x: Any = X) -> Any:
     """Return the sums [N, O, H, W] without bias."""
-    padded = np.pad(X.astype(np.int64) - ZERO_X, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    padded = np.pad(x.astype(np.int64) - ZERO_X, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
     return np.einsum("nchwij,ocij->nohw", windows, WEIGHTS.astype(np.int64))
 

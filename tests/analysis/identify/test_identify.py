@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from identified_convolution import CHANNELS, FACTORS, X, multipliers, record, write_model
+from identified_convolution import (
+    BIAS,
+    CHANNELS,
+    FACTORS,
+    ZERO_Y,
+    X,
+    compute_sums,
+    multipliers,
+    record,
+    write_model,
+)
 
 import nmpsim
 from nmpsim.bundle import parse_bundle
@@ -62,7 +72,9 @@ def deeploy(sums: Any, bias: Any) -> Any:
     return sums * mul + added >> 20
 
 
-@pytest.mark.parametrize(("device", "profile"), [(tflite, "q31"), (onnx_runtime, "float")])
+@pytest.mark.parametrize(("device", "profile"), [
+    (tflite, "q31"), pytest.param(onnx_runtime, "float", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_a_known_profile_is_named(model: Path, tmp_path: Path, device: Any, profile: str) -> None:
     dumps = record(tmp_path / "dumps.npz", device)
     found = read(model, dumps, "-o", tmp_path / "found.toml")
@@ -72,7 +84,11 @@ def test_a_known_profile_is_named(model: Path, tmp_path: Path, device: Any, prof
     assert one["rule"]["profile"] == found["profile"]
 
 
-@pytest.mark.parametrize("device", [floor_of_twelve_bits, bias_after_the_shift, deeploy])
+@pytest.mark.parametrize("device", [
+    pytest.param(floor_of_twelve_bits, marks=pytest.mark.slow),
+    pytest.param(bias_after_the_shift, marks=pytest.mark.slow),
+    deeploy,
+])  # fmt: skip
 def test_a_program_with_a_named_rule_computes_as_the_device(
     model: Path, tmp_path: Path, device: Any
 ) -> None:
@@ -85,13 +101,12 @@ def test_a_program_with_a_named_rule_computes_as_the_device(
     np.testing.assert_array_equal(report.outputs["y"], y[1:])
 
 
-def test_a_class_lists_the_place_of_the_bias(model: Path, tmp_path: Path) -> None:
+def test_the_rules_of_a_class_round_down(model: Path, tmp_path: Path) -> None:
     found = read(model, record(tmp_path / "dumps.npz", floor_of_twelve_bits))
     (one,) = found["classes"]
     assert one["rule"]["rounding"] == "down"
     assert all("down" in rule["rounding"] for rule in one["rules"])
-    assert {rule["bias"] for rule in one["rules"]} == {"sum"}
-    assert "12 bits" in one["rule"]["factor"]
+    assert one["rule"]["factor"] == "fixed point of 12 bits"
 
 
 def test_results_without_a_rule_have_no_name(model: Path, tmp_path: Path) -> None:
@@ -102,3 +117,85 @@ def test_results_without_a_rule_have_no_name(model: Path, tmp_path: Path) -> Non
     assert result.exit_code == 1 and not file.exists()
     assert "no rule explains all results" in result.output
     assert "recorded less predicted" in result.output
+
+
+def swap(y: Any) -> Any:
+    """Return results with two channels swapped."""
+    order = [0, 3, 2, 1, *range(4, CHANNELS)]
+    return y[:, order]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "change"),
+    [
+        pytest.param(
+            "layout",
+            "channels last",
+            lambda y: y.transpose(0, 2, 3, 1).reshape(y.shape),
+            marks=pytest.mark.slow,
+        ),
+        ("channels", "1 is stored as 3", swap),
+        pytest.param(
+            "type", "uint8 stored as int8", lambda y: y ^ np.int8(-128), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "zero point",
+            "result is 8, not 7",
+            lambda y: np.clip(y.astype(int) + 1, -127, 127).astype(np.int8),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_fault_of_the_dumps_is_named(
+    model: Path, tmp_path: Path, kind: str, text: str, change: Any
+) -> None:
+    whole = dict(np.load(record(tmp_path / "right.npz", tflite)))
+    y = change(whole["y"])
+    np.savez(tmp_path / "wrong.npz", **(whole | {"y": y}))
+    (layer,) = read(model, tmp_path / "wrong.npz")["layers"]
+    assert not layer["explained"]
+    assert (layer["fault"], text in layer["reason"]) == (kind, True), layer["reason"]
+
+
+@pytest.mark.slow
+def test_a_probe_divides_a_class(model: Path, tmp_path: Path) -> None:
+    dumps, probe = record(tmp_path / "dumps.npz", tflite), tmp_path / "probe.npz"
+    found = read(model, dumps, "--probe", probe)
+    with np.load(probe) as file:
+        arrays = dict(file)
+    results = [arrays[key] for key in arrays if key.endswith("/result")]
+    assert found["groups"] == len(results) > 1
+    assert all((one != results[0]).any() for one in results[1:])
+    y = tflite(compute_sums(arrays["x"]), BIAS.astype(np.int64)[:, None, None]) + ZERO_Y
+    expected = np.clip(y, -128, 127).astype(np.int8)
+    assert any(np.array_equal(one, expected.transpose(0, 2, 3, 1)) for one in results)
+    np.savez(tmp_path / "recorded.npz", x=arrays["x"], y=expected)
+    both = read(model, dumps, "--dumps", tmp_path / "recorded.npz")
+    assert both["explained"]
+    assert both["classes"][0]["count"] < found["classes"][0]["count"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "problem"),
+    [
+        ({"z": X}, "the dumps contain no layer with its input and result"),
+        ({"x": X, "y": X[:, :, 1:]}, "the array 'y' has the wrong size"),
+        ({"x": X, "y": np.full(X.shape, np.nan)}, "NaN or infinity"),
+        ({"x": X.astype(np.int64) * 9, "y": X}, "the array 'x' has the wrong values"),
+        ({"x": X, "y": X.astype(str)}, "error"),
+    ],
+)
+def test_dumps_that_do_not_fit_are_refused(
+    model: Path, tmp_path: Path, arrays: Any, problem: str
+) -> None:
+    np.savez(tmp_path / "dumps.npz", **arrays)
+    result = identify(model, tmp_path / "dumps.npz")
+    assert result.exit_code == 2
+    assert problem in result.output
+
+
+def test_a_truncated_file_is_refused(model: Path, tmp_path: Path) -> None:
+    dumps = record(tmp_path / "dumps.npz", tflite)
+    dumps.write_bytes(dumps.read_bytes()[:-300])
+    result = identify(model, dumps)
+    assert result.exit_code == 2 and "damaged" in result.output
