@@ -21,6 +21,7 @@ from nmpsim.analysis.hypotheses.operation_changes import (
     change_operation,
     change_order,
 )
+from nmpsim.analysis.hypotheses.rounding_rules import list_rounding_rules
 from nmpsim.analysis.hypotheses.solved import WrongLayer, list_solved_changes
 from nmpsim.analysis.hypotheses.window_changes import change_window
 from nmpsim.analysis.program import make_bundle_program
@@ -46,10 +47,17 @@ FAMILIES: dict[str, Family] = {
     "order": change_order,
 }
 """Families of changes, the simplest first."""
-LATE_FAMILIES = ("order", "numbers")
+LATE_FAMILIES = ("rounding", "order", "numbers")
 """Families that are tried only if no other change fits, because they can imitate others."""
 SAMPLED_FAMILIES = ("bias", "weights", "zero points")
 """Families that are tried on some windows of a convolution first."""
+MIN_ERROR_BITS = 4
+"""Smallest sum of ``log2(1 + error)`` of all elements for which changes are tried.
+
+Any small change corrects a few elements that are near a tie and differ by one.
+"""
+MAX_ROUNDING_ERROR = 2
+"""Largest error in units of the last place that another rounding rule may cause."""
 MAX_EXPLANATIONS = 5
 """Largest number of explanations that are reported."""
 
@@ -143,6 +151,9 @@ def search_hypotheses(
         if actual is None or np.array_equal(actual, expected):
             return HypothesisResults(problem="the layer is right")
         expected = actual.reshape(expected.shape)
+    errors = np.abs(result.astype(np.float64) - expected)
+    if not is_program and np.log2(1 + errors).sum() < MIN_ERROR_BITS:
+        return HypothesisResults(problem="the wrong elements are too few to distinguish causes")
     known = {
         one.output.name: outputs[make_layer_key(one)]
         for one in layers
@@ -179,7 +190,7 @@ class _Search:
         """Try all families, the late ones only if nothing else fits."""
         found: list[LayerExplanation] = []
         tried: dict[str, int] = {}
-        for name in (*FAMILIES, "numbers"):
+        for name in (*FAMILIES, "rounding", "numbers"):
             if name in LATE_FAMILIES and found:
                 break
             count, explanation = self._try_family(name)
@@ -189,13 +200,22 @@ class _Search:
 
     def _try_family(self, name: str) -> tuple[int, LayerExplanation | None]:
         """Return the number of tried changes and the first one that fits, or None."""
-        count = 0
+        count, size = 0, self._wrong.expected.size
+        if name == "rounding":
+            wrong = self._wrong
+            errors = np.abs(wrong.actual.astype(np.float64) - wrong.expected)
+            may_be_rounding = errors.max(initial=0) <= MAX_ROUNDING_ERROR
+            for text, fits in list_rounding_rules(wrong.layer, wrong.expected, may_be_rounding):
+                count += 1
+                if fits:
+                    return count, LayerExplanation(name, text, size)
+            return count, None
         for text, layer, sampled in self._list_changes(name):
             count += 1
             if sampled is not None and not self._is_near(sampled, self._sampled_expected):
                 continue
             if self._fits(layer, name != "numerics"):
-                return count, LayerExplanation(name, text, self._wrong.expected.size)
+                return count, LayerExplanation(name, text, size)
         return count, None
 
     def _list_changes(self, name: str) -> Iterator[tuple[str, IsolatedLayer, IsolatedLayer | None]]:

@@ -87,7 +87,7 @@ def _refine(
     """
     moved, before = values, np.zeros(values.shape)
     step = np.abs(step) / 4 / np.maximum(np.max(np.abs(gain), axis=0), 1e-9)
-    for _ in range(MAX_REFINEMENTS):
+    for turn in range(MAX_REFINEMENTS):
         result = number.replace(number.convert(moved)).execute(device)
         if result is None or result.shape != wrong.expected.shape:
             break
@@ -99,7 +99,9 @@ def _refine(
             return number.convert(moved)
         lines = errors.reshape(-1, values.size)
         direction = np.sign((lines * np.sign(gain)).sum(axis=0))
-        step = np.where(direction * before < 0, step / 2, step)
+        is_mixed = (direction == 0) & lines.any(axis=0)
+        direction = np.where(is_mixed, (-1) ** turn * (turn + 1), direction)
+        step = np.where((direction * before < 0) & ~is_mixed, step / 2, step)
         before = np.where(direction, direction, before)
         moved = moved + direction * step
     return number.convert(values)

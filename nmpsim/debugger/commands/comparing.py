@@ -185,6 +185,11 @@ def _explain_divergence(
         breaking=[one.name] if one.is_faulty else [],
         verdict=verdict,
         causes=[pattern.text for pattern in patterns],
+        hazards=[
+            hazard.description
+            for hazard in context.debugger.find_hazards()
+            if hazard.layer == one.index
+        ],
         explanations=[attrs.asdict(found) | {"text": found.text} for found in results.explanations],
         tried=results.tried,
         missing=reference.missing,

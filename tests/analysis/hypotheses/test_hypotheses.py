@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from layer_faults import CONFIG, FAULTS, make_network, try_fault
+from lir_draft import Draft, int8
 
 from nmpsim.analysis.hypotheses import search_hypotheses
+from nmpsim.bundle import parse_bundle
+from nmpsim.compiler.driver import compile_module
 from nmpsim.core.device import Device
 from nmpsim.core.run import make_layer_key
 
@@ -75,3 +78,38 @@ def test_a_few_wrong_elements_have_no_explanation(count: int, device: Device) ->
     found = search_hypotheses(bundle, index, network.inputs, outputs, wrong, device=device)
     assert found.explanations == ()
     assert found.tried["weights"] > 20
+
+
+def test_a_difference_near_a_tie_has_no_explanation(device: Device) -> None:
+    """Many small changes correct a few elements that differ by one."""
+    network = make_network("conv", np.random.default_rng(7))
+    bundle = network.compile()
+    outputs = dict(device.run(bundle, network.inputs, save_layers=True).layer_outputs)
+    key = make_layer_key(bundle.metadata.layers[-1])
+    wrong = outputs[key].copy()
+    wrong.reshape(-1)[:3] ^= 1
+    index = len(bundle.metadata.layers) - 1
+    found = search_hypotheses(bundle, index, network.inputs, outputs, wrong, device=device)
+    assert found.problem == "the wrong elements are too few to distinguish causes"
+
+
+@pytest.mark.parametrize("rule", ["accumulator", pytest.param("floor", marks=pytest.mark.slow)])
+def test_other_arithmetic_of_a_reference_is_named(rule: str, device: Device) -> None:
+    """The reference is NumPy's: a matrix product on narrow sums, or rounded down."""
+    rng = np.random.default_rng(1)
+    draft = Draft()
+    source = draft.input(int8((40, 64), 0.05, 3))
+    weights = draft.constant(rng.integers(-100, 100, (64, 8)).astype(np.int8), "i8", 2**-7)
+    bias = draft.constant(np.zeros(8, np.int32), "i32", source.type.quant.scale * 2**-7)
+    draft.emit("fullyconnected", draft.output(int8((40, 8), 0.4)), source, weights, bias)
+    bundle = parse_bundle(compile_module(draft.module(), CONFIG, numerics="q31"))
+    inputs = {source.name: rng.integers(-128, 128, source.shape).astype(np.int8)}
+    outputs = device.run(bundle, inputs, save_layers=True).layer_outputs
+    sums = (inputs[source.name].astype(np.int64) - 3) @ draft.constants[weights.name]
+    real = np.clip(sums, -(1 << 15), (1 << 15) - 1) if rule == "accumulator" else sums
+    real = real * (np.float32(0.05) * 2.0**-7 / np.float32(0.4))
+    rounded = np.floor(real + 0.5 * (rule == "accumulator"))
+    expected = np.clip(rounded, -128, 127).astype(np.int8)
+    (found,) = search_hypotheses(bundle, 0, inputs, outputs, expected, device=device).explanations
+    text = "an accumulator of 16 bits that saturates" if rule == "accumulator" else "; down; "
+    assert text in found.change
