@@ -214,7 +214,7 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
             f"the last batch of input {first.tensor.name!r} is incomplete",
             place=next(iter(files[-1].values())).path,
             found=f"{format_count(len(files), 'file')} with one item each",
-            expected=f"a multiple of {size}, the input's first dimension",
+            expected=f"a multiple of {size} files; the first dimension of the input is {size}",
             hint=f"Leave out the last {left}, or {more}" if len(files) > size else more,
         )
     groups = [files[start : start + size] for start in range(0, len(files), size)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypedDict
 
@@ -240,10 +241,15 @@ def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
         layers = tuple(LayerSaturation(**layer) for layer in document["layers"])
     except (KeyError, TypeError, ValueError) as error:
         raise make_results_error(path, "the file is damaged", error) from error
-    if [one.name for one in layers] != [one.name for one in fresh.layers]:
-        found = ", ".join(one.name for one in layers[:4]) or "no layers"
-        expected = ", ".join(one.name for one in fresh.layers[:4]) or "no layers"
-        raise make_results_error(path, "the file has results of other layers", found, expected)
+    pairs = zip_longest((one.name for one in layers), (one.name for one in fresh.layers))
+    for index, (found, expected) in enumerate(pairs):
+        if found != expected:
+            raise make_results_error(
+                path,
+                "the file has results of other layers",
+                f"no layer {index}" if found is None else f"layer {index}, {found}",
+                f"{index} layers" if expected is None else f"layer {index}, {expected}",
+            )
     return attrs.evolve(fresh, predictions=predictions, layers=layers, reused=len(predictions))
 
 

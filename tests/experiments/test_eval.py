@@ -207,3 +207,18 @@ def test_a_foreign_results_file_is_not_changed(cli, digits, digits_bin, tmp_path
     assert done.exit_code == 2
     assert "RESULT001" in done.stderr
     assert out.read_text() == '{"schema": "another"}'
+
+
+def test_results_of_other_layers_are_refused(cli, digits, digits_bin, tmp_path):
+    out, samples = tmp_path / "out.json", tmp_path / "one.npz"
+    with np.load(digits / "testset.npz") as data:
+        np.savez(samples, x=data["x"][:1], labels=data["labels"][:1])
+    words = ("eval", digits_bin, "--jobs", 1, "--dataset", samples, "--labels", "labels", "-o", out)
+    assert cli(*words).exit_code == 0
+    document = json.loads(out.read_text())
+    name = document["layers"][1]["name"]
+    document["layers"][1]["name"] = "other"
+    out.write_text(json.dumps(document))
+    done = cli(*words)
+    assert done.exit_code == 2
+    assert f"found: layer 1, other\n  expected: layer 1, {name}\n" in done.stderr

@@ -171,13 +171,14 @@ def _largest_start(
     limit = 1 << (op.operands[1].accumulator_bits - 1)
     parts = np.stack([terms, requantization.bias]) if requantization.bias_in_sum else terms
     if parts.min(initial=0) < -limit or parts.max(initial=0) >= limit:
+        is_bias = terms.min(initial=0) >= -limit and terms.max(initial=0) < limit
         raise fail(
             "COMP001",
-            f"the bias or the zero point terms of a channel of %{op.instruction.name} do not fit"
-            f" the accumulator of {op.operands[1].accumulator_bits} bits",
+            f"{'the bias' if is_bias else 'a zero point term'} of %{op.instruction.name} does not"
+            f" fit the accumulator of {op.operands[1].accumulator_bits} bits",
             place=context.place,
-            found=f"terms from {parts.min()} to {parts.max()}",
-            expected=f"terms from {-limit} to {limit - 1}",
+            found=f"values from {parts.min()} to {parts.max()}",
+            expected=f"values from {-limit} to {limit - 1}",
             hint="Use a smaller bias, fewer inputs per result, or a zero point of 0.",
         )
     return int(np.abs(parts).reshape(-1, terms.size).sum(axis=0).max(initial=0))
