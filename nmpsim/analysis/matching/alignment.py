@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-MAX_CELLS = 4_000_000
+MAX_CELLS = 1_000_000
 """Largest number of scores; longer sequences are not aligned."""
 Scores = npt.NDArray[np.int64]
 

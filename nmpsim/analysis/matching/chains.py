@@ -15,6 +15,9 @@ MIN_VALUES = 8
 MAX_VALUES = 1 << 22
 """Largest number of elements of a tensor that is examined."""
 
+_SAMPLES, _CHANNEL_SAMPLES = 4096, 64
+"""Elements that are examined, of a tensor and of each of its channels."""
+
 
 @attrs.frozen
 class ChainLink:
@@ -60,15 +63,22 @@ def _is_function(values: Array, results: Array) -> bool:
     """Return whether results are a monotonic function of values, or one for each channel."""
     if not (np.isfinite(values).all() and np.isfinite(results).all()) or not np.ptp(results):
         return False
-    if _is_monotonic(values.reshape(1, -1), results.reshape(1, -1)):
+    rows = [_sample(one.reshape(1, -1), _SAMPLES) for one in (values, results)]
+    if _is_monotonic(rows[0], rows[1]):
         return True
     for axis in {1, values.ndim - 1} if values.ndim > 2 else ():
-        channels = [
-            np.moveaxis(one, axis, 0).reshape(one.shape[axis], -1) for one in (values, results)
+        rows = [
+            _sample(np.moveaxis(one, axis, 0).reshape(one.shape[axis], -1), _CHANNEL_SAMPLES)
+            for one in (values, results)
         ]
-        if channels[0].shape[1] >= MIN_VALUES and _is_monotonic(*channels):
+        if rows[0].shape[1] >= MIN_VALUES and _is_monotonic(rows[0], rows[1]):
             return True
     return False
+
+
+def _sample(rows: Array, count: int) -> Array:
+    """Return at least ``count`` columns at equal distances, or all if there are fewer."""
+    return rows[:, :: max(1, rows.shape[1] // count)]
 
 
 def _is_monotonic(values: Array, results: Array) -> bool:

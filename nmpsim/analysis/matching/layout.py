@@ -15,7 +15,7 @@ AXIS_ORDERS: Mapping[str, tuple[int, ...]] = {SAME: (), "nchw": (0, 2, 3, 1), "n
 
 
 def infer_layout(shapes: Iterable[tuple[Shape, Shape]]) -> str:
-    """Return the layout of a reference that most pairs of shapes agree with.
+    """Return the layout that most pairs of shapes agree with, or "" if all fit several layouts.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def infer_layout(shapes: Iterable[tuple[Shape, Shape]]) -> str:
         if len(mine) == len(theirs) == 4
         and len(fitting := [one for one in AXIS_ORDERS if _fits(mine, theirs, one)]) == 1
     )
-    return max(AXIS_ORDERS, key=lambda one: votes[one])
+    return max(AXIS_ORDERS, key=lambda one: votes[one]) if votes else ""
 
 
 def find_axis_order(mine: Shape, theirs: Shape, layout: str) -> tuple[int, ...] | None:

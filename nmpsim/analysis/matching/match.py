@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise, takewhile
+from itertools import islice, pairwise, product, takewhile
 
 import attrs
 import numpy as np
 
 from nmpsim.analysis.matching.alignment import (
     MAX_CELLS,
+    Scores,
     find_ascending_indices,
     find_certain_pairs,
 )
@@ -27,6 +28,7 @@ from nmpsim.analysis.matching.names import (
     pair_unique_names,
 )
 from nmpsim.analysis.matching.similarity import (
+    find_similar_layout,
     find_similar_pairs,
     find_swapped_pairs,
     is_closer,
@@ -38,7 +40,7 @@ from nmpsim.analysis.matching.tensors import (
     convert_unsigned,
     list_layer_tensors,
 )
-from nmpsim.arrays import Array
+from nmpsim.arrays import Array, Shape
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.lir.layers import find_layer
@@ -58,7 +60,7 @@ _MAX_NAMES = 8
 """Names of results that a text contains."""
 _MIN_IN_ORDER = 0.8
 """Smallest share of pairs by name in one order for which the order of a file is trusted."""
-MAX_GRAPH = 5000
+MAX_GRAPH = 2000
 """Largest number of results whose dependences are examined."""
 _CONVERSIONS = frozenset({"quantize", "dequantize", "rescalequantized", "transpose", "copy"})
 """Opcodes of layers that a reference often lacks."""
@@ -234,11 +236,13 @@ class _Matcher:
         self.layout = layout
         if layout != "auto":
             return
-        pairs = list(pair_unique_names(*self._left(), list_spellings, lambda one, other: True)) or [
-            (one, other) for one in self._results for other in self._references
-        ]
-        pairs += [(one.tensor, one.reference) for one in self._pairs.values()]
-        self.layout = infer_layout((one.shape, other.shape) for one, other in pairs)
+        pairs = [(one.tensor, one.reference) for one in self._pairs.values()]
+        pairs += pair_unique_names(*self._left(), list_spellings, lambda one, other: True)
+        shapes: Iterable[tuple[Shape, Shape]] = [(one.shape, other.shape) for one, other in pairs]
+        if not pairs:
+            mine, theirs = (dict.fromkeys(one.shape for one in run) for run in self._left())
+            shapes = islice(product(mine, theirs), MAX_CELLS)
+        self.layout = infer_layout(shapes) or find_similar_layout(pairs)
 
     def pair_names(self, how: str, list_keys: NameKeys) -> None:
         """Match tensors by unique keys; equal own names match even if shape or type do not fit."""
@@ -293,10 +297,9 @@ class _Matcher:
         for mine, theirs in list(self._segments()):
             if len(mine) * len(theirs) > MAX_CELLS:
                 continue
-            scores = np.array([[self._score(one, other) for other in theirs] for one in mine])
             found = {
                 mine[row]: theirs[column]
-                for row, column in find_certain_pairs(scores.reshape(len(mine), len(theirs)))
+                for row, column in find_certain_pairs(self._score_all(mine, theirs))
             }
             is_complete = all(one in found or one.opcode in _CONVERSIONS for one in mine)
             # If the names of the reference are known, it has other names for other tensors.
@@ -431,6 +434,27 @@ class _Matcher:
             if "f" not in kinds and one.dtype.itemsize != other.dtype.itemsize:
                 return False
         return find_axis_order(one.shape, other.shape, self.layout) is not None
+
+    def _score_all(self, mine: Sequence[StoredTensor], theirs: Sequence[StoredTensor]) -> Scores:
+        """Return the scores of all pairs as a matrix; equal tensors have equal scores."""
+        keys = [(one.shape, one.dtype, one.opcode or find_operation_kind(one)) for one in mine]
+        links = self._find_links()
+        others = [
+            (
+                one.shape,
+                one.dtype,
+                find_operation_kind(one),
+                self._is_end(one),
+                links[self._columns[one]],
+            )
+            for one in theirs
+        ]
+        known = {
+            (key, other_key): self._score(one, other)
+            for key, one in dict(zip(keys, mine, strict=True)).items()
+            for other_key, other in dict(zip(others, theirs, strict=True)).items()
+        }
+        return np.array([[known[key, other] for other in others] for key in keys], np.int64)
 
     def _score(self, one: StoredTensor, other: StoredTensor) -> int:
         """Return the score of a pair in an alignment, or 0 if the pair does not fit."""

@@ -27,6 +27,9 @@ _KINDS = {
 }  # fmt: skip
 """Word of a name or opcode -> kind of operation."""
 
+MAX_SHARED = 100
+"""Number of tensors with one key that are examined."""
+
 NameKeys = Callable[[StoredTensor], Iterable[str]]
 
 
@@ -75,7 +78,7 @@ def pair_unique_names(
     for one in tensors:
         lengths: dict[StoredTensor, int] = {}
         for key in list_keys(one):
-            for other in by_key.get(key, ()):
+            for other in by_key.get(key, ())[:MAX_SHARED]:
                 lengths[other] = max(lengths.get(other, 0), len(key))
         fitting = [other for other in lengths if fits(one, other)]
         longest = max((lengths[other] for other in fitting), default=0)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.matching.layout import find_axis_order
+from nmpsim.analysis.matching.layout import AXIS_ORDERS, SAME, find_axis_order
 from nmpsim.analysis.matching.tensors import StoredTensor
 from nmpsim.arrays import Array, Shape
 
@@ -21,6 +21,8 @@ MIN_RATIO = 4
 _MIN_ERROR = 1e-6
 """Error below which tensors count as equal."""
 _MIN_ELEMENTS = 32
+_MAX_CUBES = 20
+"""Number of tensors whose values decide the layout."""
 _SAMPLES = 2048
 _MAX_TENSORS = 1000
 _Pair = tuple[StoredTensor, StoredTensor]
@@ -71,6 +73,19 @@ def find_swapped_pairs(pairs: Sequence[_Pair], layout: str) -> set[_Pair]:
                 if row != column and wrong[row] and wrong[column]:
                     swapped |= {group[row], group[column]}
     return swapped
+
+
+def find_similar_layout(pairs: Sequence[_Pair]) -> str:
+    """Return the layout of a reference in which tensors whose shapes fit all layouts are similar.
+
+    A single tensor does not decide, because the run's tensor may be transposed by mistake.
+    """
+    cubes = [pair for pair in pairs if len(pair[0].shape) == 4 and len(set(pair[0].shape[1:])) == 1]
+    cubes = [(one, other) for one, other in cubes if one.shape == other.shape and one.shape[-1] > 1]
+    for layout in AXIS_ORDERS if len(cubes) > 1 else ():
+        if all(is_similar(one, other, layout) for one, other in cubes[:_MAX_CUBES]):
+            return layout
+    return SAME
 
 
 def is_similar(tensor: StoredTensor, reference: StoredTensor, layout: str) -> bool:

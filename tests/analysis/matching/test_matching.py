@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import attrs
@@ -140,3 +141,20 @@ def test_a_partial_reference_leaves_other_layers_unmatched() -> None:
     names = {f"layer{layer}": theirs[f"r{layer}"] for layer in (0, 2, 5)}
     interior = {"norm1": theirs["b1"], "conv3": theirs["c3"]}
     assert match(mine, {**names, **interior}) == {name: name for name in names}
+
+
+def test_values_decide_the_layout_of_cubes() -> None:
+    mine = {name: make_values(1, 6, 6, 6) for name in ("one", "other")}
+    turned = {name: values.transpose(0, 3, 1, 2) for name, values in mine.items()}
+    assert match_tensors(make_tensors(**mine), make_tensors(**turned)).layout == "nchw"
+    assert match_tensors(make_tensors(**mine), make_tensors(**mine)).layout == "same"
+    one = {"one": turned["one"]}
+    assert match_tensors(make_tensors(**mine), make_tensors(**one)).layout == "same"
+
+
+def test_large_files_are_matched_in_short_time() -> None:
+    mine = {f"a{index}/Relu": np.zeros((1, 2, 2, 4), np.int8) for index in range(100)}
+    theirs = {f"b{index}/Relu": np.zeros((1, 2, 2, 4), np.int8) for index in range(2000)}
+    start = time.process_time()
+    assert match(mine, theirs) == {}
+    assert time.process_time() - start < 10
