@@ -125,8 +125,18 @@ def identify_program(
             progress(index, len(layers), layer.name)
         found.append(_identify_layer(layer, classes[layer.kind], program.numerics))
     unused = tuple(key for file in files for key in file.keys if key not in file.read_keys)
-    every = tuple(one for kind in classes.values() for one in kind)
+    every = _prefer_common_rules([one for kind in classes.values() for one in kind])
     return Identification(program, tuple(found), every, tuple(missing), unused)
+
+
+def _prefer_common_rules(classes: Sequence[RuleClass]) -> tuple[RuleClass, ...]:
+    """Return classes whose first rules are those of all classes, if there are any."""
+    names = [{rule.name for rule in one.rules} for one in classes]
+    common = set.intersection(*names) if names else set()
+    return tuple(
+        attrs.evolve(one, rules=tuple(sorted(one.rules, key=lambda rule: rule.name not in common)))
+        for one in classes
+    )
 
 
 def _identify_layer(

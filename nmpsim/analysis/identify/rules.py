@@ -278,6 +278,11 @@ def _make_float_texts(place: str, kind: str) -> Iterator[tuple[str, str]]:
         yield f"{first}half up{more}", text
 
 
+_SIMPLE, _UNUSUAL = 200, 2000
+"""How much simpler Glow's shifts are than their position says, and how much less simple a shift
+before the product."""
+
+
 def make_families(element: int, *, has_bias: bool = True) -> list[RuleFamily]:
     """Return all families of rules, the simplest first.
 
@@ -292,7 +297,9 @@ def make_families(element: int, *, has_bias: bool = True) -> list[RuleFamily]:
 
     def add(place: str, factors: tuple[RuleFactor, ...], texts: Iterator[tuple[str, str]]) -> None:
         for name, text in texts:
-            found.append(RuleFamily(place, name, text, factors, "rint", len(found)))
+            rank = len(found) + (_UNUSUAL if name.endswith("first") or " first, " in name else 0)
+            rank -= _SIMPLE if factors is SHIFTS else 0
+            found.append(RuleFamily(place, name, text, factors, "rint", rank))
             if place in (IN_PRODUCT, IN_RESULT) and name in (*NEAREST, *DIRECTED):
                 found.append(RuleFamily(place, name, text, factors, "floor", len(found)))
 
