@@ -15,6 +15,12 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "programs" / "debugging"
 PAGE = (ROOT / "docs" / "debugging.md").read_text()
 
+CHANGES = {
+    "retyped_bias": "the bias on the scale of the sums",
+    "wrong_pad": "padding 1 above and 1 on the left, not 0 and 0",
+    "wrong_shift": "the layer compiled again from its LIR",
+}
+"""Program -> change of its wrong layer that makes the result equal."""
 CAUSES = {
     "corrupted_weight": "[21, 1, 1, 6]: 79 instead of 15",
     "wrong_shift": "(x >> 3) * 434 >> 15  (x >> 3) * 434 >> 14  WRONG",
@@ -69,6 +75,8 @@ def test_the_cause_is_found(name: str, bugs: Path, monkeypatch: pytest.MonkeyPat
         assert words in text
     if name != "missing_wait":
         assert "conv2__2 is the first layer that differs; it is wrong in isolation too" in text
+    if name in CHANGES:
+        assert f"with {CHANGES[name]}, all 512 elements are equal" in text
 
 
 def test_the_patch_corrects_the_wrong_shift(bugs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

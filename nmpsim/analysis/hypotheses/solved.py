@@ -25,7 +25,7 @@ MAX_REFINED_SHARE = 0.5
 """Largest share of wrong elements at which numbers are refined."""
 MAX_REFINED_ERROR = 3
 """Largest error in units of the last place at which numbers are refined."""
-_SLACK = 0.01
+_SLACK = 0.2
 """Additional error of real arithmetic in units of the last place."""
 
 
