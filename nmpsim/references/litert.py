@@ -24,6 +24,8 @@ _RUNTIME = "LiteRT"
 class LiteRTRuntime:
     """TFLite file loaded in LiteRT with the reference kernels, which profile ``q31`` follows."""
 
+    multiplies_pairs = False
+
     def __init__(self, path: Path) -> None:
         """Load a TFLite file; raise UserError (PKG001, REF001) if that is not possible."""
         with require_extra(EXTRA, "TFLite models run in ai-edge-litert", place=path):

@@ -15,7 +15,7 @@ from nmpsim.bundle.metadata import Metadata, Tensor, is_same_shape
 from nmpsim.diagnostics import fail, list_alternatives
 from nmpsim.frontends import find_front_end
 from nmpsim.lir.nodes import ELEM_DTYPES
-from nmpsim.references.runtime import ReferenceInput, ReferenceRuntime
+from nmpsim.references.runtime import ReferenceInput, ReferenceRuntime, host_saturates_pairs
 
 
 def _load_tflite(path: Path) -> ReferenceRuntime:
@@ -47,6 +47,8 @@ class ReferenceRun:
     """Output of the program -> its values in the model's type."""
     variants: Mapping[str, Arrays] = attrs.field(factory=dict)
     """Other settings of the runtime -> outputs of the program with these settings."""
+    saturates_pairs: bool = False
+    """Whether the runtime saturates sums of two products of 8 bits on this host."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -101,6 +103,7 @@ class LiveReference:
             }
             if has_variants
             else {},
+            self.runtime.multiplies_pairs and host_saturates_pairs(),
         )
 
     def _pair_outputs(self, tensors: Arrays) -> dict[str, Array]:

@@ -24,6 +24,8 @@ _FLOATS = ("tensor(float)", "tensor(double)", "tensor(float16)", "tensor(bfloat1
 class OnnxRuntime:
     """ONNX file loaded in ONNX Runtime, with all optimizations."""
 
+    multiplies_pairs = True
+
     def __init__(self, path: Path) -> None:
         """Load an ONNX file; raise UserError (PKG001, REF001) if that is not possible."""
         with require_extra(EXTRA, "ONNX models run in onnxruntime", place=path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ class ReferenceRuntime(Protocol):
 
     name: str
     """Runtime with its version and settings, for messages."""
+    multiplies_pairs: bool
+    """Whether its kernels saturate sums of two products on x86 processors without VNNI."""
     inputs: tuple[ReferenceInput, ...]
     output_names: tuple[str, ...]
     """Names of the model's outputs, in the order of the file."""
@@ -95,3 +98,19 @@ def discard_stderr() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(null)
+
+
+_VNNI = ("avx512vnni", "avxvnni")
+
+
+def host_saturates_pairs() -> bool:
+    """Return whether this host is an x86 processor without VNNI."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return False
+    from llvmlite import binding
+
+    try:
+        features = binding.get_host_cpu_features()
+    except RuntimeError:  # LLVM does not know this host
+        return False
+    return not any(features.get(name) for name in _VNNI)

@@ -16,9 +16,15 @@ from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.run import Progress, ProgressCallback, make_layer_key
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.divergence import explain_faulty_layer, find_error_causes
-from nmpsim.debugger.reference import LayerComparison, ReferenceOutputs, isolate_layer
+from nmpsim.debugger.reference import (
+    LayerComparison,
+    ReferenceOutputs,
+    get_stored_output,
+    isolate_layer,
+)
 from nmpsim.references import ReferenceRun
 from nmpsim.report.fields import OR_NULL
+from nmpsim.verification.host_kernels import SATURATED_PAIRS, explains_by_pairs
 
 ROUNDING = "the reference adds float32 numbers in another order (the error is that of rounding)"
 MIN_ROUNDING_DB = 100.0
@@ -195,7 +201,7 @@ def verify_sample(
     if any(one.differs for one in layers):
         isolation = _Isolation(bundle, device, inputs, expected, tolerance)
         layers = isolation.isolate_layers(layers, progress)
-        causes = isolation.find_causes()
+        causes = isolation.find_causes(reference.saturates_pairs)
     return SampleVerification(name, tuple(layers), outputs, variants, causes)
 
 
@@ -239,16 +245,38 @@ class _Isolation:
             found.append(one)
         return found
 
-    def find_causes(self) -> tuple[str, ...]:
-        """Return likely causes of the first layer that is wrong in isolation."""
+    def find_causes(self, saturates_pairs: bool) -> tuple[str, ...]:
+        """Return likely causes of the first layer that is wrong in isolation.
+
+        ``saturates_pairs`` states whether the reference saturates sums of two products.
+        """
         wrong = self._first_wrong
         if wrong is None or wrong.isolated is None:
             return ()
         if is_rounding_error(wrong.isolated, self._debugger.layers[wrong.index]):
             return (ROUNDING,)
+        if saturates_pairs and self._has_saturated_pairs(wrong):
+            return (SATURATED_PAIRS,)
         found = explain_faulty_layer(self._debugger, self._reference, wrong)
         patterns = find_error_causes(self._debugger, self._reference, wrong, self._tolerance.ulp)
         return (*(one.text for one in found.explanations), *(one.text for one in patterns))
+
+    def _has_saturated_pairs(self, wrong: LayerComparison) -> bool:
+        debugger, layers = self._debugger, self._debugger.layers
+        expected = get_stored_output(layers[wrong.index], self._reference)
+        outputs = {make_layer_key(layers[i]): v for i, v in debugger.layer_outputs.items()}
+        for layer in layers:
+            known = get_stored_output(layer, self._reference)
+            if known is not None:
+                outputs[make_layer_key(layer)] = known
+        actual = wrong.isolated_output
+        return (
+            actual is not None
+            and expected is not None
+            and explains_by_pairs(
+                debugger.bundle, wrong.index, debugger.inputs, outputs, actual, expected
+            )
+        )
 
     def _isolate_layer(self, one: VerifiedLayer) -> VerifiedLayer:
         layer = self._debugger.layers[one.index]

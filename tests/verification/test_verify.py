@@ -30,6 +30,7 @@ class FakeRuntime:
     """Runtime that returns the results of a run of nmpsim, changed by a function."""
 
     name = "fake runtime 1.0"
+    multiplies_pairs = True
 
     def __init__(self, bundle: Bundle, tensors: Tensors) -> None:
         (data,) = bundle.metadata.user_inputs
