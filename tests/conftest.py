@@ -52,6 +52,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 COMPILE_ALL_KERNELS = """
 import pathlib, sys
+import nmpsim
 from nmpsim.config import default_device
 from nmpsim.core.engine_selection import make_compiled_engine
 from nmpsim.core.load import make_empty_machine
@@ -60,9 +61,11 @@ try:
     engine = make_compiled_engine()
     engine.run(make_empty_machine(), get_costs(default_device()), 0, False)
     engine.compile_all()
+    nmpsim.compile(sys.argv[2])  # the kernels of the tiling search
 finally:
     pathlib.Path(sys.argv[1]).touch()
 """
+MODEL = Path(__file__).parent / "fuzz" / "corpus" / "tflite" / "small-int8.tflite"
 WITHOUT_KERNELS = ("architecture", "interpreter", "kernels", "lir", "memory", "numerics")
 """Folders of tests that load no kernels from the kernel cache; they run first."""
 _compiling: list["subprocess.Popen[bytes]"] = []
@@ -90,7 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
         compiled.touch()
     else:
         quiet = subprocess.DEVNULL  # the tests of the kernels report their errors
-        command = [sys.executable, "-c", COMPILE_ALL_KERNELS, str(compiled)]
+        command = [sys.executable, "-c", COMPILE_ALL_KERNELS, str(compiled), str(MODEL)]
         _compiling.append(subprocess.Popen(command, stdout=quiet, stderr=quiet))
 
 
