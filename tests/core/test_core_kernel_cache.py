@@ -68,7 +68,7 @@ def test_a_folder_that_a_process_uses_stays(tmp_path: Path) -> None:
     script = (
         "import sys, pathlib; from nmpsim.core import kernel_cache;"
         "from nmpsim.kernels.cache_folder import CacheFolder;"
-        "kernel_cache.mark_used(CacheFolder(pathlib.Path(sys.argv[1])));"
+        "kernel_cache.mark_folder_used(CacheFolder(pathlib.Path(sys.argv[1])));"
         "print('used', flush=True); input()"
     )
     command = [sys.executable, "-c", script, str(folders[-1])]

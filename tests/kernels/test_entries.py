@@ -156,7 +156,8 @@ def test_kept_kernels_need_the_c_library_only(program: Path) -> None:
 
 def test_the_check_of_amx_needs_no_numba() -> None:
     code = (
-        "import sys, nmpsim.kernels.amx_check as a; a.make_check_module(); print('numba' in sys.modules)"
+        "import sys, nmpsim.kernels.amx_check as a; a.make_check_module();"
+        "print('numba' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
