@@ -47,7 +47,7 @@ FAMILIES: dict[str, Family] = {
     "order": change_order,
 }
 """Families of changes, the simplest first."""
-LATE_FAMILIES = ("rounding", "order", "numbers")
+LATE_FAMILIES = ("numerics", "order", "rounding", "numbers")
 """Families that are tried only if no other change fits, because they can imitate others."""
 SAMPLED_FAMILIES = ("bias", "weights", "zero points")
 """Families that are tried on some windows of a convolution first."""

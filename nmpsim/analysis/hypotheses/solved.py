@@ -194,7 +194,6 @@ def _list_numbers(layer: IsolatedLayer) -> Iterator[_Number]:
         yield _make_table_number(layer, known[:1], "scale of the weights")
     if len(known) > 1:
         yield _make_table_number(layer, known, "scale of weights and bias")
-        yield _make_table_number(layer, known[1:], "scale of the bias")
     bias = layer.find_operand("Bias")
     if bias is not None and bias in layer.program.module.constants:
         stored = layer.get_values(bias)
@@ -208,6 +207,8 @@ def _list_numbers(layer: IsolatedLayer) -> Iterator[_Number]:
                 )
 
             yield _Number("bias", stored.reshape(-1).astype(np.float64), replace, is_integer=True)
+    if len(known) > 1:
+        yield _make_table_number(layer, known[1:], "scale of the bias")
 
 
 def _list_type_numbers(layer: IsolatedLayer, name: str, label: str) -> Iterator[_Number]:
