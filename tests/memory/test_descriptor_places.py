@@ -339,6 +339,7 @@ TOO_MANY: list[tuple[str, dict[str, int], str, str, int]] = [
     ("dwconv", {"out_h": 4, "out_w": 5, "channels_count": 3}, "out_h", "out_h", 60),
     ("gemm", {"rows": 4, "columns": 15}, "rows", "rows", 60),
     ("maxpool", {"out_h": 4, "out_w": 5, "channels": 3}, "out_h", "out_h", 60),
+    ("maxpool", {"out_h": 4, "out_w": 5, "channels": 3, "element": 1}, "out_h", "out_h", 120),
     ("avgpool", {"out_h": 4, "out_w": 5, "channels": 3}, "out_h", "out_h", 60),
     ("avgpool", {"out_h": 4, "out_w": 5, "channels": 3, "element": 1}, "out_h", "out_h", 120),
     ("maxpool", {"kernel_h": 4, "kernel_w": 15}, "kernel_h", "kernel_h", 60),

@@ -25,6 +25,8 @@ import toml
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkerOutcome, WorkItem, WorkResult
 
+from tests.mutation.tables import find_mutants, run_mutants
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SETTINGS = tomllib.loads((HERE / "settings.toml").read_text(encoding="utf-8"))
@@ -86,6 +88,8 @@ def run_group(
 ) -> list[tuple[MutationSpec, WorkResult]]:
     """Return the results of the group's mutants, distributed over the copies."""
     tests = [sys.executable, "-m", "pytest", *SETTINGS["pytest-options"], *group["tests"]]
+    if "tables" in group:
+        return run_tables(group["tables"], copies, every, tests)
     config = {
         "module-path": group["modules"],
         "timeout": SETTINGS["timeout"],
@@ -110,6 +114,21 @@ def run_group(
     return [result for copy in copies for result in results_in(copy)]
 
 
+def run_tables(
+    tables: dict[str, str], copies: list[Path], every: int, tests: list[str]
+) -> list[tuple[MutationSpec, WorkResult]]:
+    """Return the results of the mutants of expressions in TOML tables."""
+    copy, environment = copies[0], os.environ | make_environment(copies[0])
+    subprocess.run(tests, cwd=copy, env=environment, stdout=subprocess.DEVNULL, check=True)
+    left_out = re.compile("|".join(SETTINGS["exclude-operators"]))
+    mutants = [
+        mutant
+        for path, pattern in tables.items()
+        for mutant in find_mutants(path, (ROOT / path).read_text("utf-8"), pattern, left_out)
+    ]
+    return run_mutants(mutants[::every], copies, tests, environment, SETTINGS["timeout"])
+
+
 def results_in(copy: Path) -> list[tuple[MutationSpec, WorkResult]]:
     """Return the results of the mutants that were tested in a copy."""
     with use_db(copy / SESSION) as session:
@@ -129,14 +148,18 @@ def wait_for(*running: subprocess.Popen[bytes]) -> None:
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """Start cosmic-ray in a copy without Numba's compiler and pytest's plugins."""
-    settings = {
+    command = [sys.executable, "-m", "cosmic_ray.cli", *arguments]
+    return subprocess.Popen(command, cwd=folder, env=os.environ | make_environment(folder))
+
+
+def make_environment(folder: Path) -> dict[str, str]:
+    """Return the environment variables of tests in a copy of the repository."""
+    return {
         "NUMBA_DISABLE_JIT": "1",
         "NUMBA_CACHE_DIR": str(folder / "cache"),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTHONPATH": str(folder),
     }
-    command = [sys.executable, "-m", "cosmic_ray.cli", *arguments]
-    return subprocess.Popen(command, cwd=folder, env={**os.environ, **settings})
 
 
 def get_place(item: WorkItem) -> tuple[str, tuple[int, int], str, int]:
