@@ -26,6 +26,7 @@ from nmpsim.analysis.matching import (
     find_axis_order,
     match_tensors,
     permute_shape,
+    suggest_mapping,
 )
 from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import fail
@@ -152,7 +153,7 @@ def compare_runs(
             "the runs have no tensor in common",
             found=f"{_list_names(theirs)} in the first run, {_list_names(mine)} in the second",
             expected="at least one name in both runs",
-            hint="Map the names of one run to the other with --map.",
+            hint=suggest_mapping(mine, theirs),
         )
     differences = []
     for number, pair in enumerate(matching.pairs, 1):

@@ -1,11 +1,17 @@
 """Matching of the tensors of a run or program with the tensors of a reference.
 
-``tensors`` defines tensors; ``match`` matches them by ``names``, by order (``alignment``) and by
-values (``similarity``). ``layout`` infers memory layouts, and ``chains`` finds folded operations.
+``tensors`` defines tensors and ``result`` pairs of them; ``match`` matches them by ``names``, by
+order (``alignment``) and by values (``similarity``). ``layout`` infers memory layouts, and
+``chains`` finds folded operations.
 """
 
 from nmpsim.analysis.matching.layout import LAYOUTS, find_axis_order, permute_shape
-from nmpsim.analysis.matching.match import TensorMatching, TensorPair, match_layers, match_tensors
+from nmpsim.analysis.matching.match import (
+    match_layers,
+    match_tensors,
+    suggest_mapping,
+)
+from nmpsim.analysis.matching.result import TensorMatching, TensorPair
 from nmpsim.analysis.matching.tensors import (
     KnownValues,
     StoredTensor,
@@ -31,4 +37,5 @@ __all__ = [
     "match_layers",
     "match_tensors",
     "permute_shape",
+    "suggest_mapping",
 ]

@@ -27,6 +27,7 @@ from nmpsim.analysis.matching.names import (
     list_spellings,
     pair_unique_names,
 )
+from nmpsim.analysis.matching.result import TensorMatching, TensorPair
 from nmpsim.analysis.matching.similarity import (
     find_similar_layout,
     find_similar_pairs,
@@ -37,14 +38,12 @@ from nmpsim.analysis.matching.similarity import (
 from nmpsim.analysis.matching.tensors import (
     KnownValues,
     StoredTensor,
-    convert_unsigned,
     list_layer_tensors,
 )
 from nmpsim.arrays import Array, Shape
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.lir.layers import find_layer
-from nmpsim.lir.names import make_display_names
 
 BY_MAP, BY_NAME, BY_SPELLING, BY_ENDING, BY_NUMBER, BY_ORDER, BY_VALUES = (
     "map", "name", "spelling", "ending", "number", "order", "values",
@@ -56,69 +55,12 @@ _TIERS: tuple[tuple[str, NameKeys], ...] = (
     (BY_SPELLING, list_spellings),
     (BY_ENDING, list_endings),
 )
-_MAX_NAMES = 8
-"""Names of results that a text contains."""
 _MIN_IN_ORDER = 0.8
 """Smallest share of pairs by name in one order for which the order of a file is trusted."""
 MAX_GRAPH = 2000
 """Largest number of results whose dependences are examined."""
 _CONVERSIONS = frozenset({"quantize", "dequantize", "rescalequantized", "transpose", "copy"})
 """Opcodes of layers that a reference often lacks."""
-
-
-@attrs.frozen
-class TensorPair:
-    """Tensor of a run and the matching tensor of the reference."""
-
-    tensor: StoredTensor
-    reference: StoredTensor
-    how: str
-    """Evidence: map, name, spelling, ending, number, order or values."""
-    is_out_of_order: bool = False
-    """Whether the pair contradicts the order of the other pairs."""
-
-
-@attrs.frozen
-class TensorMatching:
-    """Pairs of tensors of a run and a reference, in the order of the run."""
-
-    pairs: tuple[TensorPair, ...]
-    layout: str
-    """Layout of the reference: same, nchw or nhwc."""
-    unmatched: tuple[StoredTensor, ...]
-    """Results of the run that are not in the reference."""
-    unmatched_references: tuple[StoredTensor, ...]
-    """Results of the reference that are not in the run."""
-
-    def read_expected(self, pair: TensorPair) -> Array | None:
-        """Return the values of a pair's reference in the shape and layout of the run's tensor.
-
-        Unsigned values are returned as the signed values that the run stores. None if the values
-        are incomplete or have another shape.
-        """
-        values = pair.reference.load()
-        axes = find_axis_order(pair.tensor.shape, values.shape, self.layout)
-        if axes is None or not values.is_complete:
-            return None
-        array = values.array.reshape(values.shape)
-        array = array.transpose(axes) if axes else array.reshape(pair.tensor.shape)
-        return array if pair.tensor.dtype is None else convert_unsigned(array, pair.tensor.dtype)
-
-    def describe_coverage(self, noun: str = "layers") -> str:
-        """Describe how many results of the run are in the reference, and which are not."""
-        matched = [pair.tensor for pair in self.pairs if pair.tensor.is_result]
-        count = len(matched) + len(self.unmatched)
-        text = f"{len(matched)} of {count} {noun} compared"
-        text += f", the reference is {self.layout.upper()}" if self.layout != "same" else ""
-        names = [one.name for one in (*self.unmatched, *matched)]
-        missing = make_display_names(names)[: len(self.unmatched)]
-        if missing:
-            more = f" and {len(missing) - _MAX_NAMES} more" if len(missing) > _MAX_NAMES else ""
-            text += f"; not in the reference: {', '.join(missing[:_MAX_NAMES])}{more}"
-        doubtful = [pair.reference.name for pair in self.pairs if pair.is_out_of_order]
-        if doubtful:
-            text += f"; {', '.join(doubtful[:_MAX_NAMES])} of the reference not in the run's order"
-        return text
 
 
 def match_tensors(
@@ -201,6 +143,17 @@ def match_layers(
         for one in list_layer_tensors(metadata)
     ]
     return match_tensors(tensors, references, mapped, layout)
+
+
+def suggest_mapping(tensors: Sequence[StoredTensor], references: Sequence[StoredTensor]) -> str:
+    """Return a hint for a reference of which no tensor matches the run."""
+    single = {tuple(sorted(one.shape[1:])) for one in tensors if one.shape[:1] == (1,)}
+    for one in references:
+        if one.shape[:1] > (1,) and tuple(sorted(one.shape[1:])) in single:
+            return (
+                f"Pass the results of one input: the arrays of the reference have {one.shape[0]}."
+            )
+    return "Map the names of the reference with --map."
 
 
 class _Matcher:

@@ -183,6 +183,8 @@ def test_sqnr_needs_scale_and_offset():
 def test_runs_with_nothing_in_common_are_refused():
     with pytest.raises(UserError, match="DIFF001"):
         compare_runs(run(b=A[:, :1]), run(a=A))
+    with pytest.raises(UserError, match=r"Pass the results of one input: the arrays .* have 3"):
+        compare_runs(run(b=np.concatenate([A, A, A])), run(a=A))
 
 
 def test_a_renamed_tensor_is_compared_by_its_number():
