@@ -103,7 +103,7 @@ class Dumps:
     def _convert(self, array: Array, view: BufferView, key: str) -> Array:
         """Return an array in the stored type of a tensor."""
         dtype = view.type.dtype
-        if dtype.kind == "f":
+        if view.type.quant is None:
             return array.astype(dtype)
         if array.dtype.kind == "f":
             if not np.isfinite(array).all():

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.kernels.formulas import ELEMENTS, FORMULAS, RESULT, FormulaReader
+from nmpsim.kernels.formulas import ELEMENTS, FORMULAS, RESULT, Formula, FormulaReader
 from nmpsim.kernels.hostops.rounding import fused_multiply_add
 
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -81,14 +81,19 @@ class _Vectorize(ast.NodeTransformer):
 
 
 @cache
-def list_words(text: str, element: int) -> frozenset[str]:
-    """Return the words of the descriptor that a formula uses; ``element`` is 0 or 1."""
-    return frozenset(FormulaReader(FORMULAS, ELEMENTS[element]).read(text).words)
+def _read(text: str, element: int) -> Formula:
+    return FormulaReader(FORMULAS, ELEMENTS[element]).read(text)
 
 
 @cache
-def _compile(text: str, element: str) -> Any:
-    formula = FormulaReader(FORMULAS, element).read(text)
+def list_words(text: str, element: int) -> frozenset[str]:
+    """Return the words of the descriptor that a formula uses; ``element`` is 0 or 1."""
+    return frozenset(_read(text, element).words)
+
+
+@cache
+def _compile(text: str, element: int) -> Any:
+    formula = _read(text, element)
     lines = [f"{name} = {term}" for name, term in (*formula.constants, *formula.steps)]
     tree = ast.fix_missing_locations(_Vectorize().visit(ast.parse("\n".join(lines))))
     return compile(tree, "<formula>", "exec")
@@ -114,6 +119,6 @@ def evaluate_formula(text: str, element: int, values: Mapping[str, Any]) -> Inte
     """
     names = {**_PRIMITIVES, **values, "int64": np.int64, "element": np.int64(element)}
     with np.errstate(all="ignore"):
-        exec(_compile(text, ELEMENTS[element]), names)
+        exec(_compile(text, element), names)
     result: Integers = names[RESULT]
     return result

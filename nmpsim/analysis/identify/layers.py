@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -21,12 +20,12 @@ from nmpsim.compiler.fuse import fuse_clips
 from nmpsim.compiler.numerics import WeightedLayerScales
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.placement import assign_placement
-from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
+from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.interpreter.convolution import convolve_real
 from nmpsim.kernels.hostops.tensors import HostTensor, UnsupportedHostOp
 from nmpsim.lir.host_execution import execute_operation
 from nmpsim.lir.nodes import Module
-from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
+from nmpsim.lir.opcode import INOUT, WEIGHTED, OpcodeKind
 
 CONVOLUTION, CONNECTED = "convolution", "fully connected"
 _BLOCK = 1 << 20
@@ -150,16 +149,17 @@ def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], li
         resolve_operands(module)[1], program.numerics, program.layer_numerics
     )
     for op in fuse_clips(assign_placement(assigned, program.device)):
-        result = _read_result(op, dumps)
+        own, result = _read_results(op, dumps)
         inputs = [_read_view(known, module, view) for view in op.list_inputs()]
         if op.kind in WEIGHTED and op.operands[0].is_narrow:
-            layer = None
-            if result is not None and inputs[0] is not None:
-                layer = make_recorded_layer(module, op, inputs[0], result)
+            layer, recorded = None, result if own is None else own
+            if recorded is not None and inputs[0] is not None:
+                layer = make_recorded_layer(
+                    module, op, inputs[0], recorded, is_activated=own is None
+                )
             layers += [layer] if layer else []
             missing += [] if layer else [op.instruction.name]
-        if result is None and op.kind in _EXACT and all(one is not None for one in inputs):
-            result = _execute(op, program, inputs)
+        result = _compute_result(op, program, own, result, inputs)
         if result is None or op.output.type.elements * op.output.element_bytes != (
             op.output.buffer.nbytes
         ):
@@ -169,16 +169,32 @@ def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], li
     return layers, missing
 
 
-def _read_result(op: Operation, dumps: Dumps) -> Array | None:
-    """Return the recorded result of a layer; a fused activation's comes first."""
-    for part in reversed((op, *op.fused)):
-        view = part.list_outputs()[0]
-        if part is not op and part is not op.last_fused:
-            continue
-        found = dumps.read(view, (view.name, part.instruction.name))
-        if found is not None and part is op.last_fused:
-            return found
-    return None
+def _read_results(op: Operation, dumps: Dumps) -> tuple[Array | None, Array | None]:
+    """Return the recorded results of an operation before and after its fused activations.
+
+    Operations may share a buffer, so names of instructions come first.
+    """
+    last, view = op.last_fused, op.output
+    names = [last.instruction.name, view.name]
+    if not op.fused:
+        return None, dumps.read(view, names)
+    own = dumps.read(op.operands[0], [op.instruction.name])
+    if own is not None and op.operands[0].buffer.name == view.buffer.name:
+        names = names[:1]
+    return own, dumps.read(view, names)
+
+
+def _compute_result(
+    op: Operation, program: Program, own: Array | None, result: Array | None, inputs: list[Any]
+) -> Array | None:
+    """Return the result of an operation, computed if it is not recorded but exact, else None."""
+    if result is not None:
+        return result
+    if own is not None:
+        return np.clip(own, op.clip_low, op.clip_high)
+    changes_input = any(one.kind == INOUT for one in op.instruction.operands)
+    is_exact = op.kind in _EXACT and not changes_input and all(one is not None for one in inputs)
+    return _execute(op, program, inputs) if is_exact else None
 
 
 def _read_view(known: Mapping[str, Array], module: Module, view: BufferView) -> Array | None:
@@ -221,9 +237,12 @@ def _make_tensor(view: BufferView, values: Array) -> HostTensor:
 
 
 def make_recorded_layer(
-    module: Module, op: Operation, inputs: Array, results: Array
+    module: Module, op: Operation, inputs: Array, results: Array, *, is_activated: bool = True
 ) -> RecordedLayer | None:
-    """Return a layer with recorded values [N, *shape], or None if it is not quantized."""
+    """Return a layer with recorded values [N, *shape], or None if it is not quantized.
+
+    ``is_activated`` tells whether fused activations are applied to the results.
+    """
     scales = read_weighted_scales(module, op)
     view = op.operands[2]
     if scales is None or view.buffer.name not in module.constants:
@@ -233,22 +252,16 @@ def make_recorded_layer(
     values = view.get_constant_values(module.constants).astype(np.int64)
     is_column = op.instruction.opcode == "fullyconnected"
     shape = (1, -1) if is_column else (-1,) + (1,) * (values.ndim - 1)
-    clip = (op.clip_low, op.clip_high) if op.fused else (None, None)
+    clip = (op.clip_low, op.clip_high) if op.fused and is_activated else (None, None)
     low, high = get_clip_range(op, op.operands[0])
     bounds = (
         low if clip[0] is None else max(low, clip[0]),
         high if clip[1] is None else min(high, clip[1]),
     )
+    if op.instruction.attributes.get("FusedActivation") == "LEAKY_RELU":
+        # Results below zero have a formula of their own; the others are those of a ReLU.
+        bounds = max(bounds[0], scales.target.offset), bounds[1]
+        results = np.maximum(results, bounds[0])
     return RecordedLayer(
         op, scales, values - offsets.reshape(shape), inputs[:count], results[:count], bounds
     )
-
-
-def get_place(module: Module, layer: RecordedLayer) -> Any:
-    """Return the place of a layer in the program's file, for messages."""
-    return get_instruction_place(layer.operation.instruction, module.file)
-
-
-def count_elements(layer: RecordedLayer) -> int:
-    """Return the number of recorded results of a layer."""
-    return math.prod(layer.results.shape)

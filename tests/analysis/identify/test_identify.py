@@ -199,3 +199,18 @@ def test_a_truncated_file_is_refused(model: Path, tmp_path: Path) -> None:
     dumps.write_bytes(dumps.read_bytes()[:-300])
     result = identify(model, dumps)
     assert result.exit_code == 2 and "damaged" in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        ("lir/lenet/i8_pow2_b8/cpumax", "glow-int"),
+        ("lir/lenet/i16_pow2_b16/interp", "glow-float"),
+        ("lir/minimob/i8_sym_b32/cpu", "glow-int"),
+    ],
+)
+def test_recorded_layers_of_glow_are_named(shared: Path, name: str, profile: str) -> None:
+    text, arrays = shared / f"{name}.lir.txt", shared / f"{name}.npz"
+    found = read(text, arrays, "--weights", arrays)
+    assert found["profile"] == profile
+    assert not found["missing"]
