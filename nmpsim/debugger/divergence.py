@@ -10,12 +10,12 @@ import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from nmpsim.analysis.difference import rank_sqnr
-from nmpsim.analysis.hypotheses import HypothesisResults, search_hypotheses
 from nmpsim.config import make_device_config
 from nmpsim.core.device import Device
 from nmpsim.core.run import make_layer_key
@@ -43,6 +43,9 @@ from nmpsim.debugger.reference import (
 from nmpsim.debugger.tracing import trace_layer
 from nmpsim.isa.descriptors import PADS
 from nmpsim.lir.nodes import ELEM_DTYPES
+
+if TYPE_CHECKING:
+    from nmpsim.analysis.hypotheses import HypothesisResults
 
 JUMP_DB = 6.0
 """Distance below the median SQNR, in dB, that counts as a jump: twice the error."""
@@ -164,6 +167,8 @@ def explain_faulty_layer(
 
     Inputs that are not in the reference are those of the run.
     """
+    from nmpsim.analysis.hypotheses import HypothesisResults, search_hypotheses
+
     expected = get_stored_output(debugger.layers[comparison.index], reference)
     if not comparison.is_faulty or expected is None or reference.is_float():
         return HypothesisResults(problem="the layer is not wrong in each bit")

@@ -56,7 +56,16 @@ NOT_FOR_A_RUN = {
 """Modules that a run of a bundle on an array does not need and must not wait for."""
 
 
-NOT_FOR_A_SCRIPT = {"jinja2", "jsonschema", "matplotlib", "networkx", "onnx", "rich.table"}
+NOT_FOR_A_SCRIPT = {
+    "jinja2",
+    "jsonschema",
+    "matplotlib",
+    "networkx",
+    "nmpsim.analysis.hypotheses",
+    "nmpsim.analysis.identify",
+    "onnx",
+    "rich.table",
+}
 """Packages that neither the import of a TFLite model nor a short script of the debugger needs."""
 
 
