@@ -34,15 +34,14 @@ class LiteRTRuntime:
         model = read_model(path)  # refuses damaged files, which LiteRT does not
         self._path = path
         self.name = f"{_RUNTIME} {ai_edge_litert.__version__}, reference kernels"
-        with translate_runtime_errors(_RUNTIME, path):
+        with discard_stderr(), translate_runtime_errors(_RUNTIME, path):
             self._interpreter: Any = Interpreter(
                 model_path=str(path),
                 experimental_preserve_all_tensors=True,
                 experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
                 num_threads=1,
             )
-            with discard_stderr():  # it prints that the delegate was created
-                self._default: Any = Interpreter(model_path=str(path), num_threads=1)
+            self._default: Any = Interpreter(model_path=str(path), num_threads=1)
             self.inputs = tuple(
                 ReferenceInput(
                     one["name"], np.dtype(one["dtype"]), tuple(map(int, one["shape_signature"]))
@@ -67,7 +66,8 @@ class LiteRTRuntime:
         self, interpreter: Any, inputs: Arrays, tensors: Mapping[str, int]
     ) -> dict[str, Array]:
         """Run an interpreter and return tensors by name from their indices."""
-        with translate_runtime_errors(_RUNTIME, self._path):
+        # LiteRT prints that it created a delegate.
+        with discard_stderr(), translate_runtime_errors(_RUNTIME, self._path):
             indices = {one["name"]: one["index"] for one in interpreter.get_input_details()}
             for name, values in inputs.items():
                 interpreter.resize_tensor_input(indices[name], values.shape)

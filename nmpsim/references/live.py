@@ -138,6 +138,16 @@ class LiveReference:
 
     def _convert_input(self, tensor: Tensor, stored: Array, source: ReferenceInput) -> Array:
         """Convert stored values of a program's input to the type of the model's input."""
+        pairs = zip(source.shape, stored.shape, strict=False)
+        if len(source.shape) != stored.ndim or any(own > 1 and own != size for own, size in pairs):
+            raise fail(
+                "REF001",
+                f"input {source.name!r} of the reference has another shape than the program's",
+                place=self.path,
+                found="x".join(map(str, source.shape)),
+                expected="x".join(map(str, stored.shape)),
+                hint="Pass the model from which the program was compiled.",
+            )
         user = self._metadata.user_tensor(tensor)
         values = stored
         if ELEM_DTYPES[user.elem] != stored.dtype:  # the user's values are unsigned

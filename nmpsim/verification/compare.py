@@ -22,6 +22,7 @@ from nmpsim.debugger.reference import (
     get_stored_output,
     isolate_layer,
 )
+from nmpsim.diagnostics import fail
 from nmpsim.references import ReferenceRun
 from nmpsim.report.fields import OR_NULL
 from nmpsim.verification.host_kernels import SATURATED_PAIRS, explains_by_pairs
@@ -183,6 +184,14 @@ def verify_sample(
         )
         for layer in bundle.metadata.layers
     ]
+    if all(one.difference is None for one in layers) and report.trap is None:
+        raise fail(
+            "DIFF001",
+            "the reference has no layer of the program in the same shape and type",
+            found=f"{len(reference.tensors)} tensors of the reference",
+            expected="at least one layer that can be compared",
+            hint="Pass the model from which the program was compiled.",
+        )
     if report.trap is not None:
         return SampleVerification(name, tuple(layers), (), trap=report.trap.message)
     outputs = _compare_outputs(bundle.metadata, report.outputs, reference.outputs, tolerance)

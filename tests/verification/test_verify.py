@@ -195,6 +195,16 @@ def test_reduce_runs_a_model_as_reference(
     assert "fails: conv2__2 differs" in found.stderr
 
 
+def test_a_reference_of_another_network_is_refused(
+    verify: Callable[..., Result], tensors: Tensors
+) -> None:
+    for name, values in tensors.items():
+        tensors[name] = np.concatenate([values, values], -1)
+    found = verify()
+    assert found.exit_code == 2, found.stdout
+    assert "error[DIFF001]" in found.stderr
+
+
 def test_each_file_of_a_folder_is_verified(verify: Callable[..., Result], tmp_path: Path) -> None:
     """The reference has the results for the first file."""
     (tmp_path / "images").mkdir()
