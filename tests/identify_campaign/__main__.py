@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 import nmpsim
-from nmpsim.analysis.identify import identify_program, make_formulas_file
+from nmpsim.analysis.identify import identify_program, make_formulas_file, make_probe
 from nmpsim.analysis.program import load_program
 from nmpsim.bundle import parse_bundle
 from tests.identify_campaign.devices import KNOWN, Device, draw_device, requantize
@@ -34,6 +34,10 @@ class Outcome:
     fresh: int
     seconds: float
     name: str = ""
+    groups: int = 1
+    """Groups into which the probe divides the rules."""
+    is_kept: bool = True
+    """Whether rules explain what the device computes from the probe."""
 
 
 def run_case(device: Device, rng: np.random.Generator, folder: Path, count: int) -> Outcome:
@@ -56,7 +60,15 @@ def run_case(device: Device, rng: np.random.Generator, folder: Path, count: int)
         return Outcome(device, False, 0, 0, 0, seconds)
     wrong, fresh = compare_fresh(device, layers[0], make_formulas_file(found), rng, folder, size)
     rules = len(found.classes[0].rules)
-    return Outcome(device, True, rules, wrong, fresh, seconds, found.classes[0].rule.name)
+    one = Outcome(device, True, rules, wrong, fresh, seconds, found.classes[0].rule.name)
+    probe = make_probe(program, found.classes[0])
+    if probe is not None and probe.name == "t0":
+        first = layers[0]
+        sums = first.compute_sums(probe.inputs)
+        y = requantize(device, sums, first.bias, first.scales, first.zeros[1])
+        one.groups = len(probe.groups)
+        one.is_kept = any(np.array_equal(y, expected) for expected in probe.results)
+    return one
 
 
 def compare_fresh(
@@ -104,6 +116,10 @@ def main() -> int:
     print(f"CPU seconds per layer: median {np.median(seconds):.2f}, most {max(seconds):.2f}")
     sizes = [one.rules for one in explained]
     print(f"rules of a class: median {np.median(sizes):.0f}, most {max(sizes)}")
+    split = sum(one.groups > 1 for one in explained)
+    kept = sum(one.is_kept for one in explained)
+    print(f"probes that divide the class: {split} of {sum(size > 1 for size in sizes)}")
+    print(f"devices whose results of the probe are those of a rule: {kept} of {len(explained)}")
     return 0 if len(named) == len(outcomes) else 1
 
 

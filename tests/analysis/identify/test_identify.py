@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
@@ -39,7 +41,10 @@ def identify(model: Path, dumps: Path, *words: object) -> Result:
 def read(model: Path, dumps: Path, *words: object) -> Any:
     result = identify(model, dumps, "--format", "json", *words)
     assert result.exit_code in (0, 1), result.output
-    return json.loads(result.stdout)
+    document = json.loads(result.stdout)
+    schema = files("nmpsim") / "schemas" / "identify.json"
+    jsonschema.validate(document, json.loads(schema.read_text(encoding="utf-8")))
+    return document
 
 
 def half_away(x: Any, shift: Any) -> Any:
