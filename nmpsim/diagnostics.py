@@ -231,6 +231,11 @@ def join_names(names: Iterable[object], conjunction: str = "and") -> str:
     return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
+def format_count(count: int, singular: str, plural: str | None = None) -> str:
+    """Format a count with its noun: ``1 layer``, ``2 layers``."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
 def refuse_options(
     options: Mapping[str, object], condition: str, hint: str, place: Place | Path | None = None
 ) -> None:

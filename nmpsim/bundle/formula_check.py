@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from nmpsim.diagnostics import did_you_mean
+from nmpsim.diagnostics import did_you_mean, format_count
 from nmpsim.isa.profiles import PROFILES, REAL, ROWS
 from nmpsim.kernels.formula_ranges import (
     FLOAT32,
@@ -206,9 +206,9 @@ class SyntaxChecker:
         arity = len(PRIMITIVES[name].types)
         require(
             len(node.args) == arity,
-            "has a call with the wrong number of arguments",
+            f"calls {name} with the wrong number of arguments",
             text,
-            f"{arity} arguments",
+            format_count(arity, "argument"),
         )
         return node.args
 

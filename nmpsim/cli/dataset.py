@@ -78,7 +78,7 @@ def load_dataset(
         hint = (
             "Pass --labels with an .npy or .csv file, or with the name of an array in the data set."
         )
-        raise _dataset_error(dataset, "the data set has no labels", hint=hint)
+        raise _dataset_error(dataset, "the samples have no labels", hint=hint)
     file = ArrayFile(dataset)
     if labels in file.keys:
         numbers = _numbers(file.get_array(labels))

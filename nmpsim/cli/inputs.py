@@ -30,11 +30,11 @@ from nmpsim.cli.samples import (
     format_names,
     group_batches,
 )
-from nmpsim.diagnostics import UserError, did_you_mean, fail
+from nmpsim.diagnostics import UserError, did_you_mean, fail, format_count
 from nmpsim.input_files import CHECK_FILE_HINT, read_first_bytes
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.npy import MAGIC
-from nmpsim.views.text import format_count, format_shape
+from nmpsim.views.text import format_shape
 
 if TYPE_CHECKING:
     from nmpsim.bundle.metadata import Metadata, Tensor

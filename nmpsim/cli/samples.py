@@ -16,10 +16,9 @@ from nmpsim.arrays import Array
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.images import ImageFormat, choose_image_format, read_image
 from nmpsim.cli.options import DEFAULT_IMAGES, ImageOptions
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, UserError, fail, format_count
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.records import frozen
-from nmpsim.views.text import format_count
 
 if TYPE_CHECKING:
     from nmpsim.bundle.metadata import Metadata, Normalization, Tensor

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 
 from nmpsim.config import format_setting_name
+from nmpsim.diagnostics import format_count
 from nmpsim.lir.names import make_display_names
 from nmpsim.report.analyses import (
     ErrorSize,
@@ -25,7 +26,6 @@ from nmpsim.views.measures import (
     TableColumn,
     make_columns,
 )
-from nmpsim.views.text import format_count
 
 PARTS = {
     "inherited": "inherited from earlier layers",

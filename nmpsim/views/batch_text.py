@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 import attrs
 from rich.console import Console
 
+from nmpsim.diagnostics import format_count
 from nmpsim.escape import escape_line
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.fields import Source
@@ -16,7 +17,6 @@ from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
 from nmpsim.views.measures import NumberColumn, TableColumn
 from nmpsim.views.outputs import find_top_classes, format_range, is_score_shape
-from nmpsim.views.text import format_count
 
 
 class ClassDocument(TypedDict):

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 
 from nmpsim.checking import CaseResult, FailedLayer, LayerOutcome
+from nmpsim.diagnostics import format_count
 from nmpsim.escape import escape
 from nmpsim.views.console import print_line
 from nmpsim.views.templates import load_template
-from nmpsim.views.text import format_count
 
 MAX_CULPRITS = 8
 """Layers that are shown for a failed check."""

@@ -10,12 +10,13 @@ from rich.console import Console
 from nmpsim.bundle import Layer, Metadata
 from nmpsim.compiler.passes.rescale_bias import RescaledBias
 from nmpsim.compiler.tiling.search import TiledLayer
+from nmpsim.diagnostics import format_count
 from nmpsim.escape import escape_line
 from nmpsim.lir.opcodes import find_opcodes
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.element_types import ElementTypeUsage, compute_element_type_usage, is_unquantized
-from nmpsim.views.text import format_count, format_percent
+from nmpsim.views.text import format_percent
 
 if TYPE_CHECKING:
     from nmpsim.session import Compiled

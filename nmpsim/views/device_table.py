@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal, TypedDict
 from rich.console import Console
 
 from nmpsim.config import SETTINGS, DeviceConfig, default_device
+from nmpsim.diagnostics import format_count
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
 from nmpsim.views.measures import make_columns
-from nmpsim.views.text import format_count
 
 SETTING_COLUMNS = make_columns("device_settings")
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from nmpsim.diagnostics import format_count
 from nmpsim.experiments import Evaluation
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.measures import make_columns
-from nmpsim.views.text import format_count, format_percent
+from nmpsim.views.text import format_percent
 
 MAX_CLASSES = 20
 """Classes that are shown, the worst first."""

@@ -18,10 +18,11 @@ from nmpsim.analysis.explain import (
     RescaleStage,
     SchemaFit,
 )
+from nmpsim.diagnostics import format_count
 from nmpsim.views.console import print_facts, print_heading, print_line, print_table
 from nmpsim.views.error_plot import draw_text_plot
 from nmpsim.views.measures import NumberColumn, Readers, format_tensor_type, make_columns
-from nmpsim.views.text import format_count, format_elem
+from nmpsim.views.text import format_elem
 
 CHANNELS_SHOWN = 10
 """Channels of a stage that are shown without ``--all-channels``."""

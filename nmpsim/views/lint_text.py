@@ -9,8 +9,8 @@ from itertools import groupby
 from rich.console import Console
 
 from nmpsim.analysis.lint import SEVERITIES, LintReport, LintSubject, LocatedFinding
+from nmpsim.diagnostics import format_count
 from nmpsim.views.console import print_heading, print_line
-from nmpsim.views.text import format_count
 
 SHOWN = {"error": 8, "warning": 8, "note": 3}
 """Findings per rule and severity that are shown without ``--all``."""

@@ -7,13 +7,14 @@ from typing import Annotated, Literal, TypedDict
 
 from rich.console import Console
 
+from nmpsim.diagnostics import format_count
 from nmpsim.lir.names import make_display_names
 from nmpsim.quantization import QuantizationAccuracy, QuantizedProgram, QuantizedResult, Settings
 from nmpsim.report.fields import OR_NULL, Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.measures import make_columns
-from nmpsim.views.text import format_count, format_elem
+from nmpsim.views.text import format_elem
 
 
 class SettingsDocument(TypedDict):

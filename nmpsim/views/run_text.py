@@ -6,6 +6,7 @@ from collections import Counter
 
 from rich.console import Console
 
+from nmpsim.diagnostics import format_count
 from nmpsim.escape import escape_line
 from nmpsim.report.data import RunReport
 from nmpsim.report.device_use import HostWork, Throughput
@@ -19,7 +20,7 @@ from nmpsim.views.measures import (
     list_layer_columns,
 )
 from nmpsim.views.outputs import describe_output
-from nmpsim.views.text import format_count, format_duration, format_percent, format_rate
+from nmpsim.views.text import format_duration, format_percent, format_rate
 
 MAX_SATURATED = 10
 """Layers whose saturation is listed by stage: those with the largest share."""

@@ -8,12 +8,12 @@ from string import ascii_uppercase
 
 from nmpsim.atomic import make_write_error
 from nmpsim.config import format_setting_name
+from nmpsim.diagnostics import format_count
 from nmpsim.experiments import SweepResult
 from nmpsim.experiments.table import Row
 from nmpsim.views.error_plot import require_plots
 from nmpsim.views.html.draw import write_figure
 from nmpsim.views.html.figures import Figure, make_figure
-from nmpsim.views.text import format_count
 
 MAX_NAMED = 10
 """Most lines, points or ticks with names; if there are more, none has one."""

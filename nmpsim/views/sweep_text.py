@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypedDict
 from rich.console import Console
 
 from nmpsim.config import format_setting_name
+from nmpsim.diagnostics import format_count
 from nmpsim.escape import escape_line
 from nmpsim.experiments import SweepResult
 from nmpsim.experiments.table import Row
@@ -16,7 +17,6 @@ from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.measures import RUN_COLUMNS, NumberColumn, TableColumn, make_columns
-from nmpsim.views.text import format_count
 
 MAX_ROWS = 64
 """Points that are shown, the fastest first."""

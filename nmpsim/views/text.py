@@ -123,8 +123,3 @@ def format_real(value: float) -> str:
 def format_decibels(value: float, unit: str = "") -> str:
     """Format a ratio in dB with one decimal and ``unit``; ``exact`` for infinity."""
     return "exact" if value == math.inf else f"{value:.1f}{unit}"
-
-
-def format_count(count: int, singular: str, plural: str | None = None) -> str:
-    """Format a count with its noun: ``1 layer``, ``2 layers``."""
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"

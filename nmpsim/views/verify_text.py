@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from nmpsim.analysis.difference import OutputDifference
+from nmpsim.diagnostics import format_count
 from nmpsim.lir.names import make_display_names
 from nmpsim.verification import (
     OutputChange,
@@ -17,7 +18,7 @@ from nmpsim.verification import (
 )
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.measures import TableColumn, make_columns
-from nmpsim.views.text import format_count, format_real
+from nmpsim.views.text import format_real
 
 MAX_NAMES = 8
 """Names of layers that are listed in one line."""

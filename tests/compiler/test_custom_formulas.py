@@ -101,7 +101,7 @@ def steps(count: int) -> str:
     (formula("x + acc"), "uses an unknown name"),
     (formula("__import__(x)"), "calls an unknown function"),
     (formula("saturate(x, bits=8)"), "has a keyword argument"),
-    (formula("saturate(x)"), "has a call with the wrong number of arguments"),
+    (formula("saturate(x)"), "calls saturate with the wrong number of arguments"),
     (formula("integer(x, rhs)"), "names an unknown scale"),
     (formula("round_even(x)"), "has an argument of the wrong type"),
     (formula("float32(x)"), "has a float as result"),

@@ -145,7 +145,7 @@ def test_folders_are_data_sets(cli, digits, digits_bin, tmp_path):
     [
         ("nothing", "an existing file, or an array of the data set"),
         ("x", "the labels are not integers"),
-        (None, "the data set has no labels"),
+        (None, "the samples have no labels"),
         ("short.csv", "the number of labels differs from the number of samples"),
         ("high.npy", "is not a class of the program"),
         ("none.npy", "no sample has a label"),

@@ -315,7 +315,7 @@ REFUSED: dict[str, tuple[Callable[[], Builder], str]] = {
     "ends that are sizes": (
         lambda: Builder("STRIDED_SLICE", StridedSliceOptions={"Offset": True})
         .input(X).const([1] * 4).const([1] * 4).const([1] * 4).output((1, 1, 1, 1)),
-        "offset true: ends relative to the starts",
+        "offset true, with which ends are relative to starts",
     ),
     "a result that is larger than the operands": (
         lambda: Builder("MUL").input(X[:1, :1, :1, :1]).input(X).output((3, 4, 6, 4)),

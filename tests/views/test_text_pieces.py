@@ -2,6 +2,7 @@
 
 import pytest
 
+from nmpsim.diagnostics import format_count
 from nmpsim.escape import escape, escape_line
 from nmpsim.views import text
 
@@ -47,8 +48,8 @@ def test_sizes_and_counts_are_formatted():
     assert text.format_bytes(1 << 20) == "1,048,576 bytes (1.0 MiB)"
     assert text.format_bytes(20 << 10) == "20,480 bytes (20.0 KiB)"
     assert text.format_bytes(20 << 20) == "20,971,520 bytes (20.0 MiB)"
-    assert text.format_count(1, "layer") == "1 layer"
-    assert text.format_count(2000, "layer") == "2,000 layers"
+    assert format_count(1, "layer") == "1 layer"
+    assert format_count(2000, "layer") == "2,000 layers"
     assert text.format_shape(()) == "scalar"
     assert text.format_shape((1, 3)) == "1x3"
 

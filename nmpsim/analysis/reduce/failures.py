@@ -213,12 +213,12 @@ def find_first_difference(
     if (matching.pairs or matching.unmatched) and not pairs:
         layer = metadata.layers[0]
         references = [*(pair.reference for pair in matching.pairs), *matching.unmatched_references]
-        names = ", ".join(one.name for one in references[:4])
+        names = ", ".join(f"{one.name} ({one.dtype or 'unknown type'})" for one in references[:4])
         raise fail(
             "DIFF001",
             "the reference contains no layer of the run with a matching type",
             found=f"the layers {names}" if names else "no layers",
-            expected=f"a layer of the run, such as {layer.name} of {layer.output.elem}",
+            expected=f"a layer of the run, such as {layer.name} of type {layer.output.elem}",
             hint="Save results by layer with `nmpsim run --save-layers`.",
         )
     wrong = ((n, v, e) for n, v, e in pairs if not _same(v, e))

@@ -45,6 +45,7 @@ from nmpsim.diagnostics import (
     Diagnostic,
     Place,
     fail,
+    format_count,
     refuse_options,
 )
 from nmpsim.records import frozen
@@ -366,8 +367,6 @@ def _save(options: RunCommandOptions, bundle: Bundle, report: RunReport) -> None
         write_npz(options.save_layers, report.layer_outputs)
         fused = sum(len(layer.fused) - 1 for layer in bundle.metadata.layers if layer.fused)
         if fused:
-            from nmpsim.views.text import format_count
-
             print_message(
                 f"note: the outputs of {format_count(fused, 'fused instruction')} are not saved;"
                 " compile with --no-fuse to save all outputs"

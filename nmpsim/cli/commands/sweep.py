@@ -30,7 +30,7 @@ from nmpsim.cli.parameters import (
     define_command,
     define_option,
 )
-from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
+from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail, format_count
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -145,7 +145,6 @@ def _parse_setting(text: str) -> tuple[str, tuple[int, ...]]:
 
 def _show(options: SweepOptions, result: SweepResult) -> int:
     from nmpsim.views.sweep_text import make_sweep_document, print_sweep
-    from nmpsim.views.text import format_count
 
     total = len(result.rows)
     if result.reused:

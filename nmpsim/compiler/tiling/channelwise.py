@@ -20,7 +20,6 @@ from nmpsim.compiler.tiling.grid import (
     build_grid,
     divide_ranges,
     divide_rows,
-    format_count,
     list_divisions,
     list_halvings,
     list_part_counts,
@@ -44,6 +43,7 @@ from nmpsim.compiler.tiling.plan import (
 )
 from nmpsim.compiler.tiling.weighted import WeightedLayer, has_channel_scales, make_clip_words
 from nmpsim.config import DeviceConfig
+from nmpsim.diagnostics import format_count
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
 from nmpsim.lir.opcode import OpcodeKind

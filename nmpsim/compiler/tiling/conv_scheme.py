@@ -10,17 +10,12 @@ import numpy as np
 
 from nmpsim.compiler.tiling.context import list_tilings, select_tilings
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
-from nmpsim.compiler.tiling.grid import (
-    Integers,
-    format_count,
-    list_divisions,
-    list_halvings,
-    list_part_counts,
-)
+from nmpsim.compiler.tiling.grid import Integers, list_divisions, list_halvings, list_part_counts
 from nmpsim.compiler.tiling.plan import align_size
 from nmpsim.compiler.tiling.slices import ChannelSlicer, SliceSizes, must_keep_groups_whole
 from nmpsim.compiler.tiling.weighted import WeightedLayer
 from nmpsim.config import DeviceConfig
+from nmpsim.diagnostics import format_count
 from nmpsim.isa.layouts import count_packed_bytes
 from nmpsim.isa.words import CHANNEL_BYTES
 from nmpsim.timing.compute import ceil_div, count_conv_cycles

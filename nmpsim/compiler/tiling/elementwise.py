@@ -20,7 +20,6 @@ from nmpsim.compiler.tiling.grid import (
     TileGrid,
     build_grid,
     divide_ranges,
-    format_count,
     list_halvings,
     split_evenly,
 )
@@ -33,6 +32,7 @@ from nmpsim.compiler.tiling.plan import (
     make_box_words,
 )
 from nmpsim.compiler.tiling.weighted import make_clip_words
+from nmpsim.diagnostics import format_count
 from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import (

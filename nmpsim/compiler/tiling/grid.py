@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -184,8 +184,3 @@ def list_halvings(size: int) -> list[int]:
     while sizes[-1] > 1:
         sizes.append(-(-sizes[-1] // 2))
     return sizes
-
-
-def format_count(number: Any, noun: str) -> str:
-    """Format a number with a noun in singular or plural, such as ``4 cores``."""
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"

@@ -17,8 +17,9 @@ import numpy as np
 from nmpsim.compiler.operations import Operation, compute_row_major_strides
 from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic
-from nmpsim.compiler.tiling.grid import Integers, TileGrid, format_count, split_evenly
+from nmpsim.compiler.tiling.grid import Integers, TileGrid, split_evenly
 from nmpsim.compiler.tiling.plan import ALIGNMENT, LOAD, STORE, LayerPlan, PlanBuilder
+from nmpsim.diagnostics import format_count
 from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.isa.table import Unit
 from nmpsim.lir.opcodes import OpcodeKind, find_opcodes

@@ -9,10 +9,10 @@ from nmpsim.bundle.patch import apply_patch, load_patch, save_patch
 from nmpsim.debugger.changes import pack_integer
 from nmpsim.debugger.commands.command import UsageError, convert_word
 from nmpsim.debugger.commands.context import CommandContext
-from nmpsim.debugger.commands.results import CommandResult, format_count
+from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.debugger.edits import build_patch
 from nmpsim.debugger.inspect import find_address, find_tensor
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import fail, format_count
 
 
 def change_layer(

@@ -17,6 +17,7 @@ import attrs
 from nmpsim.debugger.audit import format_factor
 from nmpsim.debugger.inspect import format_type
 from nmpsim.debugger.position import RunLocation, StopResult
+from nmpsim.diagnostics import format_count
 
 
 @attrs.frozen
@@ -47,11 +48,6 @@ def to_json_data(value: Any) -> Any:
     if isinstance(value, Collection) and not isinstance(value, str):
         return [to_json_data(one) for one in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def format_count(number: int, noun: str) -> str:
-    """Format a count with its noun: ``1 layer``, ``2 layers``."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def format_stop(stopped: StopResult, was_over: bool) -> Iterator[str]:

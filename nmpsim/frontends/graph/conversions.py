@@ -128,7 +128,7 @@ def lower_dynamic_quantize(op: GraphLowering) -> LoweringResult:
     shape = op.get_shape()
     kinds = [op.get_quantization(name) for name in (result, zero_name)]
     for name, kind in zip(("y", "y_zero_point"), kinds, strict=True):
-        require(kind, f"no tensor for output {name}", "tensors for all three outputs")
+        require(kind, f"no quantization of output {name}", "quantized y and y_zero_point")
 
     def number(value: float) -> BuilderTensor:
         return op.add_filled_constant((1,), value)

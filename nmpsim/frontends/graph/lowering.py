@@ -225,8 +225,8 @@ class TensorStore:
         if quantization := self.get_quantization(name):
             require(
                 quantization.dtype in ("", dtype),
-                f"a zero point of {quantization.dtype} for an input of {dtype}",
-                f"a zero point of {dtype}",
+                f"a zero point of type {quantization.dtype} for an input of type {dtype}",
+                f"a zero point of type {dtype}",
             )
             kind = attrs.evolve(quantization, dtype=dtype)
         value = self.builder.add_input(name, self.make_tensor_type(kind, shape))

@@ -86,7 +86,7 @@ def lower_strided_slice(
     """Lower STRIDED_SLICE to an extraction, after a gather along each axis with a step."""
     require(not ellipsis_mask, f"ellipsis_mask {ellipsis_mask}", "ellipsis_mask 0")
     require(not new_axis_mask, f"new_axis_mask {new_axis_mask}", "new_axis_mask 0")
-    require(not offset, "offset true: ends relative to the starts", "offset false")
+    require(not offset, "offset true, with which ends are relative to starts", "offset false")
     value, limits = op.read_unchecked_operand(), zip(*map(op.get_integers, (1, 2, 3)), strict=True)
     taken = []
     for axis, (size, (begin, end, step)) in enumerate(zip(value.shape, limits, strict=True)):
