@@ -37,6 +37,7 @@ LINES = [  # @ marks a file that is replaced by each bad one in turn
     "eval @net.bin --dataset @ds.npz --labels @labels.csv --limit 1 --jobs 1",
     "explain @net.lir conv1__2 --weights @w.npz --tensors @net.tensors.json",
     "history kept @r.json --commit one",
+    "identify @net.bin --dumps @l.npz -o found.toml",
     "inspect @net.bin",
     "lint @net.lir --weights @w.npz --float-weights @f.npz --original-weights @w.npz",
     "quantize @float.lir --weights @f.npz --calibration @ds.npz -o q.lir",

@@ -31,17 +31,13 @@ class IdentifyOptions:
     """Options of ``nmpsim identify``."""
 
     program: InputFile = define_argument("NET.lir|NET.bin|MODEL")
-    dumps: tuple[InputFile, ...] = define_option(
-        "Recorded inputs and results of layers; may be repeated.", "D.npz"
-    )
+    dumps: tuple[InputFile, ...] = define_option("Inputs and results of layers.", "D.npz")
     weights: InputFile | None = WEIGHTS_OPTION
     tensors: InputFile | None = TENSORS_OPTION
     output: OutputFile | None = make_output_option(
-        "FOUND.toml", "Write the rules as a formulas file for --numerics."
+        "FOUND.toml", "Write the rules, for compile --numerics."
     )
-    probe: OutputFile | None = define_option(
-        "Write an input that tells the remaining rules apart.", "P.npz"
-    )
+    probe: OutputFile | None = define_option("Write an input that divides the rules.", "P.npz")
     show_all: bool = define_option("Show all rules.", names="--all")
     format: Format = FORMAT_OPTION
 
