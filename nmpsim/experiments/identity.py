@@ -20,6 +20,7 @@ _SEEN_ONLY = (
     "debugger",
     "pytest_plugin.py",
     "tui",
+    "verification",
     "views",
 )
 """Modules that show or judge results and do not compute them."""
