@@ -50,7 +50,7 @@ def _damage() -> tuple[type[Exception], ...]:
 
 @frozen
 class StoredArray(ArrayHeader):
-    """Array in a file, whose header is known and whose data are read on request."""
+    """Array in a file; the header is known, and the data are read on request."""
 
     file: ArrayFile
     key: str

@@ -125,7 +125,7 @@ def make_file_name(text: str) -> str:
 
 
 def is_special_file(path: Path) -> bool:
-    """Return whether a path is a pipe, a device or standard output, which cannot be replaced."""
+    """Return whether a path is a pipe, a device or standard output, and so not replaceable."""
     if path == STDOUT:
         return True
     try:

@@ -186,7 +186,7 @@ class UserError(Exception):
 
 @contextmanager
 def locate_errors(path: Path | str | None) -> Iterator[None]:
-    """Set a file as the place of UserErrors that the ``with`` block raises without a place."""
+    """In a ``with`` block, set a file as the place of each raised UserError without a place."""
     place = Place(None if path is None else str(path))
     try:
         yield
@@ -260,7 +260,7 @@ def refuse_options(
 def did_you_mean(
     word: str, known: Iterable[str], prefix: str = "", nearness: float = 0.6
 ) -> str | None:
-    """Return a hint with the known word most similar to ``word``, or None if none is similar.
+    """Return a hint with the known word most similar to ``word``, or None if no word is similar.
 
     ``nearness`` from 0 to 1: how much of both must be alike.
     """

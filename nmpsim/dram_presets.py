@@ -28,7 +28,7 @@ def _presets() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def list_presets() -> list[str]:
-    """Return the names of all DRAM presets, which ``dram.toml`` defines."""
+    """Return the names of all DRAM presets in ``dram.toml``."""
     return list(_presets())
 
 

@@ -532,7 +532,7 @@ def apply_patch_file(image: bytes, patch: FilePath, path: str = "<bytes>") -> by
 
 
 class Shadow:
-    """Evaluator that compares runs of a program with real arithmetic."""
+    """Shadow evaluator that compares runs of a program with real arithmetic."""
 
     def __init__(self, bundle: Bundle, float_weights: FilePath | None = None) -> None:
         """Load the float values of a program's constants.

@@ -18,7 +18,7 @@ MAX_SHIFTS = 64
 
 
 def list_kernel_forms(kernel: Array) -> Iterator[Form]:
-    """Yield other forms of a kernel [O, H, W, I], the most common faults first.
+    """Yield wrong forms of a kernel [O, H, W, I] as (description, array), most common first.
 
     A form may equal the kernel or an earlier form.
     """
@@ -34,13 +34,13 @@ def list_kernel_forms(kernel: Array) -> Iterator[Form]:
             yield text, np.roll(kernel, shift, axis)
         for groups in (d for d in range(2, size // 2 + 1) if size % d == 0):
             text = f"the kernel's {name} channels shuffled in {groups} groups"
-            yield text, mix_channels(kernel, axis, groups)
+            yield text, shuffle_channels(kernel, axis, groups)
     wide = kernel if kernel.dtype.kind == "f" else kernel.astype(np.int64)
     yield "negated weights", _clip(-wide, kernel)
 
 
-def mix_channels(values: Array, axis: int, groups: int) -> Array:
-    """Return an array in which an axis of G * N elements is transposed as a matrix [G, N]."""
+def shuffle_channels(values: Array, axis: int, groups: int) -> Array:
+    """Shuffle channels: transpose an axis of ``groups * N`` elements as a matrix [groups, N]."""
     size = values.shape[axis] // groups
     split = (*values.shape[:axis], groups, size, *values.shape[axis + 1 :])
     return values.reshape(split).swapaxes(axis, axis + 1).reshape(values.shape)
@@ -82,7 +82,7 @@ def _list_axis_orders(kernel: Array) -> Iterator[Form]:
 
 
 def list_bias_forms(bias: Array) -> Iterator[Form]:
-    """Yield other values of an integer bias [O], the most common faults first."""
+    """Yield wrong forms of an integer bias [O] as (description, array), most common first."""
     wide = bias.astype(np.int64)
     yield "a bias of zero", np.zeros_like(bias)
     for name, values in (
@@ -105,7 +105,7 @@ def list_bias_forms(bias: Array) -> Iterator[Form]:
 
 
 def list_bias_orders(bias: Array) -> Iterator[Form]:
-    """Yield a bias [O] with its channels in other orders."""
+    """Yield reversed and rolled copies of a bias [O] as (description, array)."""
     yield "the bias's channels in reverse order", bias[::-1]
     for shift in range(1, min(bias.size, MAX_SHIFTS)):
         text = f"the bias's channels moved by {min(shift, bias.size - shift)}"

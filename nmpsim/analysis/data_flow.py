@@ -16,7 +16,7 @@ from nmpsim.lir.opcodes import NO_WORK
 
 @attrs.frozen
 class DataFlow:
-    """Data-flow graph between instructions or layers, which are identified by name."""
+    """Data-flow graph of instructions or layers, identified by their names."""
 
     sources: Mapping[str, tuple[str, ...]]
     """Node -> names of the nodes and program inputs whose values it reads."""

@@ -19,7 +19,7 @@ def read_constant(module: Module, view: BufferView) -> Array | None:
 
 
 def read_weighted_scales(module: Module, op: Operation) -> WeightedLayerScales | None:
-    """Read the scales and bias of a quantized layer, or return None for other operations.
+    """Read a layer's scales and bias; return None unless it is quantized and has weights.
 
     Returns
     -------

@@ -29,7 +29,7 @@ class ElfSection:
 
 
 class ElfFile:
-    """Reader of the headers, sections and symbols of an ELF32 RISC-V executable.
+    """File in ELF32 format for RISC-V: reader of its headers, sections and symbols.
 
     Raises
     ------
@@ -46,7 +46,7 @@ class ElfFile:
         self.sections = self._named_sections(name_offsets, header[6], header[13])
 
     def read_section(self, section: ElfSection) -> memoryview:
-        """Return the contents of a section, which are empty if the file stores none."""
+        """Return the contents of a section; they are empty if the file stores no contents."""
         if section.type == elf.SHT_NOBITS:
             return self.data[:0]
         return self.data[section.offset : section.offset + section.nbytes]

@@ -20,7 +20,7 @@ DIGEST_BYTES = 32
 
 
 def compute_digest(file: memoryview, offset: int) -> bytes:
-    """Return the SHA-256 of a file, with zeros in place of the digest stored at ``offset``."""
+    """Compute the SHA-256 of a file, with zeros in place of the digest stored at ``offset``."""
     hasher = hashlib.sha256(file[:offset])
     hasher.update(bytes(DIGEST_BYTES))
     hasher.update(file[offset + DIGEST_BYTES :])

@@ -14,8 +14,8 @@ from nmpsim.kernels.formula_ranges import (
     FormulaError,
     Interval,
     ValueRange,
-    find_ranges,
     find_word_range,
+    infer_ranges,
     make_signed_interval,
     require,
 )
@@ -39,7 +39,7 @@ _COMPARISONS = ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq
 
 @frozen
 class FormulaKind:
-    """Names that formulas of a kind may use, besides constants, functions and ``element``."""
+    """Kind of formula, defined by the values, scales and words that such a formula may name."""
 
     values: tuple[str, ...]
     scales: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class FormulaKind:
 
     @property
     def names(self) -> set[str]:
-        """Names of all words, scales and values that formulas may use, and ``element``."""
+        """Names of all values and words that a formula of this kind may use, and ``element``."""
         parts = (f"{scale}_{part}" for scale in self.scales for part in SCALE_WORDS)
         return {*self.values, *self.words, *parts, "element"}
 
@@ -107,7 +107,7 @@ def _parse(text: object) -> tuple[list[tuple[str, ast.expr]], ast.expr]:
 
 
 class SyntaxChecker:
-    """Checker of a formula's syntax, which allows only known operations and names.
+    """Checker of a formula's syntax that allows only known operations and names.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def _check_factor_node(node: ast.AST) -> None:
 def check_ranges(
     table: FormulaTable, profile: str, kind: str, element: str, sums: Interval
 ) -> Interval:
-    """Check types and ranges of a formula, and return the range of its result.
+    """Check the types and ranges of a formula; return the range of its result.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def check_ranges(
     """
     formula = FormulaReader(table, element).read(table[profile][kind])
     try:
-        result = find_ranges(formula, _list_ranges(profile, kind, element, sums))[RESULT]
+        result = infer_ranges(formula, _list_ranges(profile, kind, element, sums))[RESULT]
     except FormulaError as error:
         found = error.found and formula.restore_names(str(error.found))
         raise FormulaError(str(error), found, error.expected) from error

@@ -84,13 +84,13 @@ class CustomFormulas:
 
     @property
     def changed_table(self) -> FormulaTable:
-        """The formulas of the changed device profiles, with all constants and functions."""
+        """Table with the formulas of changed device profiles, and all constants and functions."""
         kept = ("constants", "functions", *self.profiles)
         return {name: part for name, part in self.table.items() if name in kept}
 
 
 def select_numerics(choice: str) -> tuple[str, CustomFormulas | None]:
-    """Return the numerics profile of ``choice``, and the formulas of a formulas file, else None.
+    """Return (profile, formulas) for ``choice``; the formulas are None if it names a profile.
 
     ``choice`` is the name of a profile, or the path of a formulas file, which ends with ``.toml``.
     Raises UserError as :func:`read_custom_formulas` does.
@@ -114,7 +114,7 @@ def read_custom_formulas(path: Path) -> CustomFormulas:
 
 @cache
 def parse_stored_formulas(text: bytes) -> CustomFormulas:
-    """Return the formulas of a program from their stored text."""
+    """Parse the text of custom formulas that a program stores, and cache the result."""
     return parse_custom_formulas(text.decode(), "<formulas of the program>")
 
 

@@ -17,7 +17,7 @@ from nmpsim.report.fields import AllowedRange
 
 @frozen
 class Limit(AllowedRange):
-    """Inclusive range of an integer, with a description for messages."""
+    """Limit of an integer: an inclusive range, and its description for messages."""
 
     what: str
     low: int

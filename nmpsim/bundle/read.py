@@ -37,7 +37,7 @@ ALIGNMENT = 64
 
 @frozen(eq=False)
 class Bundle:
-    """Compiled program, read from a file and checked."""
+    """Bundle that was read from a file and checked: a compiled program."""
 
     metadata: Metadata
     image: npt.NDArray[np.uint8]
@@ -121,7 +121,7 @@ class BundleHolder(Protocol):
 
     @property
     def bundle(self) -> Bundle:
-        """Compiled program that the object holds."""
+        """Compiled program of the object."""
 
 
 def get_bundle(program: Bundle | BundleHolder) -> Bundle:

@@ -35,7 +35,7 @@ def format_metadata(metadata: Metadata) -> bytes:
 
 
 def parse_metadata(text: bytes, place: Place) -> Metadata:
-    """Parse metadata from JSON; raise UserError if they are damaged or have another schema.
+    """Parse metadata from JSON; raise UserError if they are damaged or of an unsupported schema.
 
     Raises
     ------

@@ -238,7 +238,7 @@ def check_same_program(baseline: Baseline, run: CheckedRun, place: Place) -> Non
 
 
 def find_other_version(baseline: Baseline | None) -> str | None:
-    """Return the nmpsim version of a baseline if it is not the current one, otherwise None."""
+    """Return the nmpsim version of a baseline if it differs from the current version, or None."""
     return None if baseline is None or baseline.nmpsim == get_code_version() else baseline.nmpsim
 
 

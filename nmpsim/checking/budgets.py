@@ -38,7 +38,7 @@ def check_cycles(compared: ComparedRun, budget: Budget) -> CheckResult:
 def find_device_mismatch(
     compared: ComparedRun, budget: Budget, place: Place
 ) -> tuple[Diagnostic, ...]:
-    """Return diagnostics (BASE002) if the baseline was recorded on another device, or ()."""
+    """Return diagnostics (BASE002) if the devices of baseline and run differ, else ()."""
     baseline = _get_cycle_baseline(compared, budget)
     changes = baseline and list_changed_settings(baseline.device, compared.run.report.device)
     if not changes:

@@ -118,7 +118,7 @@ class LayerOutcome:
 
 @attrs.frozen
 class CoreFile:
-    """Core file of a failed case, which ``nmpsim debug`` opens."""
+    """Core file of a failed case, for ``nmpsim debug``."""
 
     path: str
     position: Annotated[str, "where in the run, as `after layer conv1`"]
@@ -169,7 +169,7 @@ class CaseResult:
 
     @property
     def version_note(self) -> str | None:
-        """Note about a baseline of another nmpsim version, or None if the version is the same."""
+        """Note that the baseline's nmpsim version is not this version, or None if it is."""
         if self.baseline_version is None:
             return None
         text = f"the baseline was made by nmpsim {self.baseline_version}, not by this version"

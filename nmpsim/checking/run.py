@@ -23,7 +23,7 @@ from nmpsim.report.data import LayerReport, RunReport
 
 @attrs.frozen(eq=False)
 class CheckedRun:
-    """Run of a bundle with digests of its inputs, constants and layer outputs."""
+    """Run with its report and layer outputs, and digests of the bundle, inputs and constants."""
 
     report: RunReport
     bundle: str

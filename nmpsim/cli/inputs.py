@@ -188,7 +188,7 @@ def _exists(path: Path) -> bool:
 
 
 def list_folder(folder: Path) -> list[Path]:
-    """Return the entries of a folder. Raises UserError (FILE001) if it cannot be read."""
+    """Return the entries of a folder; raise UserError (FILE001) if the folder is unreadable."""
     try:
         return list(folder.iterdir())
     except OSError as error:

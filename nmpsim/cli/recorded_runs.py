@@ -86,7 +86,7 @@ class RecordedRun:
     """``report``, ``npz``, ``folder`` (dumps of Glow) or ``console`` (text printed by Glow)."""
 
     def load_tensors(self, bundle: Bundle | None = None) -> list[StoredTensor]:
-        """Load the recorded tensors of the run, which must not be a report.
+        """Load the recorded tensors of the run; the file must not be a report.
 
         ``bundle`` names dumps in a folder without a list of its files.
         """

@@ -23,7 +23,7 @@ def assign_numerics(
     by_name: Mapping[str, str] | None = None,
     formulas: CustomFormulas | None = None,
 ) -> tuple[Operation, ...]:
-    """Return operations with numerics profiles: ``by_name[name]`` if present, else ``numerics``.
+    """Assign a numerics profile to each operation: ``by_name[name]`` if present, or ``numerics``.
 
     Operations of the base of ``formulas`` get its tables of factors; operations that are no sums of
     products get its profile ``others``.
@@ -55,7 +55,7 @@ def assign_numerics(
 
 
 def check_custom_formulas(formulas: CustomFormulas, operations: Iterable[Operation]) -> None:
-    """Raise UserError (ARG001) if an operation of another profile would use custom formulas."""
+    """Raise UserError (ARG001) if custom formulas affect operations outside their base profile."""
     uses = {row.name: row.profiles for row in NUMERICS}
     for op in operations:
         name = get_profile_name(op)
@@ -70,7 +70,7 @@ def check_custom_formulas(formulas: CustomFormulas, operations: Iterable[Operati
 
 
 def list_layer_operations(layers: Sequence[Operation]) -> list[LayerEntry]:
-    """Return an entry for each operation of fused layers, with the layer's index and name."""
+    """Return an entry with layer index and display name for each operation of fused layers."""
     shown = make_display_names([op.last_fused.instruction.name for op in layers])
     return [
         LayerEntry(
@@ -90,7 +90,7 @@ def list_layer_operations(layers: Sequence[Operation]) -> list[LayerEntry]:
 def expand_layer_numerics(
     layers: Sequence[Operation], by_layer: Mapping[str, str]
 ) -> dict[str, str]:
-    """Convert numerics profiles by layer name to profiles by instruction name.
+    """Expand numerics profiles of layers to those of their instructions; return them by name.
 
     Parameters
     ----------

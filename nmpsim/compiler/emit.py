@@ -19,7 +19,7 @@ Words = npt.NDArray[np.uint32]
 
 
 class Emitter:
-    """Code generator that writes planned layers as descriptors and instructions to a bundle."""
+    """Emitter that writes planned layers as descriptors and instructions to a bundle."""
 
     def __init__(self, builder: BundleBuilder, cores: int) -> None:
         self._builder = builder
@@ -61,7 +61,7 @@ class Emitter:
 
     def _barrier(self, number: int) -> list[int]:
         return [
-            *load_address(T0, number),
+            *encode_load_immediate(T0, number),
             encode("addi", {"rd": T1, "rs1": 0, "imm": self._cores}),
             encode("nmp.barrier", {"rs1": T0, "rs2": T1}),
         ]
@@ -93,7 +93,7 @@ def _code(plan: LayerPlan, items: Integers, addresses: Integers) -> tuple[Words,
     is_wait = kinds >= WAIT
     ends = compute_offsets(np.where(is_wait, 1, 3))
     words = np.empty(ends[-1], np.uint32)
-    lui, addi = (np.uint32(word) for word in load_address(T0, 0))
+    lui, addi = (np.uint32(word) for word in encode_load_immediate(T0, 0))
     low = compute_low_part(addresses)
     at = ends[:-1][~is_wait]
     words[at] = lui | (addresses - low)[~is_wait].astype(np.uint32)
@@ -112,8 +112,8 @@ def _code(plan: LayerPlan, items: Integers, addresses: Integers) -> tuple[Words,
     return words, ends
 
 
-def load_address(register: int, value: int) -> list[int]:
-    """Return the instructions ``lui`` and ``addi`` that load a 32-bit value into a register."""
+def encode_load_immediate(register: int, value: int) -> list[int]:
+    """Encode the instructions ``lui`` and ``addi`` that load a 32-bit value into a register."""
     return [
         encode("lui", {"rd": register, "imm": compute_high_part(value) << 12}),
         encode("addi", {"rd": register, "rs1": register, "imm": compute_low_part(value)}),
@@ -128,7 +128,7 @@ def _entry(jumps: int) -> list[int]:
     return [
         encode("csrrs", {"rd": T1, "csr": CsrAddress.MHARTID, "rs1": 0}),
         encode("slli", {"rd": T1, "rs1": T1, "shamt": 3}),
-        *load_address(T0, jumps),
+        *encode_load_immediate(T0, jumps),
         encode("add", {"rd": T0, "rs1": T0, "rs2": T1}),
         encode("jalr", {"rd": 0, "rs1": T0, "imm": 0}),
     ]

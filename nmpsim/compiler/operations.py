@@ -22,7 +22,7 @@ ACCUMULATOR_BITS = (32, 48)
 
 @attrs.frozen
 class Buffer:
-    """Region of DRAM: a constant, an input, an output or an activation."""
+    """Buffer in DRAM: a constant, an input, an output or an activation."""
 
     name: str
     nbytes: int
@@ -32,7 +32,7 @@ class Buffer:
 
 @attrs.frozen
 class BufferView:
-    """Row-major tensor at a byte offset of a buffer."""
+    """View of a buffer: a row-major tensor at a byte offset."""
 
     name: str
     buffer: Buffer
@@ -41,7 +41,7 @@ class BufferView:
 
     @property
     def shape(self) -> Shape:
-        """Shape of the tensor."""
+        """Sizes of the tensor's dimensions."""
         return self.type.shape
 
     @property
@@ -92,13 +92,13 @@ class BufferView:
         return self.type.quant.offset if self.type.quant else 0
 
     def get_constant_values(self, constants: Arrays) -> Array:
-        """Return the values of a constant in the shape of the view."""
+        """Return this constant's values from ``constants``, in the shape of the view."""
         whole = np.ascontiguousarray(constants[self.buffer.name]).reshape(-1)
         start = self.byte_offset // whole.itemsize
         return whole[start : start + self.type.elements].reshape(self.shape)
 
     def overlaps(self, other: BufferView) -> bool:
-        """Return whether two views share memory."""
+        """Return whether the byte ranges of two views overlap in one buffer."""
         return (
             self.buffer.name == other.buffer.name
             and self.byte_offset < other.byte_offset + other.type.nbytes
@@ -108,7 +108,7 @@ class BufferView:
 
 @attrs.frozen
 class Operation:
-    """LIR instruction with the views of its operands and the activations fused into it."""
+    """Operation of the compiler: an LIR instruction, its operand views and fused activations."""
 
     instruction: Instruction
     operands: tuple[BufferView, ...]
@@ -132,7 +132,7 @@ class Operation:
 
     @property
     def kind(self) -> OpcodeKind:
-        """Kind of the operation in the opcode table."""
+        """Opcode kind, such as convolution or pool, on which the compilation depends."""
         return OPCODES[self.instruction.opcode].kind
 
     @property
@@ -149,7 +149,7 @@ class Operation:
 
     @property
     def last_fused(self) -> Operation:
-        """Last fused activation, or the operation itself if none is fused."""
+        """Last fused activation, or the operation itself if no activation is fused."""
         return self.fused[-1] if self.fused else self
 
     @property
@@ -189,5 +189,5 @@ class Operation:
 
 
 def compute_row_major_strides(shape: Shape) -> tuple[int, ...]:
-    """Return the strides of a row-major array, in elements."""
+    """Compute the strides of a row-major array, in elements."""
     return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))

@@ -22,7 +22,7 @@ SYMBOL_BYTES = 512
 
 
 class ProgramMemory:
-    """Allocator of the buffers and constants of a program in DRAM."""
+    """Memory of a program in DRAM: an allocator of its buffers and constants."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ContractEvent(IntEnum):
-    """Columns of a contract event, which is an executed instruction or a host event."""
+    """Columns of a contract event: an instruction that a core executed, or an event of the host."""
 
     NUMBER = 0
     """Row of the instruction table, or a :class:`HostEvent`."""

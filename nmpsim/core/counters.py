@@ -200,7 +200,7 @@ class LayerReports(Sequence[LayerReport]):
     """Reports of a run that differs in values alone."""
 
     def with_values(self, values: ValueCounters, host: Mapping[int, HostCounts]) -> LayerReports:
-        """Return the reports of another run with the same cycles but different value counters."""
+        """Return copies of the reports for a run with equal cycles and different value counters."""
         like = self._like or self
         return LayerReports(
             self._layers, self._counted, self._cycles, self._paths, values, host, like

@@ -17,7 +17,7 @@ from nmpsim.memory.weight_tail import find_nonzero_padding
 
 
 def find_invalid_scale_table(number: Int, words: Any, scratchpad: Any) -> Any:
-    """Return the index of the descriptor word whose scale table is invalid, or -1 if none is.
+    """Return the index of the descriptor word whose scale table is invalid; -1 if all are valid.
 
     ``words`` is a valid descriptor, ``scratchpad`` the memory of its core.
     """
@@ -31,5 +31,5 @@ def find_invalid_scale_table(number: Int, words: Any, scratchpad: Any) -> Any:
 
 
 def find_nonzero_weight_padding(number: Int, words: Any, scratchpad: Bytes) -> Any:
-    """Return the address of the first nonzero padding byte of the weights, or -1 if none is."""
+    """Return the address of the first nonzero padding byte of the weights; -1 if all are zero."""
     return find_nonzero_padding(words, scratchpad) if number == OP.nmp_conv else np.int64(-1)

@@ -38,7 +38,7 @@ class Compilation:
 
 
 class RecordedStep(Protocol):
-    """Recorded device step, which an engine can replay for any input."""
+    """Recorded device step that an engine can replay for any input."""
 
     @property
     def path(self) -> CriticalPath:
@@ -65,7 +65,7 @@ class RecordedStep(Protocol):
 
 
 class Engine(ABC):
-    """Base class of engines, which execute the instructions of a machine."""
+    """Base class of engines that execute the instructions of a machine."""
 
     def __init__(self, compilation: Compilation | None = None) -> None:
         self.compilation = compilation or Compilation()
@@ -106,7 +106,7 @@ class Engine(ABC):
     def record(
         self, machine: Machine, costs: Costs, consume: EventConsumer | None = None
     ) -> RecordedStep | None:
-        """Record a program to its end; return the recording, or None if it depends on data.
+        """Record a program to its end; return the recording, or None if execution depends on data.
 
         Parameters
         ----------

@@ -89,7 +89,7 @@ def check_run_memory(
 
 
 def check_device_memory(config: DeviceConfig, max_memory: int | None) -> None:
-    """Raise UserError (MEM001) if the memories of a device alone exceed ``max_memory``."""
+    """Raise UserError (MEM001) if the memories of an empty device exceed ``max_memory``."""
     check_memory("the device", _device_parts(config, 1), max_memory)
 
 

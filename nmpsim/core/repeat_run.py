@@ -36,7 +36,7 @@ _Step = Callable[[bool, LayerCallback], HostClipping | None]
 
 
 class RepeatedRun:
-    """Runner of a recorded bundle on new inputs, which computes values but no cycles."""
+    """Runner that repeats a recorded bundle on new inputs; it computes values but no cycles."""
 
     def __init__(
         self,

@@ -109,7 +109,7 @@ class TrappedRunError(Exception):
 
 
 class Clock:
-    """Clock of a run in seconds, which excludes the compilation of kernels."""
+    """Clock of a run in seconds, without the compilation of kernels."""
 
     def __init__(self, engine: Engine, limits: Limits) -> None:
         self._compilation = engine.compilation
@@ -135,7 +135,7 @@ class Clock:
 
 
 class LayerProgress:
-    """Counter of completed layers, which calls a progress callback."""
+    """Progress of a run: a counter of completed layers that calls a progress callback."""
 
     def __init__(self, layers: Sequence[Layer], progress: ProgressCallback | None) -> None:
         self._layers, self._progress = layers, progress
@@ -196,7 +196,7 @@ class Run:
         self._path: PathRecorder | None = None
 
     def execute(self) -> RunReport:
-        """Execute all steps and return the report; raise RestartError if another mode is needed."""
+        """Execute all steps; return the report, or raise RestartError if the mode must change."""
         if self._mode in (Mode.PROVE, Mode.CHECK) and self._options.strict:
             from nmpsim.core.contract_check import ContractCheck  # not needed if proved
 
@@ -223,7 +223,7 @@ class Run:
 
     @property
     def can_be_repeated(self) -> bool:
-        """Whether further runs can repeat this run with other values."""
+        """Whether later runs can repeat this run with different input values."""
         on_device = sum(step.kind == "device" for step in self._bundle.metadata.steps)
         is_replayed = self._has_ended and len(self.recorded) == on_device
         return is_replayed and (self._mode is Mode.REPLAY or self.is_proof)

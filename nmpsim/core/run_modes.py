@@ -81,7 +81,7 @@ class Violation:
 
 
 class RestartError(Exception):
-    """Exception raised if a run must begin again in another mode."""
+    """Exception raised if a run must begin again in a different mode."""
 
     def __init__(self, event: ModeEvent, violation: Violation | None = None) -> None:
         """``violation`` is the position of the violation, for VIOLATED."""

@@ -33,7 +33,7 @@ SCRATCHPAD_SLACK = 64
 
 
 class CoreStatus(IntEnum):
-    """Execution state of a core."""
+    """Execution status of a core."""
 
     RUNNING = 0
     WAITING_UNIT = 1
@@ -43,7 +43,7 @@ class CoreStatus(IntEnum):
 
 
 class Outcome(IntEnum):
-    """Reason why an engine returned."""
+    """Outcome of an engine's execution: the reason why the engine returned."""
 
     DONE = 0
     PAUSED = 1
@@ -147,7 +147,7 @@ class JobColumn(IntEnum):
 
 
 class TrapField(IntEnum):
-    """Indices of a machine's ``trap`` record, which holds where and why a run ended."""
+    """Indices of a machine's ``trap`` record: core, cause, value, pc and cycle of a run's end."""
 
     CORE = 0
     CAUSE = 1
@@ -257,7 +257,7 @@ WAIT = np.dtype(
 
 
 class Machine(NamedTuple):
-    """State of a machine in flat arrays.
+    """Machine state in flat arrays.
 
     The last layer's record is for work that names no layer of the bundle.
     """

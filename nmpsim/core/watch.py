@@ -23,13 +23,13 @@ def add_turns(stops: StopConditions, turns: Int) -> None:
 
 
 def is_trace_full(stops: StopConditions) -> Any:
-    """Return whether the trace has no free row for another turn."""
+    """Return whether the trace has no free row for a further turn."""
     capacity = stops.trace.shape[0]
     return 0 < capacity <= stops.noted[ROWS]
 
 
 def is_stop_address(stops: StopConditions, core: Int, pc: Int, retired: Int) -> Any:
-    """Return whether a core must stop before the instruction at ``pc``; if so, record the core."""
+    """Return whether a core must stop before the instruction at ``pc``; record the core if true."""
     for i in range(stops.addresses.shape[0]):
         if (
             stops.addresses[i, 1] == pc
@@ -42,7 +42,7 @@ def is_stop_address(stops: StopConditions, core: Int, pc: Int, retired: Int) -> 
 
 
 def should_stop_after(stops: StopConditions, core: Int, number: Int) -> Any:
-    """Return whether a core must stop after an instruction; if so, record the core."""
+    """Return whether a core must stop after an instruction; record the core if true."""
     if stops.after == 0 or not stops.cores[core]:
         return False
     unit = INSTRUCTION_UNIT[number]
@@ -122,6 +122,6 @@ def record_instruction(
 
 
 def record_end(m: Machine, core: Int, pc: Int, cause: Int, value: Int) -> None:
-    """Record the core, pc and cycle at which a run ends, and a trap's cause and value, or -1."""
+    """Record core, pc, cycle, cause and value of the end of a run; cause is -1 without a trap."""
     trap = m.shared[0]["trap"]
     trap[0], trap[1], trap[2], trap[3], trap[4] = core, cause, value, pc, m.cores[core]["clock"]

@@ -108,7 +108,7 @@ class ChannelAudit:
 
 @attrs.frozen
 class StageAudit:
-    """Audit of a rescale stage: the layer's integers, and those that the scales require."""
+    """Audit of a rescale stage: the layer's integers, and the integers that the scales require."""
 
     layer: str
     stage: str
@@ -130,7 +130,7 @@ def audit_integers(
     layer: Layer,
     trace: Sequence[ExecutedInstruction],
 ) -> Iterator[StageAudit]:
-    """Audit the rescale integers of a layer: compare those of each stage with the scales.
+    """Audit the rescale integers of a layer: compare each stage's integers with the scales.
 
     Parameters
     ----------

@@ -104,6 +104,6 @@ class ByteRuns:
 
 
 def get_tensor_region(tensor: Tensor) -> ByteRuns:
-    """Return the memory region of a tensor in DRAM, which is one run of bytes."""
+    """Return the memory region of a tensor in DRAM as one run of consecutive bytes."""
     nbytes = math.prod(tensor.shape) * ELEM_DTYPES[tensor.elem].itemsize
     return ByteRuns("dram", tensor.address, nbytes)

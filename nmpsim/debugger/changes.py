@@ -41,7 +41,7 @@ UNCHANGEABLE_WORDS = ("layer",)
 def find_word_addresses(
     executed: ExecutedInstruction, word: str, channel: int | None, trace: list[ExecutedInstruction]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the address and the size in bytes of each copy of a descriptor word in memory.
+    """Yield the address and byte size of each copy of a descriptor word, channel bias or scale.
 
     ``channel`` is relative to the first channel of the instruction; None means all channels.
     """

@@ -49,7 +49,7 @@ ProgressCallback = Callable[[RunLocation], None]
 
 
 class Debugger(PositionedRun):
-    """Debugger of one run of a bundle, which can be stopped, inspected and run backwards."""
+    """Debugger of a bundle's run: it stops, inspects and reverses the execution."""
 
     def __init__(
         self,

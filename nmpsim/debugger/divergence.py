@@ -163,7 +163,7 @@ def find_error_causes(
 def explain_faulty_layer(
     debugger: Debugger, reference: ReferenceOutputs, comparison: LayerComparison
 ) -> HypothesisResults:
-    """Try changes of a layer that is wrong with the reference's inputs.
+    """Search for changes that explain a layer's wrong result on the reference's inputs.
 
     Inputs that are not in the reference are those of the run.
     """

@@ -37,7 +37,7 @@ class ErrorPattern:
 
 @attrs.frozen
 class LayerTraits:
-    """Traits of a layer that make some causes of an error possible."""
+    """Traits of a layer that determine the possible causes of an error."""
 
     has_weights: bool = True
     has_window: bool = True
@@ -51,7 +51,7 @@ def find_error_patterns(
     traits: LayerTraits = LayerTraits(),
     explained: Mask | None = None,
 ) -> tuple[ErrorPattern, ...]:
-    """Find patterns in the positions and values of wrong elements; return () if none.
+    """Find patterns in the positions and values of wrong elements; return () if there are none.
 
     Parameters
     ----------

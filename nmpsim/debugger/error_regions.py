@@ -65,7 +65,7 @@ class ElementOwners:
 def find_error_regions(
     wrong: Mask, visible: Mask, owners: Sequence[ElementOwners]
 ) -> tuple[ErrorRegion, ...]:
-    """Find nested regions that contain all wrong elements; return () if none is significant.
+    """Find nested regions that contain all wrong elements; return () if no region is significant.
 
     Parameters
     ----------

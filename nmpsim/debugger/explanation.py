@@ -45,7 +45,7 @@ MAX_READERS = 64
 
 @attrs.frozen
 class ElementEvent:
-    """Event of an element: an executed instruction that contributed to it or read it."""
+    """Executed instruction that contributed to, or read, the explained element."""
 
     what: str
     core: int

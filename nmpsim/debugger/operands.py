@@ -78,7 +78,7 @@ def find_lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
 
 
 def read_layer_output(debugger: Debugger, layer: Layer) -> OperandValues:
-    """Read the output of a layer: as the layer left it, or the current memory if not done."""
+    """Read a layer's output as the layer left it, or current memory until the layer is done."""
     tensor, kept = layer.output, debugger.layer_outputs.get(layer.index)
     if kept is not None and debugger.is_layer_done(layer.index):
         return _of(tensor, kept, layer=layer.index)

@@ -34,7 +34,7 @@ class ArrayReader(Protocol):
         ...
 
     def read(self, key: str) -> Array:
-        """Return an array by name."""
+        """Read an array by name."""
         ...
 
 
@@ -129,7 +129,7 @@ class ReferenceOutputs:
         return bool(self.matching.unmatched and self.matching.unmatched_references)
 
     def match_values(self, outputs: Mapping[int, Array]) -> None:
-        """Match the layers again with their outputs, which decide between ambiguous tensors."""
+        """Match the layers again by their output values, to resolve ambiguous tensors."""
         known = {self._layers[index].name: values for index, values in outputs.items()}
         self.matching = match_layers(
             self._metadata, self._references, self._names, self._layout, known

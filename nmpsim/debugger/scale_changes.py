@@ -82,7 +82,7 @@ def recompile_bundle(bundle: Bundle, module: Module) -> CompiledProgram:
 
 
 def compute_scale_change(original: CompiledProgram, layer: Layer, scale: float) -> ScaleChange:
-    """Compute the changes of a program for another scale of a layer's output by compilation.
+    """Compute by compilation how a new scale of a layer's output changes the program.
 
     Raises
     ------

@@ -37,7 +37,7 @@ def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
 def find_last_writer(
     trace: Sequence[ExecutedInstruction], space: Space, address: int
 ) -> ExecutedInstruction | None:
-    """Return the last instruction that wrote a byte, or None if none wrote it."""
+    """Return the last instruction that wrote a byte, or None if no instruction wrote the byte."""
     for one in reversed(trace):
         if find_access(one, "write", space, address):
             return one

@@ -55,7 +55,7 @@ class LayerSaturation:
 
 @attrs.frozen
 class ClassCounts:
-    """Counts for one class: its samples, and those predicted correctly."""
+    """Counts for one class: its samples, and its correctly predicted samples."""
 
     label: int
     name: str
@@ -100,7 +100,7 @@ class Evaluation:
         return self.count_correct(top) / len(self.predictions) if self.predictions else 0.0
 
     def summarize_cycles(self) -> tuple[int, float, int]:
-        """Summarize completed runs: return (minimum, mean, maximum) cycles, or zeros if none."""
+        """Summarize completed runs by minimum, mean and maximum cycles, or zeros without runs."""
         cycles = [prediction.cycles for prediction in self.predictions if prediction.error is None]
         return (min(cycles), sum(cycles) / len(cycles), max(cycles)) if cycles else (0, 0.0, 0)
 

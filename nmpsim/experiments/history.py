@@ -115,7 +115,7 @@ def list_entries(folder: Path) -> list[HistoryEntry]:
 
 
 def read_document(folder: Path, number: int) -> str:
-    """Return the JSON document of entry ``number``, where the oldest entry has number 1."""
+    """Read the JSON document of entry ``number``, where the oldest entry has number 1."""
     found = _all(folder)
     if not 0 < number <= len(found):
         raise fail(

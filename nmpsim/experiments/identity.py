@@ -47,7 +47,7 @@ def get_code_version() -> str:
 
 
 def compute_source_digest(root: Path) -> str:
-    """Return the digest of the source files of a package that compute results."""
+    """Compute the digest of the source files of a package that compute results."""
     sources = [*root.rglob("*.py"), *root.rglob("*.toml")]
     names = {path.relative_to(root).as_posix(): path for path in sources}
     return compute_digest(
@@ -71,7 +71,7 @@ def compute_network_digest(
     outputs: Iterable[tuple[str, str, Shape]],
     layers: Iterable[tuple[str, str, Shape]],
 ) -> str:
-    """Return a digest of a network's outputs and layers, independent of layer names and weights.
+    """Compute a digest of a network's outputs and layers, independent of layer names and weights.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def compute_network_digest(
 
 
 def compute_array_digest(arrays: Arrays) -> str:
-    """Return a digest of the names, dtypes, shapes and values of arrays."""
+    """Compute a digest of the names, dtypes, shapes and values of arrays."""
     return compute_digest(
         part
         for name, array in sorted(arrays.items())

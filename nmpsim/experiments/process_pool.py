@@ -30,7 +30,7 @@ _set_up_error: RuntimeError | None = None
 
 
 def choose_jobs(jobs: int | None, items: int) -> int:
-    """Return ``jobs``, by default the processor count, limited to the number of items."""
+    """Choose ``jobs``, by default the processor count, but at most the number of items."""
     limit = MAX_WINDOWS_PROCESSES if sys.platform == "win32" else items
     return max(1, min(jobs or count_available_processors(), items, limit))
 

@@ -54,7 +54,7 @@ class ArraySamples:
         lengths: Mapping[str, int] | None = None,
         digest: str | None = None,
     ) -> ArraySamples:
-        """Return samples from one array for each input, whose first axis counts the samples.
+        """Create samples from one array for each input; the first axis counts the samples.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class ArraySamples:
         return self.count
 
     def read(self, index: int) -> Arrays:
-        """Return the arrays of sample ``index`` by input name."""
+        """Read the arrays of sample ``index`` by input name."""
         return {name: array[index] for name, array in self.arrays.items()}
 
     def source(self, index: int) -> str:

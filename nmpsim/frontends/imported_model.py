@@ -59,7 +59,7 @@ DEFAULT_IMPORT_OPTIONS = ImportOptions()
 
 
 def make_onnx_option_error(options: ImportOptions, place: Place, file_kind: str) -> UserError:
-    """Return the UserError (ARG001) for an ONNX option that is used with another kind of file."""
+    """Return the UserError (ARG001) for an ONNX option that is used with a non-ONNX file."""
     name = "--input-shape" if options.input_shapes else "--integer-islands"
     return fail(
         "ARG001",

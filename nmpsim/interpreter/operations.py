@@ -124,7 +124,7 @@ def is_result(role: OperandRole) -> bool:
 
 
 def has_implied_relu(instruction: Instruction, dest: TensorType) -> bool:
-    """Return whether a result type's lowest integer is real zero, which implies a ReLU.
+    """Return whether a result type implies a ReLU: its lowest integer stands for real zero.
 
     Glow drops a ReLU when the operation before it is given the ReLU's range; the offset is the
     lowest integer then, and the saturation at it is the ReLU.

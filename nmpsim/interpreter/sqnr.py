@@ -10,12 +10,12 @@ from nmpsim.arrays import Array
 
 
 def compute_sqnr_db(reference: Array, error: Array) -> float:
-    """Return the SQNR ``10 log10(sum(reference**2) / sum(error**2))`` in dB."""
+    """Compute the SQNR ``10 log10(sum(reference**2) / sum(error**2))`` in dB."""
     return convert_to_decibels(compute_energy(reference), compute_energy(error))
 
 
 def compute_energy(values: Array) -> float:
-    """Return the sum of squares of an array, in float64."""
+    """Compute the sum of squares of an array, in float64."""
     return float(np.square(values, dtype=np.float64).sum())
 
 

@@ -38,7 +38,7 @@ _TITLES = {
 
 
 class Detection(Enum):
-    """Means that detects an undefined case: ``--strict``, a trap, an error, or none."""
+    """Detection of an undefined case: by ``--strict``, a trap or an error, or not at all."""
 
     STRICT = "`--strict`"
     TRAP = "a trap, always"

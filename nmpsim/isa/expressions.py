@@ -135,12 +135,12 @@ class Cursor:
         return False
 
     def expect(self, mark: str) -> None:
-        """Read the punctuation mark ``mark``; raise SourceError if another token is next."""
+        """Read the punctuation mark ``mark``; raise SourceError if the next token differs."""
         if not self.accept(mark):
             raise self.make_error(repr(mark))
 
     def read_token(self, kind: str, expected: str) -> ExpressionToken:
-        """Read and return a token of ``kind``; raise SourceError if another kind is next."""
+        """Read and return a token; raise SourceError if the next token's kind is not ``kind``."""
         token = self.peek()
         if token is None or token.kind != kind:
             raise self.make_error(expected)
@@ -174,12 +174,12 @@ def make_constant(value: int, column: int) -> Expression:
 
 
 def compute_high_part(value: int) -> int:
-    """Return the 20 bits for ``lui``, rounded so that adding the low part yields the value."""
+    """Compute the 20 bits for ``lui``, rounded so that adding the low part yields the value."""
     return (value + 0x800) >> 12 & 0xF_FFFF
 
 
 def compute_low_part(value: Any) -> Any:
-    """Return the lower 12 bits of a value as a signed number, from -2048 to 2047."""
+    """Compute the lower 12 bits of a value as a signed number, from -2048 to 2047."""
     return ((value & 0xFFF) ^ 0x800) - 0x800
 
 

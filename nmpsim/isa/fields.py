@@ -71,7 +71,7 @@ class BitField:
 
     @property
     def bits(self) -> int:
-        """Number of bits of the value, including low bits that are always zero."""
+        """Width in bits of the decoded value, including low bits that are always zero."""
         return max(p.value_bit + p.width for p in self.pieces)
 
     @property

@@ -140,7 +140,7 @@ class OperandLayout:
 
 
 class ThroughputKind(IntEnum):
-    """Kind of work that a unit does per cycle, which selects the formula for its cycles."""
+    """Kind of work that a unit does per cycle; it selects the formula for the unit's cycles."""
 
     TRANSFER = 0
     """A transfer, whose time depends on the DRAM."""
@@ -156,7 +156,7 @@ class ThroughputKind(IntEnum):
 
 @frozen
 class InstructionWork:
-    """Amount of work of an instruction; each field lists descriptor words to be multiplied."""
+    """Work of an instruction; each field lists descriptor words to be multiplied."""
 
     throughput: ThroughputKind
     rows: tuple[str, ...] = ()

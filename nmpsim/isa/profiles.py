@@ -66,7 +66,7 @@ COMMON_SHIFT = ScaleForm(
 
 
 def compute_real_factor(kind: ScaleKind, pre: int, mul: int, post: int) -> float:
-    """Return the real factor that the words of a scale represent."""
+    """Compute the real factor that the words of a scale represent."""
     if kind == "integers":
         return math.ldexp(mul, -pre - post)
     if kind == "fixed point":
@@ -78,7 +78,7 @@ def compute_real_factor(kind: ScaleKind, pre: int, mul: int, post: int) -> float
 
 
 def make_float64_scale(out: ScaleWords, bias: ScaleWords) -> ScaleWords:
-    """Combine the scales ``out`` and ``bias``, which each hold bits of one float64 factor."""
+    """Combine the bits of one float64 factor from ``out`` and ``bias``; return the scale words."""
     (pre, high, post), (_, low, more) = out, bias
     return pre, (high << LOW_BITS) + low, post + more
 
@@ -223,7 +223,7 @@ def list_profiles_with_form(*forms: ScaleForm) -> tuple[int, ...]:
 
 
 def compute_profile_mask(descriptor: str) -> int:
-    """Return a bit mask of the profiles that a descriptor supports."""
+    """Compute a bit mask of the profiles that a descriptor supports."""
     return sum(1 << PROFILES.index(name) for name in PROFILES_OF[descriptor])
 
 

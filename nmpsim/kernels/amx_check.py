@@ -38,7 +38,7 @@ def is_amx_code_correct(module: str) -> bool:
 
 
 def make_check_module() -> str:
-    """Return the LLVM IR of a function ``block``, which multiplies one AMX register block.
+    """Return the LLVM IR of a function ``block`` that multiplies one AMX register block.
 
     Its arguments are the addresses of inputs, weights, sums, and 64 bytes for the configuration.
     """

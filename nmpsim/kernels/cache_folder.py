@@ -39,7 +39,7 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class CacheFolder:
-    """Folder of cache entries, which reads invalid entries as missing."""
+    """Folder of cache entries; an invalid entry is read as missing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -162,7 +162,7 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 def is_trusted(folder: Path) -> bool:
-    """Return whether only this user may write to a folder, which need not exist.
+    """Return whether only this user may write to a folder; the folder need not exist.
 
     As in ``sshd``, the folder must belong to the user, those above it to the user or root, and not
     everybody may write them, except for those like /tmp that protect others' files.

@@ -23,7 +23,7 @@ OFFSET, START, FIRST_PARAMETER = range(3)
 
 @jit
 def read_scale(record: Int32s, i: Int) -> Any:
-    """Return the integer scale stored in words ``i`` to ``i + 2`` of a scale record."""
+    """Read the integer scale stored in words ``i`` to ``i + 2`` of a scale record."""
     return IntegerScaleRecord(np.int64(record[i]), np.int64(record[i + 1]), np.int64(record[i + 2]))
 
 
@@ -31,7 +31,7 @@ def read_scale(record: Int32s, i: Int) -> Any:
 def read_channel_scales(
     spm: ScratchpadViews, at: OperandOffsets, channel: Int, q: Quantizer
 ) -> Any:
-    """Return a channel's weight zero point, bias scale and output scale."""
+    """Read a channel's weight zero point, bias scale and output scale."""
     if at.scales < 0:
         return q.weight_offset, q.bias, q.out
     i = (at.scales + SCALE_BYTES * channel) >> 2

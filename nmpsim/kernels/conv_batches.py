@@ -80,7 +80,7 @@ def is_contiguous(w: ConvShape, element: Int) -> Any:
 
 @jit
 def choose_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
-    """Return the window of inputs that vector code reads for a pixel."""
+    """Choose the window of inputs that vector code reads for a pixel."""
     row, step = w.dilation_h * w.in_row_stride, w.dilation_w * w.in_pixel_stride
     if is_gathered:
         return InputWindow(ONCE, ZERO, ONCE, ZERO, w.kernel_h * get_padded_row_length(w, element))

@@ -205,7 +205,7 @@ def find_carry_interval(
     bounds: Int64s,
     is_cached: bool,
 ) -> Any:
-    """Return the number of steps between two carries of a tile's sums, or 0 if none is safe."""
+    """Return the number of steps between two carries of a tile's sums; 0 if no number is safe."""
     low, high = find_input_range(spm, w, corner)
     if not is_cached and w.out_h * w.out_w < FEW_PIXELS and low > -32768:
         return ONCE

@@ -53,8 +53,8 @@ _LARGEST: Any = np.float64(1 << 15)
 
 
 @jit
-def bound_operand(scale: IntegerScaleRecord, offset: Int) -> Any:
-    """Return an upper bound of an Int16 operand's magnitude both before and after scaling."""
+def compute_operand_bound(scale: IntegerScaleRecord, offset: Int) -> Any:
+    """Compute an upper bound for the magnitudes of an Int16 operand before and after scaling."""
     magnitude = _LARGEST + np.abs(offset)
     return magnitude + magnitude * abs(np.float64(real(scale.mul)))
 
@@ -65,8 +65,8 @@ def can_add_int16(t: BinaryShape, q: BinaryScales) -> Any:
     is_int16 = t.element == INT16 and t.rhs_size == INT16
     if not is_int16 or t.operation != OP_ADD or q.profile != GLOW_FLOAT:
         return False
-    left = bound_operand(q.lhs_scale, q.lhs_offset)
-    right = bound_operand(q.rhs_scale, q.rhs_offset)
+    left = compute_operand_bound(q.lhs_scale, q.lhs_offset)
+    right = compute_operand_bound(q.rhs_scale, q.rhs_offset)
     factor = abs(np.float64(real(q.out_scale.mul)))
     # Comparisons with NaN are false.
     return left + right < _MAX and (left + right) * factor + np.abs(q.out_offset) < _MAX

@@ -153,7 +153,7 @@ def _combine(_: Interval, x: ValueRange, y: ValueRange) -> ValueRange:
 
 
 class Primitive(NamedTuple):
-    """Typing rule of a primitive function: argument types, and the rule for the result's range."""
+    """Primitive function of formulas: argument types, and the rule for the result's range."""
 
     types: tuple[str, ...]
     """Types of the arguments: ``integer``, ``float``, FLOAT64, or empty for any."""
@@ -194,8 +194,8 @@ _FLOAT_OPERATORS = ast.Add, ast.Sub, ast.Mult, ast.Div
 # --- formulas --------------------------------------------------------------------------------
 
 
-def find_ranges(formula: Formula, values: Mapping[str, ValueRange]) -> dict[str, ValueRange]:
-    """Return a mapping from each constant and step of a formula to its range or float type.
+def infer_ranges(formula: Formula, values: Mapping[str, ValueRange]) -> dict[str, ValueRange]:
+    """Infer the range or float type of each constant and step of a formula; return them by name.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ class FormulaRanges:
         raise AssertionError(ast.dump(node))
 
     def get_interval(self, node: ast.expr) -> Interval:
-        """Compute the range of an integer expression, which may exceed 64 bits."""
+        """Compute the range of an integer expression; the range may exceed 64 bits."""
         value = self.get_range(node)
         assert isinstance(value, Interval)
         return value

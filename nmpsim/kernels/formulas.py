@@ -58,7 +58,7 @@ class Formula:
 
 
 class FormulaReader:
-    """Parser of formula texts, which expands function calls and separates constant terms.
+    """Reader of formula texts that expands function calls and separates constant terms.
 
     Parameters
     ----------

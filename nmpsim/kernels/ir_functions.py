@@ -17,7 +17,7 @@ from nmpsim.kernels.vector_code import I64
 
 
 def define_function(name: str, emit: Callable[..., Any]) -> Any:
-    """Return a function for compiled code, whose body ``emit`` writes in LLVM IR.
+    """Return a function for compiled code; ``emit`` writes its body in LLVM IR.
 
     It takes a tuple of 64-bit integers and of further such tuples, and returns a 64-bit integer.
     In machine code it stays a function of its own, however often it is called. With Numba's

@@ -61,7 +61,7 @@ def jit_general(function: _F) -> _F:
 def compile_object_file(
     function: Callable[..., Any], argument_types: Sequence[Kind] | int
 ) -> bytes | None:
-    """Compile a function and its callees; return the object file, or None if none can be made.
+    """Compile a function and its callees to an object file; return None if that is impossible.
 
     Returns None if this version of Numba is not supported. ``argument_types`` is the number of
     arguments if all are integers.

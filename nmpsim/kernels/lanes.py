@@ -90,7 +90,7 @@ class FormulaEmitter:
         return _saturate(self, 32, ast.Name(RESULT), ast.Constant(32))
 
     def emit_limits(self) -> Any:
-        """Return a mask of the lanes in which a value of the emitted code exceeds a limit."""
+        """Emit a mask of the lanes in which a value exceeds its limit; return the mask."""
         found = make_zero_constant(make_int_vector_type(1))
         for emit in self._limits:
             found = self.builder.or_(found, emit())

@@ -309,7 +309,7 @@ _MAX_SQUARES: Any = np.int64(((1 << 23) - (1 << 8)) ** 2)
 
 
 class CarrySearch(NamedTuple):
-    """Weights, input range and workspace for finding the number of steps between carries."""
+    """Search for the number of steps between carries: weights, input range and workspace."""
 
     weights: Int16s
     start: Int

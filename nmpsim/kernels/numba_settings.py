@@ -17,7 +17,7 @@ _FILE = ".numba_config.yaml"
 
 
 def read_settings(*names: str) -> dict[str, str]:
-    """Return the values that Numba uses for environment variables; omit variables without a value.
+    """Read the values that Numba uses for environment variables; omit variables without a value.
 
     Raises
     ------

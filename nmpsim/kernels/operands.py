@@ -37,7 +37,7 @@ class Clip(NamedTuple):
 
 
 class IntegerScaleRecord(NamedTuple):
-    """Integer scale ``((x >> pre) * mul + half) >> post`` as a tuple for compiled code."""
+    """Record of an integer scale ``((x >> pre) * mul + half) >> post`` for compiled code."""
 
     pre: Int
     mul: Int

@@ -58,7 +58,7 @@ _LONGS = make_int_vector_type(64)
 
 
 class ChannelBlock(NamedTuple):
-    """Arguments of vector code for a block of 16 channels, with strides in bytes."""
+    """Block of 16 channels as arguments of vector code, with strides in bytes."""
 
     formula: Any
     """Number of a formula in ``SUMS``."""

@@ -29,7 +29,7 @@ class InvalidScaleError(ValueError):
 
 @frozen
 class IntegerScale:
-    """Integer scale ``((x >> pre) * mul + half) >> post``, which rounds half up."""
+    """Integer scale ``((x >> pre) * mul + half) >> post`` with rounding half up."""
 
     pre: int
     post: int

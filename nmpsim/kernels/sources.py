@@ -64,7 +64,7 @@ def _installed_version(package: str) -> str:
 
 
 def compute_kernel_digest(*chosen: str) -> str:
-    """Return a digest of the kernel sources, the compilers' versions and the texts ``chosen``.
+    """Compute a digest of the kernel sources, the compilers' versions and the texts ``chosen``.
 
     All environments of a machine in which these are equal share it.
     """

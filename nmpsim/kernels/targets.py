@@ -16,7 +16,7 @@ TARGETS = {
 
 
 def choose_target(setting: str | None, features: frozenset[str]) -> str:
-    """Return the target named by ``setting``, by default the fastest that the features allow.
+    """Choose the target named by ``setting``, by default the fastest that the features allow.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def choose_target(setting: str | None, features: frozenset[str]) -> str:
 
 
 def restrict_features(target: str, features: frozenset[str]) -> frozenset[str]:
-    """Return the features with those disabled that only targets faster than ``target`` need.
+    """Return the features; disable features that only targets faster than ``target`` need.
 
     Where a part of AVX-512 is disabled, all of it is, as on a host that has none.
     """

@@ -37,7 +37,7 @@ def find_tensors_file(lir_path: Path) -> Path | None:
 
 
 def replace_lir_suffix(lir_path: Path, ending: str) -> Path | None:
-    """Return the path with its LIR suffix replaced by ``ending``, or None without a LIR suffix."""
+    """Replace a path's LIR suffix by ``ending``; return None if the path has no LIR suffix."""
     for suffix in LIR_SUFFIXES:
         if lir_path.name.endswith(suffix):
             return lir_path.with_name(lir_path.name.removesuffix(suffix) + ending)

@@ -97,7 +97,7 @@ def find_layer(
 def find_operations(
     layers: Sequence[Layer], selector: str, code: str = "LAYER001", suggestions: Iterable[str] = ()
 ) -> tuple[Layer, ...]:
-    """Return all operations of the layer that a selector names; raise UserError unless one matches.
+    """Return the operations of the layer ``selector``; raise UserError if unknown or ambiguous.
 
     See :func:`find_layer` for the forms of selectors.
     """

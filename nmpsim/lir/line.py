@@ -22,7 +22,7 @@ PLAIN_NAME = r"[\w.$-]++"
 
 
 class TokenKind(Enum):
-    """Kind of a token, whose value is a description for error messages."""
+    """Kind of a token; the value is the kind's description in error messages."""
 
     NAME = "a name such as %x"
     AT = "an operand kind such as @in"
@@ -84,7 +84,7 @@ _FUNCTION_NAME = re.compile(r"[\w.$+/-]+", re.ASCII)
 
 
 class LineCursor:
-    """Cursor over the tokens of one line, whose methods raise UserError for an unexpected token."""
+    """Cursor over the tokens of a line; its methods raise UserError for an unexpected token."""
 
     def __init__(self, text: str, number: int, file: str | None) -> None:
         self._text = text
@@ -140,13 +140,13 @@ class LineCursor:
         return True
 
     def expect(self, text: str, expected: str | None = None) -> LirToken:
-        """Return the next token, whose text must be ``text``, and move past it."""
+        """Return the next token and move past it; raise UserError if its text is not ``text``."""
         if self._token.text != text:
             raise self.make_error(expected or text)
         return self.advance()
 
     def expect_word(self, expected: str) -> LirToken:
-        """Return the next token, which must be a word, and move past it."""
+        """Return the next token and move past it; raise UserError unless the token is a word."""
         if self._token.kind is not TokenKind.WORD:
             raise self.make_error(expected)
         return self.advance()
@@ -167,13 +167,13 @@ class LineCursor:
         return self.advance()._replace(text=text)
 
     def expect_function_name(self) -> str:
-        """Return the text of the next token, which must be a function name, and move past it."""
+        """Return the next function name and move past it; raise UserError for other tokens."""
         if not _FUNCTION_NAME.fullmatch(self._token.text):
             raise self.make_error("the function's name")
         return self.advance().text
 
     def expect_integer(self, expected: str = TokenKind.INT.value) -> int:
-        """Return the value of the next token, which must be an integer, and move past it."""
+        """Return the next integer and move past it; raise UserError if it is not an integer."""
         if self._token.kind is not TokenKind.INT:
             raise self.make_error(expected)
         if len(self._token.text) > _MAX_DIGITS:
@@ -181,7 +181,7 @@ class LineCursor:
         return int(self.advance().text)
 
     def expect_number(self, expected: str = "a number") -> float:
-        """Return the value of the next token, which must be a number, and move past it."""
+        """Return the next number and move past it; raise UserError if it is not a number."""
         if self._token.kind is TokenKind.INT:
             return float(self.expect_integer(expected))
         if self._token.kind is not TokenKind.FLOAT or len(self._token.text) > _MAX_FLOAT_TEXT:

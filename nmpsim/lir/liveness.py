@@ -33,7 +33,7 @@ class LivenessTracker:
         self._written: set[str] = set()
 
     def add_weight(self, weight: WeightVar) -> None:
-        """Add a weight, which is live and written from the start."""
+        """Add a weight as a tensor that is live and written from the start."""
         value = TrackedTensor(weight.name, weight.type, weight.name, weight.constant)
         self._values[weight.name] = value
         self._written.add(weight.name)

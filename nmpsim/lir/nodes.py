@@ -51,7 +51,7 @@ MAX_INTEGER = 2**31 - 1
 
 @frozen
 class SourcePosition:
-    """Line and column in the LIR text, 1-based, or line 0 if there is no text."""
+    """Position in LIR text: 1-based line and column, or line 0 if there is no text."""
 
     line: int
     column: int
@@ -59,7 +59,7 @@ class SourcePosition:
     """Operation of a model's file from which the instruction was made, if there is no text."""
 
     def place(self, file: str | None) -> Place:
-        """Return this position in a file as a ``Place``, which error messages contain."""
+        """Return this position in a file as a ``Place`` for error messages."""
         return Place(file, self.line, self.column, node=self.node)
 
 
@@ -90,7 +90,7 @@ class TensorType:
 
     @property
     def elements(self) -> int:
-        """Number of elements, which is 1 for a scalar."""
+        """Number of elements of the tensor; a scalar has one element."""
         return math.prod(self.shape)
 
     @property
@@ -100,7 +100,7 @@ class TensorType:
 
 
 def make_quantized_type(elem: str, shape: Shape, scale: float, zero_point: int) -> TensorType:
-    """Return the type of a quantized tensor, with the real range of its integers."""
+    """Make the type of a quantized tensor; compute its real range from scale and offset."""
     half = 1 << (int(elem[1:]) - 1)
     low, high = (scale * (limit - zero_point) for limit in (-half, half - 1))
     return TensorType(elem, shape, Quantization(scale, zero_point, low, high))
@@ -146,7 +146,7 @@ class Instruction:
 
 @frozen
 class Module:
-    """LIR program: declarations, instructions, and the values of constants if attached."""
+    """Module of LIR: declarations, instructions, and the values of constants if attached."""
 
     name: str
     weights: tuple[WeightVar, ...]

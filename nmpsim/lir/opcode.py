@@ -30,7 +30,7 @@ IN, OUT, INOUT = "@in", "@out", "@inout"
 
 
 class OpcodeKind(Enum):
-    """Kind of an operation, which determines the order of its operands.
+    """Kind of an operation; operations of a kind have the same order of operands.
 
     A unit of the device does those
     from CONVOLUTION to MOVE; ``compiler/placement.py`` says when.

@@ -20,7 +20,7 @@ MAX_ERRORS = 20
 
 
 def parse(text: str, file: str | None = None) -> Module:
-    """Parse LIR text; return the module, which has no values of constants yet.
+    """Parse LIR text; return a module that has no values of constants yet.
 
     ``file`` names the text in messages. Raises :class:`~nmpsim.diagnostics.UserError` with up to
     ``MAX_ERRORS`` diagnostics.
@@ -29,7 +29,7 @@ def parse(text: str, file: str | None = None) -> Module:
 
 
 def parse_file(path: Path) -> Module:
-    """Parse a LIR file in UTF-8; return the module, which has no values of constants yet."""
+    """Parse a LIR file in UTF-8; return a module that has no values of constants yet."""
     hint = "Use a LIR text in UTF-8, or an undamaged TFLite or ONNX model."
     return parse(read_text(path, "program", hint=hint), str(path))
 

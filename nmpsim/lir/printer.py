@@ -50,7 +50,7 @@ def _format_quantization(quant: Quantization | None) -> str:
 
 
 def format_module(module: Module) -> str:
-    """Format a module as LIR text, which ``parse`` converts back to the same module."""
+    """Format a module as LIR text; ``parse`` converts the text back to an equal module."""
     size = sum(weight.type.nbytes for weight in module.weights)
     lines = [f"function {module.name}", "declare {"]
     lines += [_format_weight(weight) for weight in module.weights]

@@ -28,7 +28,7 @@ def is_outside_scratchpad(address: int, extent: int, spm_bytes: int) -> bool:
 
 
 def count_spanned_bytes(count_y: int, stride_y: int, count_x: int, stride_x: int, run: int) -> int:
-    """Return the number of bytes from the first to the last byte of strided runs, or 0 if none.
+    """Count the bytes from the first to the last byte of strided runs; 0 if there are no runs.
 
     Parameters
     ----------

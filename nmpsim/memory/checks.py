@@ -99,7 +99,7 @@ def overlaps_other_operand(kind: int, touches: Any, row: int) -> bool:
 
 
 def find_invalid_operand(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
-    """Return the index of the first operand address with invalid bounds or overlaps, or -1.
+    """Return the index of the first operand with invalid bounds or overlaps; -1 if all are valid.
 
     ``touches`` is a workspace for a footprint.
     """

@@ -104,7 +104,7 @@ OPERAND_COUNTS = np.array([len(d.operands) for d in DESCRIPTORS.values()], np.in
 
 
 def clear_footprint(touches: Any) -> None:
-    """Clear a footprint: remove its rows, which describe the accessed operands."""
+    """Clear a footprint: remove the rows of all accessed operands."""
     touches[0, WRITES] = 0
     touches[0, COUNT] = 0
 

@@ -68,7 +68,7 @@ def get_element_code(kind: int, words: Any) -> int:
 
 
 def find_out_of_range_word(kind: int, words: Any, first: int, end: int) -> int:
-    """Return the index of the first word in ``[first, end)`` with an invalid value, or -1 if none.
+    """Return the index of the first word in ``[first, end)`` with an invalid value; -1 if absent.
 
     The word ``element`` is checked before the values of the element that depend on it.
     """
@@ -84,7 +84,7 @@ def find_out_of_range_word(kind: int, words: Any, first: int, end: int) -> int:
 
 
 def find_invalid_size(kind: int, words: Any) -> int:
-    """Return the index of the first invalid word before the clip limits, such as a size, or -1."""
+    """Return the index of the first invalid word before the clip limits, or -1 if all are valid."""
     clip = CLIP_WORD[kind]
     return find_out_of_range_word(kind, words, 0, WORDS[kind] if clip < 0 else clip)
 

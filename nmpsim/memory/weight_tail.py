@@ -14,7 +14,7 @@ BLOCK_BYTES = 4
 
 
 def find_nonzero_padding(words: Any, scratchpad: Any) -> int:
-    """Return the address of the first nonzero padding byte in packed weights, or -1 if none is.
+    """Return the address of the first nonzero padding byte in packed weights; -1 if all are zero.
 
     ``words`` is a valid descriptor of ``nmp.conv``, ``scratchpad`` the memory of its core.
     """

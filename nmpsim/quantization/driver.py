@@ -93,7 +93,7 @@ class QuantizedProgram:
 
 @attrs.frozen(eq=False)
 class CalibratedProgram:
-    """Float program with a range for each value, which can be quantized with any settings."""
+    """Float program with the recorded range of each value, ready for quantization."""
 
     graph: FloatGraph
     samples: Sequence[Sample]
@@ -178,7 +178,7 @@ class CalibratedProgram:
 
 
 def find_float_inputs(program: ImportedModel) -> dict[str, TensorType]:
-    """Return a float program's input types by name; raise UserError (QUANT001) for others."""
+    """Return a float program's input types by name; raise UserError (QUANT001) if not float."""
     _require_float(program.module)
     return {value.name: value.type for value in build_graph(program.module).inputs}
 

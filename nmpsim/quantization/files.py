@@ -35,7 +35,7 @@ class TensorEntry(TypedDict):
 
 @attrs.frozen
 class ProgramFiles:
-    """Paths of the files of a quantized program: LIR, constants, scales and metadata."""
+    """Files of a quantized program: paths of LIR, constants, scales and metadata."""
 
     lir: Path
     constants: Path
@@ -45,7 +45,7 @@ class ProgramFiles:
 
     @classmethod
     def from_lir(cls, lir: Path) -> ProgramFiles:
-        """Return the paths for an LIR file: the file itself, and others with the same stem."""
+        """Return the paths for an LIR file: the file itself, and files with the same stem."""
         suffix = next((s for s in LIR_SUFFIXES if lir.name.endswith(s)), "")
         stem = lir.name.removesuffix(suffix)
         others = (lir.with_name(stem + end) for end in (".npz", ".tensors.json", SUFFIX))

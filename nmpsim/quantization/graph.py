@@ -61,7 +61,7 @@ class FloatNode:
 
     @property
     def kind(self) -> OpcodeKind:
-        """Opcode kind, such as convolution or move, which decides how the node is quantized."""
+        """Opcode kind of the node, such as convolution; it determines how the node is quantized."""
         return OPCODES[self.opcode].kind
 
     @property
@@ -105,7 +105,7 @@ class FloatGraph:
         return [one for one, nodes in self.producers.items() if any(node.region for node in nodes)]
 
     def get_constant(self, value: FloatValue) -> Array | None:
-        """Return the elements of a constant or a view of a constant, or None for other values."""
+        """Return the elements of a constant or a view of a constant; None if the value varies."""
         if value.kind == "constant":
             return self.module.constants[value.name]
         source, start = self.views.get(value, (None, 0))

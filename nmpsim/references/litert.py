@@ -22,7 +22,7 @@ _RUNTIME = "LiteRT"
 
 
 class LiteRTRuntime:
-    """TFLite file loaded in LiteRT with the reference kernels, which profile ``q31`` follows."""
+    """LiteRT runtime that has loaded a TFLite file with the reference kernels."""
 
     multiplies_pairs = False
 
@@ -55,11 +55,11 @@ class LiteRTRuntime:
         }
 
     def run(self, inputs: Arrays, float_names: Collection[str]) -> dict[str, Array]:
-        """Run the model and return the results of its operators in the order of execution."""
+        """Run the model; return the results of its operators by name, in the order of execution."""
         return self._run(self._interpreter, inputs, self._results)
 
     def run_variants(self, inputs: Arrays) -> dict[str, Arrays]:
-        """Run the model with LiteRT's default kernels and return its outputs."""
+        """Run the model with LiteRT's default kernels; return its outputs by settings and name."""
         return {"default kernels (XNNPACK)": self._run(self._default, inputs, self._outputs)}
 
     def _run(

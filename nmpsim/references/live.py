@@ -39,7 +39,7 @@ RUNTIMES: dict[str, Callable[[Path], ReferenceRuntime]] = {
 
 @attrs.frozen(eq=False)
 class ReferenceRun:
-    """Results of one run of the reference."""
+    """Run of a reference model: results of its operations, and its outputs for several settings."""
 
     tensors: tuple[StoredTensor, ...]
     """Results of the model's operations in the order of execution."""
@@ -52,17 +52,17 @@ class ReferenceRun:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Names of the tensors, as of the arrays in a file."""
+        """Keys of the result tensors: their names, in the order of execution."""
         return tuple(one.name for one in self.tensors)
 
     def read(self, key: str) -> Array:
-        """Return the values of the first tensor that has the name ``key``."""
+        """Read the values of the first result tensor with the name ``key``."""
         values = next(one for one in self.tensors if one.name == key).load()
         return values.array.reshape(values.shape)
 
 
 class LiveReference:
-    """Model file loaded in its reference runtime, which runs it on the inputs of a program."""
+    """Reference model, loaded in its runtime, that runs on the inputs of a program."""
 
     def __init__(self, runtime: ReferenceRuntime, path: Path, metadata: Metadata) -> None:
         self.runtime, self.path, self._metadata = runtime, path, metadata
@@ -75,7 +75,7 @@ class LiveReference:
         )
 
     def run(self, inputs: Arrays, *, has_variants: bool = False) -> ReferenceRun:
-        """Run the model on inputs of the program.
+        """Convert the program's inputs to the model's types, and run the model on them.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class LiveReference:
 
 
 def open_reference(path: Path, metadata: Metadata) -> LiveReference | None:
-    """Load a model file in its reference runtime, or return None if it is no model file.
+    """Open a model file in its reference runtime, or return None if the file is not a model.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ _FLOATS = ("tensor(float)", "tensor(double)", "tensor(float16)", "tensor(bfloat1
 
 
 class OnnxRuntime:
-    """ONNX file loaded in ONNX Runtime, with all optimizations."""
+    """ONNX Runtime that has loaded an ONNX file with all graph optimizations."""
 
     multiplies_pairs = True
 
@@ -48,7 +48,7 @@ class OnnxRuntime:
         self._kept: list[str] = []
 
     def run(self, inputs: Arrays, float_names: Collection[str]) -> dict[str, Array]:
-        """Run the model and return the results of its nodes in the order of the file.
+        """Run the model; return the results of its nodes by name, in the order of the file.
 
         A float result between DequantizeLinear and QuantizeLinear is left out unless it is in
         ``float_names``: a fused kernel does not compute it.
@@ -60,7 +60,7 @@ class OnnxRuntime:
         return self._run(self._session, inputs, self._kept)
 
     def run_variants(self, inputs: Arrays) -> dict[str, Arrays]:
-        """Run the model with default settings, and without graph optimizations."""
+        """Run the model with default settings and without optimizations; return both outputs."""
         sessions = {"default settings": self._default, "no graph optimizations": self._plain}
         return {
             name: self._run(session, inputs, self.output_names)

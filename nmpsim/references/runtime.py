@@ -42,7 +42,7 @@ class ReferenceRuntime(Protocol):
     """Names of the model's outputs, in the order of the file."""
 
     def run(self, inputs: Arrays, float_names: Collection[str]) -> Mapping[str, Array]:
-        """Run the model and return the results of its operations in the order of execution.
+        """Run the model; return the results of its operations by name, in order of execution.
 
         Parameters
         ----------
@@ -55,7 +55,7 @@ class ReferenceRuntime(Protocol):
         ...
 
     def run_variants(self, inputs: Arrays) -> Mapping[str, Arrays]:
-        """Run the model with other settings of the runtime, such as its default kernels.
+        """Run the model with different runtime settings; return its outputs by settings and name.
 
         Returns
         -------
@@ -67,7 +67,7 @@ class ReferenceRuntime(Protocol):
 
 @contextmanager
 def translate_runtime_errors(runtime: str, path: Path) -> Iterator[None]:
-    """Convert exceptions of a runtime in the context to UserError (REF001)."""
+    """In a ``with`` block, convert a runtime's exceptions to UserError (REF001)."""
     try:
         yield
     except (UserError, MemoryError):
@@ -85,7 +85,7 @@ def translate_runtime_errors(runtime: str, path: Path) -> Iterator[None]:
 
 @contextmanager
 def discard_stderr() -> Iterator[None]:
-    """Discard what libraries write to the standard error of the process in the context."""
+    """In a ``with`` block, discard what libraries write to the process's standard error."""
     if sys.stderr is None:
         yield
         return
@@ -104,7 +104,7 @@ _VNNI = ("avx512vnni", "avxvnni")
 
 
 def host_saturates_pairs() -> bool:
-    """Return whether this host is an x86 processor without VNNI."""
+    """Return whether this host is x86 without VNNI, on which kernels saturate pairs of products."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
     from llvmlite import binding

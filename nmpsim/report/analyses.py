@@ -131,7 +131,7 @@ class ShadowReport:
         return [one for _, one in sorted(lossy, key=lambda item: item[0])]
 
     def find_worst_layer(self) -> tuple[ShadowLayer, float] | None:
-        """Return the layer with the lowest SQNR and this SQNR in dB, or None if none is known."""
+        """Return the layer with the lowest SQNR and this SQNR in dB; None if no SQNR is known."""
         errors = [(one, one.result_error.sqnr_db) for one in self.layers if one.result_error]
         known = [item for item in errors if not math.isnan(item[1])]
         return min(known, key=lambda item: item[1], default=None)
@@ -154,7 +154,7 @@ SENSITIVITY_SCHEMA: Final = "nmpsim-sensitivity-1"
 
 @frozen
 class MovedSetting:
-    """Changed value of a setting and the cycles of a run with this value."""
+    """Setting whose value was changed, and the cycles of a run with this value."""
 
     value: Annotated[Count, "value of the setting"]
     cycles: Annotated[
@@ -262,7 +262,7 @@ BlockKind = Literal["loaded", "computed", "both"]
 
 @frozen
 class ScratchpadBlock:
-    """Block of scratchpad bytes that one layer wrote on some of the cores."""
+    """Block of scratchpad bytes that one layer wrote on one or more cores."""
 
     layer: Annotated[Count, "index of the layer that wrote it"]
     kind: Annotated[

@@ -131,7 +131,7 @@ NOTABLE_SHARE: Final = 1e-3
 
 
 def saturates_notably(saturated: int, elements: int) -> bool:
-    """Return whether over 0.1 % of a layer's results saturated, which suggests a wrong scale."""
+    """Return whether more than 0.1 % of a layer's results saturated."""
     return saturated > NOTABLE_SHARE * elements
 
 
@@ -274,7 +274,7 @@ class LayerReport:
 
     @property
     def other_names(self) -> tuple[str, ...]:
-        """Full names of the instructions fused into the layer, which users may give instead."""
+        """Full names of the layer's fused instructions; users may select the layer by them."""
         return self.fused
 
     @property
@@ -289,7 +289,7 @@ class LayerReport:
 
     @property
     def saturates_notably(self) -> bool:
-        """Whether over 0.1 % of the results saturated."""
+        """Whether more than 0.1 % of the layer's results saturated."""
         return saturates_notably(self.saturated, self.elements)
 
 

@@ -114,7 +114,7 @@ def strip_annotations(kind: Any) -> Any:
 
 
 def is_record(kind: Any) -> bool:
-    """Return whether a type is an attrs class or a TypedDict, which becomes a JSON object."""
+    """Return whether a type is a record: an attrs class or a TypedDict."""
     return isinstance(kind, type) and (attrs.has(kind) or is_typeddict(kind))
 
 

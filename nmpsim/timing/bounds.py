@@ -17,17 +17,17 @@ def count_macs_per_cycle(config: DeviceConfig, wide: int) -> int:
 
 
 def compute_mac_bound(macs: int, wide: int, config: DeviceConfig) -> int:
-    """Return the minimum number of cycles for ``macs`` multiply-accumulates on all MAC arrays."""
+    """Compute the minimum number of cycles for ``macs`` multiply-accumulates on all MAC arrays."""
     return ceil_div(macs, count_macs_per_cycle(config, wide))
 
 
 def compute_vector_bound(busy_cycles: int, config: DeviceConfig) -> int:
-    """Return the minimum number of cycles in which all vector units do ``busy_cycles`` of work."""
+    """Compute the minimum number of cycles in which all vector units do ``busy_cycles`` of work."""
     return ceil_div(busy_cycles, config.cores_count)
 
 
 def compute_memory_bound(bursts: int, costs: Costs) -> int:
-    """Return the minimum number of cycles in which the DRAM serves bursts without row misses."""
+    """Compute the minimum number of cycles in which the DRAM serves bursts without row misses."""
     return convert_to_cycles(bursts * costs.dram_burst_bytes, costs)
 
 

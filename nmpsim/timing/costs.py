@@ -8,7 +8,7 @@ from nmpsim.config import DeviceConfig
 
 
 class Costs(NamedTuple):
-    """Settings of a device that determine cycles, with the names of ``DeviceConfig``."""
+    """Cost settings of a device, with the names of the same settings in ``DeviceConfig``."""
 
     control_taken_branch_cycles: int
     control_multiply_cycles: int

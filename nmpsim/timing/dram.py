@@ -84,7 +84,7 @@ def refresh_channel(channel: Any, tick: int, costs: Any) -> None:
 def compute_first_burst(
     channel: Any, row: int, is_store: Any, known: int, request: int, costs: Any
 ) -> int:
-    """Return the tick at which the first burst of a grant begins.
+    """Compute the tick at which the first burst of a grant begins.
 
     The bank may open the row from ``known`` on, while the channel serves other grants.
     """
@@ -143,7 +143,7 @@ def serve_grant(
 def compute_next_request(
     row: int, next_row: int, begin: int, end: int, earlier_end: int, costs: Any
 ) -> int:
-    """Return the cycle in which a transfer requests its next grant.
+    """Compute the cycle in which a transfer requests its next grant.
 
     The same channel gets the request when it has served this grant; another one at once, but a
     transfer has at most two grants at a time: all earlier ones end at ``earlier_end``.

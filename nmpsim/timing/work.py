@@ -55,7 +55,7 @@ def multiply_words(factors: Any, kind: int, d: Any) -> int:
 def count_unit_cycles(
     throughput: int, rows: int, depth: int, columns: int, groups: int, wide: int, costs: Any
 ) -> int:
-    """Return the cycles that a unit works, or 0 for a transfer, whose time the DRAM determines."""
+    """Return the cycles that a unit works, or 0 for a transfer of data between memories."""
     if throughput == PRODUCT:
         return count_conv_cycles(rows, 1, 1, depth, columns, groups, wide, costs)
     if throughput == DEPTHWISE:

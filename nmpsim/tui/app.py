@@ -163,7 +163,7 @@ class DebugApp(App[None]):
 
     @property
     def active_pane(self) -> LinePane:
-        """Active pane, which receives the keys; may be the help pane."""
+        """Pane that receives the keys; it may be the help pane."""
         return self._all_panes[self._pane]
 
     @property
@@ -181,7 +181,7 @@ class DebugApp(App[None]):
         return bool(self._jobs.running)
 
     def execute(self, line: str) -> None:
-        """Queue a command line, which is then executed in another thread."""
+        """Queue a command line for execution in the thread of the action queue."""
         self._jobs.submit(line, lambda: execute_command(self.current_view, line))
 
     def show_result(self, name: str, view: ScreenState) -> None:
@@ -404,7 +404,7 @@ class DebugApp(App[None]):
             self.execute(format_toggle_breakpoint(self.view, condition))
 
     def action_help(self) -> None:
-        """Show the help pane, which lists all keys and commands."""
+        """Show the help pane with all keys and commands."""
         self._before_help = self._pane
         self.action_pane(HELP)
 

@@ -41,7 +41,7 @@ class ActionQueue:
         """Name of the running action; empty if none runs."""
 
     def submit(self, name: str, action: Callable[[], ScreenState]) -> None:
-        """Queue an action, which returns the next view; ignore the action if the queue is full."""
+        """Queue an action that returns the next view; ignore the action if the queue is full."""
         if len(self._waiting) < MAX_WAITING:
             self._waiting.append((name, action))
         if not self.running:

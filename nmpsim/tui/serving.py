@@ -46,7 +46,7 @@ class DebugServer(Server):
         """Disable textual-serve's log; warnings and errors are still written."""
 
     async def on_startup(self, app: web.Application) -> None:
-        """Report the address of the page, which contains the token."""
+        """Report the address of the page, including the secret token."""
         self._tell(f"the debugger is at {self.public_url}/?token={self.token} (Ctrl-C ends it)")
 
     async def on_shutdown(self, app: web.Application) -> None:

@@ -27,7 +27,7 @@ MAX_CHANNELS = 6
 
 @attrs.frozen(eq=False)
 class TensorChoice:
-    """Tensor that the tensor pane can show; its elements are read on demand."""
+    """Choice of the tensor pane: a tensor whose elements are read on demand."""
 
     role: str
     """Role in the layer or instruction; it is the same for the next layer."""

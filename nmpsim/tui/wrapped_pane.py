@@ -39,7 +39,7 @@ class WrappedPane(LinePane):
         self._longest = max((line.cell_len for line in self._lines), default=0)
 
     def compute_width(self) -> int:
-        """Return the width of the longest line in screen columns."""
+        """Compute the width of the longest line in screen columns."""
         return self._longest
 
     def _wrap(self, texts: Iterable[Text]) -> list[Text]:

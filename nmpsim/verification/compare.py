@@ -34,7 +34,7 @@ MIN_ROUNDING_DB = 100.0
 
 @attrs.frozen
 class VerifiedLayer:
-    """Comparison of a layer with the reference for one input."""
+    """Layer of a run on one input, compared with the reference in the network and in isolation."""
 
     index: int
     name: str
@@ -46,18 +46,18 @@ class VerifiedLayer:
 
     @property
     def differs(self) -> bool:
-        """Whether the output in the network differs by more than the tolerance."""
+        """Whether the layer's output in the network differs by more than the tolerance."""
         return self.difference is not None and self.difference.beyond > 0
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the output differs even with the reference's inputs."""
+        """Whether the layer's output differs even if its inputs are the reference's."""
         return self.isolated is not None and self.isolated.beyond > 0
 
 
 @attrs.frozen
 class OutputChange:
-    """Difference between an output of the program and the same output of the reference."""
+    """Change of an output between the reference and the program, with both top-1 indices."""
 
     name: str
     best: Annotated[int | None, "index of the largest value; null for other than one vector"]
@@ -66,13 +66,13 @@ class OutputChange:
 
     @property
     def has_other_best(self) -> bool:
-        """Whether the index of the largest value differs."""
+        """Whether the program and the reference have different indices of the largest value."""
         return self.best != self.reference_best
 
 
 @attrs.frozen
 class VariantComparison:
-    """Outputs of the reference runtime with other settings."""
+    """Comparison of the runtime's outputs under different settings with its reference outputs."""
 
     settings: Annotated[str, "the other settings, such as its default kernels"]
     outputs: Annotated[
@@ -82,13 +82,13 @@ class VariantComparison:
 
     @property
     def differs(self) -> bool:
-        """Whether the runtime's outputs depend on the settings."""
+        """Whether any output of the runtime changes with these settings."""
         return any(not one.difference.equal for one in self.outputs)
 
 
 @attrs.frozen
 class SampleVerification:
-    """Comparison of a run on one input with the reference."""
+    """Verification of a run on one input: comparisons of layers and outputs with the reference."""
 
     input: str
     """File of the input."""
@@ -106,12 +106,12 @@ class SampleVerification:
 
     @property
     def differing(self) -> tuple[VerifiedLayer, ...]:
-        """Layers that differ in the network."""
+        """Layers whose outputs in the network differ from the reference beyond the tolerance."""
         return tuple(one for one in self.layers if one.differs)
 
     @property
     def first_wrong(self) -> VerifiedLayer | None:
-        """First layer that differs with the reference's inputs, or None if there is none."""
+        """First layer that is wrong with the reference's inputs, or None if no layer is."""
         return next((one for one in self.layers if one.is_wrong), None)
 
     @property
@@ -215,7 +215,7 @@ def verify_sample(
 
 
 def list_expected_outputs(metadata: Metadata, reference: ReferenceRun) -> dict[str, Array]:
-    """Return the outputs of layers that a reference has, as the layers store them, by layer name.
+    """Return the reference output of each matched layer by layer name, in the program's layout.
 
     Raises UserError (DIFF001) if no tensor of the reference matches a layer.
     """
@@ -300,7 +300,7 @@ class _Isolation:
 
 
 def is_rounding_error(difference: OutputDifference, layer: Layer) -> bool:
-    """Return whether a float layer differs only as sums in another order do."""
+    """Return whether a float layer differs by rounding only, which its high SQNR shows."""
     sqnr = difference.sqnr_db
     return layer.output.elem == "float" and sqnr is not None and sqnr > MIN_ROUNDING_DB
 

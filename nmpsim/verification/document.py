@@ -18,7 +18,7 @@ SCHEMA: Final = "nmpsim-verify-1"
 
 
 class SampleDocument(TypedDict):
-    """JSON form of the comparison on one input."""
+    """JSON form of the verification of one input."""
 
     input: Annotated[str, "file of the input"]
     equal: Annotated[bool, Source("is_equal")]

@@ -66,7 +66,7 @@ def explains_by_pairs(
 
 
 def compute_pair_loss(layer: IsolatedLayer) -> npt.NDArray[np.float64] | None:
-    """Compute what saturated pairs add to each result of a layer, in units of the result's scale.
+    """Compute the error of saturated pair sums in each result, or None for unsupported layers.
 
     Returns None for a layer other than a convolution of one group or a fully connected layer of
     8 bits with constant weights.
@@ -111,7 +111,7 @@ def _list_windows(layer: IsolatedLayer, values: Array, offset: int) -> Array:
 def sum_pair_loss(
     rows: npt.NDArray[np.int64], matrix: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return the sum of pairs saturated to 16 bits minus the exact product ``rows @ matrix.T``.
+    """Sum pairs of products with saturation to 16 bits, and subtract ``rows @ matrix.T``.
 
     Parameters
     ----------

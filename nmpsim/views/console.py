@@ -68,7 +68,7 @@ def print_heading(console: Console, text: str) -> None:
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:
-    """Print an escaped line, which is wrapped only on a terminal."""
+    """Print an escaped line; only a terminal wraps the line."""
     console.print(Text(escape_line(text), style=style), soft_wrap=not console.is_terminal)
 
 

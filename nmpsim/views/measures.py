@@ -203,7 +203,7 @@ def _dram_share(path: str) -> Callable[[LayerReport], TableCell]:
 
 
 def format_cycles(cycles: float) -> str:
-    """Format a number of cycles, which may be a mean: ``12,345``, or ``12.5`` below 1,000."""
+    """Format a number or a mean of cycles: ``12,345``, or ``12.5`` below 1,000."""
     return f"{cycles:,.0f}" if cycles >= 1000 or cycles == int(cycles) else f"{cycles:,.1f}"
 
 

@@ -93,7 +93,7 @@ def describe_sample(
 
 
 def make_verification_columns(shown: Mapping[str, str]) -> list[TableColumn]:
-    """Return the columns of the table of layers, with display names by full name."""
+    """Make the columns of the layer table; ``shown`` has the display names by full name."""
     return make_columns(
         "verify_layers", layer=lambda one: shown[one.name], at=_format_place, verdict=_judge
     )

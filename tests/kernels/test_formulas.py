@@ -31,7 +31,7 @@ from nmpsim.kernels.formula_ranges import (
     Interval,
     contains,
     find_parameter_ranges,
-    find_ranges,
+    infer_ranges,
     make_signed_interval,
 )
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, SOURCE, FormulaReader, read_formulas
@@ -108,7 +108,7 @@ def test_every_profile_has_the_formulas_of_its_instructions() -> None:
 
 
 def find_result(text: str, **names: tuple[int, int]) -> tuple[int, int]:
-    found = find_ranges(read_formula(text), {name: Interval(*of) for name, of in names.items()})[
+    found = infer_ranges(read_formula(text), {name: Interval(*of) for name, of in names.items()})[
         RESULT
     ]
     assert isinstance(found, Interval)

@@ -44,7 +44,7 @@ class QuantizationParameters:
 
 @attrs.frozen
 class TensorDifference:
-    """Result of comparing one tensor between two runs."""
+    """Difference of one tensor between two runs; it may be zero."""
 
     name: str
     name_in_first: Annotated[str, OR_NULL, "its name in the first run, if different"]
@@ -75,7 +75,7 @@ class TensorDifference:
 
 @attrs.frozen
 class RunDifference:
-    """Result of comparing the tensors of two runs, in the order of the second run."""
+    """Difference between two runs: comparisons of tensors in the order of the second run."""
 
     tensors: tuple[TensorDifference, ...]
     only_first: tuple[str, ...]

@@ -40,7 +40,7 @@ _DIGITS = 32
 
 @attrs.frozen
 class DumpFile:
-    """Name of a dump file ``dataNNNN`` and the operand whose elements the file contains."""
+    """Dump file ``dataNNNN``: its name, and the operand whose elements the file contains."""
 
     instruction: str
     index: int
@@ -112,7 +112,7 @@ def _format_of(path: Path, entry: DumpFile) -> str:
 
 
 def read_dump_list(path: Path) -> tuple[str, list[DumpFile]]:
-    """Return the format of a folder's dumps and the list of the dump files.
+    """Read the format of a folder's dumps and the list of the dump files.
 
     Parameters
     ----------

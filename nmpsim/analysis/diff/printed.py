@@ -22,7 +22,7 @@ _STREAM_DIGITS = 6
 def parse_printed_values(
     tokens: list[str], shape: Shape, dtype: np.dtype[Any] | None, place: Place
 ) -> KnownValues:
-    """Parse the printed elements of a tensor, which may be only the first elements.
+    """Parse the printed elements of a tensor; a text may contain only the first elements.
 
     Parameters
     ----------

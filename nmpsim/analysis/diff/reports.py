@@ -35,7 +35,7 @@ _LAYER_FACTS = (
 
 @attrs.frozen
 class ReportChange:
-    """Fact whose values differ in two reports."""
+    """Change of a fact between two reports: its values in both reports."""
 
     what: str
     first: str | Number | None
@@ -44,7 +44,7 @@ class ReportChange:
 
 @attrs.frozen
 class LayerChange:
-    """Layer whose facts differ in two reports."""
+    """Change of a layer between two reports: the facts that differ."""
 
     name: str
     display_name: str
@@ -55,7 +55,7 @@ class LayerChange:
 
 @attrs.frozen
 class ReportDifference:
-    """Result of comparing two reports, without wall time and engine."""
+    """Difference between two reports, without wall time and engine."""
 
     facts: tuple[ReportChange, ...]
     """Changed facts of the whole run: program, numerics, cycles, trap, device settings."""

@@ -13,7 +13,7 @@ from nmpsim.analysis.explain.factors import (
     fit_schemas,
     make_factor,
     measure_error_band,
-    measure_errors,
+    measure_rounding_errors,
 )
 from nmpsim.analysis.explain.layers import (
     OperationFacts,
@@ -36,7 +36,7 @@ __all__ = [
     "make_layers_document",
     "make_factor",
     "measure_error_band",
-    "measure_errors",
+    "measure_rounding_errors",
     "read_factors",
     "make_scale_document",
     "make_schemas_document",

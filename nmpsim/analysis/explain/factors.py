@@ -122,8 +122,8 @@ class FactorErrors:
         return self.input_high - self.input_low + 1
 
 
-def measure_errors(factor: Factor, precision: str, offset: int = 0) -> FactorErrors:
-    """Measure the errors of a factor's integers on all inputs that do not saturate.
+def measure_rounding_errors(factor: Factor, precision: str, offset: int = 0) -> FactorErrors:
+    """Measure the rounding errors of a factor's integer form on inputs with unsaturated results.
 
     Parameters
     ----------

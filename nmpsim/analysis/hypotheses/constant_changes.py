@@ -9,7 +9,7 @@ import numpy as np
 from nmpsim.analysis.constant_forms import (
     list_bias_forms,
     list_kernel_forms,
-    mix_channels,
+    shuffle_channels,
 )
 from nmpsim.analysis.hypotheses.layer import Change, IsolatedLayer
 from nmpsim.arrays import Array, Arrays
@@ -21,7 +21,7 @@ _TABLES = {"FilterOffsets": "weights", "Offsets": "weights", "BiasOffsets": "bia
 
 
 def change_weights(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
-    """Yield layers with other forms of the weights."""
+    """Yield (description, layer) pairs with permuted, flipped, shifted or negated weights."""
     name = layer.find_constant("Filter", "Weights")
     if name is None:
         return
@@ -40,11 +40,11 @@ def change_weights(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
     size = rows.shape[-1]
     for channels in (d for d in range(2, size // 2 + 1) if is_matrix and size % d == 0):
         text = f"the weights' inputs in the order NCHW, not NHWC, of {channels} channels"
-        yield text, replace(mix_channels(rows, 1, size // channels))
+        yield text, replace(shuffle_channels(rows, 1, size // channels))
 
 
 def change_bias(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
-    """Yield layers with other values or another scale of the bias."""
+    """Yield (description, layer) pairs with a changed bias or a changed scale of the bias."""
     name = layer.find_constant("Bias")
     if name is None:
         return
@@ -84,7 +84,7 @@ def _list_bias_scales(layer: IsolatedLayer) -> Iterator[tuple[str, Array]]:
 
 
 def change_zero_points(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
-    """Yield layers with other zero points of inputs, weights, bias and result."""
+    """Yield (description, layer) pairs with a changed zero point of an operand or of the result."""
     for label, name in layer.list_operands():
         type = layer.get_type(name)
         if type.quant is None or not layer.has_scale(name) or type.dtype.itemsize > 2:
@@ -107,7 +107,7 @@ def change_zero_points(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]
 
 
 def list_zero_points(offset: int, nbytes: int) -> Iterator[int]:
-    """Yield zero points that a type may have by mistake, except its own."""
+    """Yield zero points that may replace ``offset`` by mistake in a type of ``nbytes`` bytes."""
     half = 1 << 8 * nbytes - 1
     near = (offset + 1, offset - 1, 0, -offset, offset + half, offset - half, -half, half - 1)
     for number in dict.fromkeys(near):
@@ -116,7 +116,7 @@ def list_zero_points(offset: int, nbytes: int) -> Iterator[int]:
 
 
 def change_signedness(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
-    """Yield layers that read or write unsigned for signed integers, with the same zero point."""
+    """Yield (description, layer) pairs that interpret a tensor's signed integers as unsigned."""
     for label, name in layer.list_operands():
         dtype = layer.get_type(name).dtype
         if dtype.kind != "i" or dtype.itemsize not in _SIGN_BITS:
@@ -130,7 +130,7 @@ def change_signedness(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
 
 
 def flip_sign_bits(values: Array) -> Array:
-    """Return integers of one or two bytes with the sign bit inverted."""
+    """Return 8-bit or 16-bit integers with inverted sign bits."""
     unsigned = values.view(f"u{values.dtype.itemsize}")
     bit = unsigned.dtype.type(_SIGN_BITS[values.dtype.itemsize])
     return np.asarray((unsigned ^ bit).view(values.dtype))

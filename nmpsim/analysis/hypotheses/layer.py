@@ -36,7 +36,7 @@ SAMPLED_WINDOWS = 16
 
 @attrs.frozen(eq=False)
 class IsolatedLayer:
-    """Layer as a program whose tensors are constants, inputs and results, with its input values."""
+    """Layer as a program of its own, with the values of its inputs."""
 
     program: Program
     inputs: Arrays
@@ -46,17 +46,17 @@ class IsolatedLayer:
 
     @property
     def operation(self) -> Instruction:
-        """First instruction of the layer; the others are activations."""
+        """First instruction of the layer; the instructions after it are activations."""
         return self.program.module.instructions[0]
 
     @property
     def kind(self) -> OpcodeKind:
-        """Kind of the first instruction in the opcode table."""
+        """Opcode kind of the layer's first instruction, from the opcode table."""
         return OPCODES[self.operation.opcode].kind
 
     @property
     def output(self) -> str:
-        """Name of the result's tensor."""
+        """Name of the tensor with the layer's result."""
         return self.program.module.instructions[-1].operands[0].name
 
     def get_attribute(self, name: str, default: Any = None) -> Any:
@@ -64,7 +64,7 @@ class IsolatedLayer:
         return self.operation.attributes.get(name, default)
 
     def find_operand(self, *roles: str) -> str | None:
-        """Return the tensor of the first role that the operation has, or None if it has none."""
+        """Return the tensor name of the first role that exists, or None if no role exists."""
         row = OPCODES[self.operation.opcode].operands
         names = {
             role.name: operand.name
@@ -73,12 +73,12 @@ class IsolatedLayer:
         return next((names[role] for role in roles if role in names), None)
 
     def find_constant(self, *roles: str) -> str | None:
-        """Return the tensor of the first role that the operation has, or None if it is computed."""
+        """Return the tensor name of the first role that exists, or None if it is no constant."""
         name = self.find_operand(*roles)
         return name if name in self.program.module.constants else None
 
     def list_operands(self) -> list[tuple[str, str]]:
-        """Return the label and the tensor of the result and of each operand that is read."""
+        """Return a (label, tensor name) pair for the result and for each operand that is read."""
         row = OPCODES[self.operation.opcode].operands
         return [
             (_LABELS.get(role.name, role.name.lower()), operand.name if index else self.output)
@@ -86,7 +86,7 @@ class IsolatedLayer:
         ]
 
     def has_scale(self, name: str) -> bool:
-        """Return whether a tensor's type has its scale; tables have those of some weights."""
+        """Return whether a tensor's type contains its scale, instead of a separate scale table."""
         quant, row = self.get_type(name).quant, OPCODES[self.operation.opcode].operands
         return (
             quant is not None
@@ -95,7 +95,7 @@ class IsolatedLayer:
         )
 
     def get_type(self, name: str) -> TensorType:
-        """Return the type of a tensor."""
+        """Return the LIR type of the tensor ``name``."""
         return next(one.type for one in self.program.module.weights if one.name == name)
 
     def get_values(self, name: str) -> Array:
@@ -104,7 +104,7 @@ class IsolatedLayer:
         return constants[name] if name in constants else self.inputs[name]
 
     def replace_values(self, values: Arrays) -> IsolatedLayer:
-        """Return a copy with other stored values of constants or inputs; shapes may change."""
+        """Return a copy with new stored values of constants or inputs; shapes may change."""
         module, inputs = self.program.module, self.inputs
         constants = {name: values.get(name, array) for name, array in module.constants.items()}
         weights = tuple(
@@ -120,25 +120,25 @@ class IsolatedLayer:
         )
 
     def replace_attributes(self, **attributes: Any) -> IsolatedLayer:
-        """Return a copy with other attributes of the operation."""
+        """Return a copy in which ``attributes`` replace attributes of the operation."""
         first, *others = self.program.module.instructions
         changed = attrs.evolve(first, attributes={**first.attributes, **attributes})
         return self._evolve(instructions=(changed, *others))
 
     def replace_operation(self, opcode: str, attributes: Mapping[str, Any]) -> IsolatedLayer:
-        """Return a copy with another operation of the same operands."""
+        """Return a copy with a new opcode and new attributes for the same operands."""
         first, *others = self.program.module.instructions
         changed = attrs.evolve(first, opcode=opcode, attributes=attributes)
         return self._evolve(instructions=(changed, *others))
 
     def replace_conversion(self, function: Callable[[Array], Array]) -> IsolatedLayer:
-        """Return a copy with a function that is applied to the stored result."""
+        """Return a copy that applies ``function`` to the stored result after execution."""
         return attrs.evolve(self, convert_result=function)
 
     def replace_quantization(
         self, name: str, scale: float | None = None, offset: int | None = None
     ) -> IsolatedLayer:
-        """Return a copy with another scale or offset of a tensor, None for the current one.
+        """Return a copy with a new scale or offset of a tensor; None keeps the current value.
 
         All results of the layer keep a common scale and offset.
         """
@@ -163,7 +163,7 @@ class IsolatedLayer:
         )
 
     def remove_activations(self) -> IsolatedLayer:
-        """Return a copy of the operation alone, without its activations."""
+        """Return a copy of the layer's first operation without any activation."""
         first = self.program.module.instructions[0]
         target = attrs.evolve(first.operands[0], name=self.output)
         attributes = {k: v for k, v in first.attributes.items() if "FusedActivation" not in k}
@@ -173,7 +173,7 @@ class IsolatedLayer:
         return self._evolve(instructions=(alone,), weights=weights)
 
     def sample_windows(self, wrong: Array) -> tuple[IsolatedLayer, Array] | None:
-        """Return a convolution of some windows alone, and their coordinates [N, row, column].
+        """Sample unpadded windows of a convolution; return None if the layer has no such window.
 
         Each window is an item of the batch, so that the layer has no padding. Windows with wrong
         elements come first. Returns None for another operation, and if all windows are padded.
@@ -217,7 +217,7 @@ class IsolatedLayer:
         return sampled._evolve(weights=weights), places
 
     def execute(self, device: Device) -> Array | None:
-        """Return the layer's result with its exact arithmetic, or None if it cannot be executed."""
+        """Execute the layer on ``device``; return its stored result, or None if execution fails."""
         try:
             verify(self.program.module)
             bundle = self.program.compile(device.config, tiling="simple")
@@ -230,7 +230,7 @@ class IsolatedLayer:
         return result if self.convert_result is None else self.convert_result(result)
 
     def compute_real(self) -> Array | None:
-        """Return the result of real arithmetic, in units of the result's scale and unrounded.
+        """Compute the unrounded result in units of its scale; return None if that is impossible.
 
         Returns None if the layer cannot be evaluated or its result is not quantized.
         """
@@ -247,7 +247,7 @@ class IsolatedLayer:
         return np.asarray(real, np.float64) / quant.scale + quant.offset
 
     def estimate(self) -> Array | None:
-        """Return the result of real arithmetic, rounded to the type; None as `compute_real`."""
+        """Estimate the stored result by real arithmetic; return None if that is impossible."""
         real = self.compute_real()
         if real is None:
             return None

@@ -24,7 +24,7 @@ _PAIRS = ("elementadd", "elementsub", "elementmul", "elementmax", "elementmin")
 
 
 def change_activation(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
-    """Yield layers without their activations, or with another one."""
+    """Yield (description, layer) pairs with a removed, added or replaced activation."""
     has_fused = layer.get_attribute("FusedActivation", "NONE") != "NONE"
     if has_fused or len(layer.program.module.instructions) > 1:
         alone = layer.remove_activations()
@@ -62,7 +62,7 @@ def _clip(values: Array, low: int, high: int) -> Array:
 
 
 def change_operation(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
-    """Yield layers with another operation of the same operands, or another attribute."""
+    """Yield (description, layer) pairs with a replaced operation or attribute."""
     opcode, attributes = layer.operation.opcode, dict(layer.operation.attributes)
     pool = {key: attributes.get(key) for key in ("Kernels", "Strides", "Pads", "Layout")}
     if layer.kind is OpcodeKind.PAIR:
@@ -89,7 +89,7 @@ def change_operation(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
 
 
 def change_numerics(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
-    """Yield layers with the arithmetic of other numerics profiles."""
+    """Yield a (description, layer) pair for each numerics profile except the layer's own."""
     for name in NUMERICS_NAMES:
         if name != layer.program.numerics or layer.program.formulas is not None:
             program = layer.program.with_numerics(name)
@@ -97,7 +97,7 @@ def change_numerics(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
 
 
 def change_inputs(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
-    """Yield layers whose input is another tensor, zero, or exchanged for the other input."""
+    """Yield (description, layer) pairs with replaced, zero or swapped inputs."""
     activations = [(label, name) for label, name in layer.list_operands() if name in layer.inputs]
     for label, name in activations:
         values, quant = layer.get_values(name), layer.get_type(name).quant
@@ -123,7 +123,7 @@ def _swap_inputs(layer: IsolatedLayer, first: str, second: str) -> Iterator[Chan
 
 
 def change_order(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
-    """Yield layers whose inputs or result have their elements in another order."""
+    """Yield (description, layer) pairs with permuted elements of an input or of the result."""
     for label, name in layer.list_operands():
         for text, array in _list_reordered(layer.inputs[name]) if name in layer.inputs else ():
             yield f"the {label} {text}", layer.replace_values({name: array})

@@ -23,7 +23,7 @@ ACCUMULATOR_BITS = (16, 18, 20, 22, 24)
 def list_rounding_rules(
     layer: IsolatedLayer, expected: Array, may_be_rounding: bool
 ) -> Iterator[tuple[str, bool]]:
-    """Yield descriptions of arithmetic and whether it gives the expected result in each bit.
+    """Yield a description of each tried arithmetic, and whether its result equals ``expected``.
 
     Other rounding rules are tried only if ``may_be_rounding`` is set.
     """

@@ -64,7 +64,7 @@ MAX_EXPLANATIONS = 5
 
 @frozen
 class LayerExplanation:
-    """Change of a layer after which all elements of its result are equal."""
+    """Explanation of a wrong result: a change of the layer's LIR after which all elements agree."""
 
     family: str
     """Family of the change, or ``program`` if the layer's LIR is right as it is."""
@@ -77,7 +77,7 @@ class LayerExplanation:
 
     @property
     def text(self) -> str:
-        """Statement of the explanation."""
+        """Text of the explanation, with the change and the number of equal elements."""
         if self.is_of_program:
             return f"the LIR with {self.change} gives all {self.elements:,} elements of the program"
         return f"with {self.change}, all {self.elements:,} elements are equal"
@@ -85,7 +85,7 @@ class LayerExplanation:
 
 @frozen
 class HypothesisResults:
-    """Explanations of a wrong layer, and the number of changes that were tried."""
+    """Results of a search for changes of a layer's LIR that explain its wrong result."""
 
     explanations: tuple[LayerExplanation, ...] = ()
     tried: Mapping[str, int] = attrs.field(factory=dict)
@@ -103,7 +103,7 @@ def search_hypotheses(
     actual: Array | None = None,
     device: Device | None = None,
 ) -> HypothesisResults:
-    """Search for changes of one layer that make its result equal to the expected one.
+    """Search for changes of a layer's LIR that explain why its result is not ``expected``.
 
     If the layer compiled from its LIR already gives the expected result, the changes are those
     that give the program's own result.

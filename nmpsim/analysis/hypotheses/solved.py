@@ -31,7 +31,7 @@ _SLACK = 0.2
 
 @attrs.frozen(eq=False)
 class WrongLayer:
-    """Layer with its result and the expected result."""
+    """Layer with a wrong result: its actual and its expected result."""
 
     layer: IsolatedLayer
     actual: Array
@@ -39,7 +39,7 @@ class WrongLayer:
 
     @property
     def wrong_channels(self) -> Array:
-        """Whether each channel has a wrong element."""
+        """Whether each channel contains a wrong element: bool [channels]."""
         wrong = self.actual != self.expected
         return np.asarray(wrong.reshape(-1, wrong.shape[-1]).any(axis=0))
 
@@ -63,7 +63,7 @@ class _Number:
 
 
 def list_solved_changes(wrong: WrongLayer, device: Device) -> Iterator[Change]:
-    """Yield changes of numbers that bring the result closest to the expected one."""
+    """Yield changes of a zero point, scale or bias to values solved from the expected result."""
     for number in _list_numbers(wrong.layer):
         solution = _solve(wrong, number)
         if solution is not None:

@@ -19,7 +19,7 @@ Pair = tuple[int, int]
 
 
 def change_window(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
-    """Yield layers with other pads, padding values, strides and dilations, of equal result size."""
+    """Yield (description, layer) pairs with changed pads, padding values, strides or dilations."""
     source = layer.find_operand("Src")
     if layer.kind not in _WINDOWED or source is None or len(layer.get_attribute("Kernels")) != 2:
         return

@@ -21,20 +21,20 @@ Progress = Callable[[int, int, str], object]
 
 @attrs.frozen(eq=False)
 class IdentifiedLayer:
-    """Layer with the number of rules that explain it, or with the reason why none does."""
+    """Layer with the rules that explain its recorded results, or the fault if no rule does."""
 
     found: LayerRules
     fault: LayerFault | None = None
 
     @property
     def layer(self) -> RecordedLayer:
-        """The layer with its recorded values."""
+        """Layer with its recorded input and result."""
         return self.found.layer
 
 
 @attrs.frozen(eq=False)
 class RuleClass:
-    """Rules that explain all recorded results of the layers of one kind."""
+    """Class of rules that explain all recorded results of layers of the same kind."""
 
     kind: str
     layers: tuple[RecordedLayer, ...]
@@ -43,18 +43,18 @@ class RuleClass:
 
     @property
     def rule(self) -> RequantizationRule:
-        """Simplest rule of the class."""
+        """First rule of the class, preferably one that all classes share."""
         return self.rules[0]
 
     @property
     def profiles(self) -> list[str]:
-        """Built-in profiles of the class."""
+        """Names of the built-in profiles among the rules of the class."""
         return [rule.profile for rule in self.rules if rule.profile]
 
 
 @attrs.frozen(eq=False)
 class Identification:
-    """Rules found for a program, and the layers that they explain."""
+    """Identification of a program's requantization rules: layers, and classes of rules."""
 
     program: Program
     layers: tuple[IdentifiedLayer, ...]
@@ -73,7 +73,7 @@ class Identification:
 
     @property
     def profile(self) -> str:
-        """Built-in profile that explains all layers; empty if there is none."""
+        """Name of a built-in profile that explains all layers, or "" if no profile does."""
         if not self.is_explained:
             return ""
         known = self.classes[0].profiles
@@ -84,7 +84,7 @@ class Identification:
 def identify_program(
     program: Program, dumps: Sequence[Path], progress: Progress | None = None
 ) -> Identification:
-    """Find the rules that explain the recorded results of a program's layers.
+    """Identify the rules that explain the recorded results of a program's layers.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def _identify_layer(
 
 
 def group_rules(rules: Sequence[RequantizationRule]) -> list[list[RequantizationRule]]:
-    """Return rules in groups with one formula."""
+    """Group rules by formula; return a list of rules for each formula."""
     groups: dict[Any, list[RequantizationRule]] = {}
     for rule in rules:
         groups.setdefault(rule.profile or id(rule.family), []).append(rule)
@@ -173,5 +173,5 @@ def group_rules(rules: Sequence[RequantizationRule]) -> list[list[Requantization
 def sort_rules(
     rules: Sequence[RequantizationRule], numerics: str
 ) -> tuple[RequantizationRule, ...]:
-    """Return rules by simplicity, the program's own profile first."""
+    """Sort rules by simplicity; the program's own profile, ``numerics``, comes first."""
     return tuple(sorted(rules, key=lambda rule: (rule.profile != numerics, rule.rank)))

@@ -14,7 +14,7 @@ MAX_RULES = 100
 
 
 class RuleDocument(TypedDict):
-    """JSON form of a rule."""
+    """JSON form of a requantization rule."""
 
     name: str
     profile: Annotated[str | None, OR_NULL, "built-in profile"]
@@ -36,7 +36,7 @@ class RuleClassDocument(TypedDict):
 
 
 class IdentifiedLayerDocument(TypedDict):
-    """JSON form of a layer."""
+    """JSON form of a layer and of the rules or the fault that explain its results."""
 
     name: str
     kind: str
@@ -67,7 +67,7 @@ class IdentifyDocument(TypedDict):
 
 
 def make_identify_document(found: Identification, groups: int | None = None) -> IdentifyDocument:
-    """Return the JSON document of identified rules; ``groups`` is None without a probe."""
+    """Make the JSON document of an identification; ``groups`` is None if no probe was requested."""
     data = {
         "schema": "nmpsim-identify-1",
         "program": found.program.module.name,

@@ -23,7 +23,7 @@ _UNSIGNED = {"i8": np.uint8, "i16": np.uint16}
 
 
 class Dumps:
-    """Recorded tensors in an ``.npz`` file.
+    """Dumps of a device: recorded tensors of a program in an ``.npz`` file.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Dumps:
     def read(
         self, view: BufferView, names: Sequence[str], *, is_weight: bool = False
     ) -> Array | None:
-        """Return the recorded values [N, *shape] of a tensor, or None if there are none.
+        """Read the recorded values [N, *shape] of a tensor, or return None if the file lacks them.
 
         An input or output of the program (``is_weight``) has the layout of the model's file.
 

@@ -87,7 +87,7 @@ def _read(text: str, element: int) -> Formula:
 
 @cache
 def list_words(text: str, element: int) -> frozenset[str]:
-    """Return the words of the descriptor that a formula uses; ``element`` is 0 or 1."""
+    """Return the descriptor words that a formula uses for Int8 (``element`` 0) or Int16 (1)."""
     return frozenset(_read(text, element).words)
 
 
@@ -100,7 +100,7 @@ def _compile(text: str, element: int) -> Any:
 
 
 def evaluate_formula(text: str, element: int, values: Mapping[str, Any]) -> Integers:
-    """Evaluate a formula of the formula language on arrays.
+    """Evaluate a formula on arrays of its words; return the int64 results before the clip.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ _PAIRS = 24
 
 @attrs.frozen(eq=False)
 class LayerFault:
-    """Fault of a layer, and the rules that explain its results without the fault."""
+    """Fault of a layer's data or rule, and the rules that explain the results without the fault."""
 
     kind: str
     text: str
@@ -46,7 +46,7 @@ class _Correction:
 
 
 def find_fault(found: LayerRules) -> LayerFault | None:
-    """Return the fault that makes the results of a layer unexplained, or None if unknown."""
+    """Find the fault because of which no rule explains a layer; return None if it is unknown."""
     layer = _shorten(found.layer)
     is_near = measure_share(layer) >= _NEAR
     steps: Sequence[Callable[[RecordedLayer], LayerFault | None]] = (
@@ -115,7 +115,7 @@ def _compute_ideal(layer: RecordedLayer, sample: LayerSample) -> Array:
 
 
 def measure_share(layer: RecordedLayer, distance: int = 1) -> float:
-    """Return the share of recorded results within a distance of the ideal results."""
+    """Measure the share of recorded results that differ from the ideal by at most ``distance``."""
     near = count = 0
     low, high = layer.clip
     for sample in layer.iterate_samples():

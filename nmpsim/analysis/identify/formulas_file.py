@@ -33,7 +33,7 @@ class _Statement:
 
 
 def make_formulas_file(found: Identification) -> str:
-    """Return the text of a formulas file with the rules of an explained program."""
+    """Make the text of a formulas file with the rules that explain a program's results."""
     if found.profile:
         return f"name = {json.dumps(_NAME)}\nbase = {json.dumps(found.profile)}\n"
     base = found.program.numerics

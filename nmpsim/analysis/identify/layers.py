@@ -36,19 +36,19 @@ _EXACT = frozenset({OpcodeKind.MOVE, OpcodeKind.MAX_POOL, OpcodeKind.CONVERSION,
 
 @attrs.frozen(eq=False)
 class LayerSample:
-    """Elements of a layer: exact sums without bias, output channels and recorded results."""
+    """Sample of a layer's elements: exact sums without bias, channels and recorded results."""
 
     sums: Integers
     channels: Integers
     results: Integers
 
     def take(self, indices: Any) -> LayerSample:
-        """Return a part of the elements."""
+        """Return a sample of the elements at ``indices``."""
         return LayerSample(self.sums[indices], self.channels[indices], self.results[indices])
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Number of elements in the sample."""
         return int(self.sums.size)
 
 
@@ -69,39 +69,39 @@ class RecordedLayer:
 
     @property
     def name(self) -> str:
-        """Name of the instruction."""
+        """Name of the layer's LIR instruction."""
         return self.operation.instruction.name
 
     @property
     def kind(self) -> str:
-        """CONVOLUTION or CONNECTED."""
+        """Kind of the layer: "convolution" or "fully connected"."""
         return CONVOLUTION if self.scales.is_convolution else CONNECTED
 
     @property
     def element(self) -> int:
-        """Value of the descriptor word ``element``."""
+        """Value of the descriptor word ``element``: 0 for Int8, 1 for Int16."""
         return self.operation.operands[0].element
 
     @property
     def offset(self) -> int:
-        """Zero point of the result."""
+        """Zero point of the layer's result."""
         return self.scales.target.offset
 
     @cached_property
     def biases(self) -> Integers:
-        """Bias of each channel in units of the sum."""
+        """Bias of each channel, rounded to an integer on the scale of the sums."""
         layer = self.scales
         return layer.round_bias(layer.bias.real_values / layer.products)
 
     @cached_property
     def ideal_factors(self) -> Array:
-        """RuleFactor of each channel from sum to result, float64."""
+        """Ideal factor of each channel from the sums' scale to the result's scale: float64."""
         layer = self.scales
         product = np.float64(layer.source.scale) * layer.weight_scales.astype(np.float64)
         return product / np.float64(layer.target.scale)
 
     def iterate_samples(self) -> Iterator[LayerSample]:
-        """Yield all elements in blocks."""
+        """Yield all elements of the layer as consecutive samples of limited size."""
         per_item = max(self.results[0].size, 1)
         rows = max(_BLOCK // per_item, 1)
         for first in range(0, len(self.inputs), rows):
@@ -115,7 +115,7 @@ class RecordedLayer:
         return LayerSample(*flat)
 
     def compute_sums(self, inputs: Array) -> Integers:
-        """Return the exact sums of inputs [N, ...] without the bias, channels last."""
+        """Compute the layer's exact sums, channels last and without bias, for inputs [N, ...]."""
         op, centered = self.operation, inputs.astype(np.float64) - self.scales.source.offset
         weights = self.weights.astype(np.float64)
         if self.kind == CONNECTED:
@@ -135,7 +135,7 @@ class RecordedLayer:
 
 
 def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], list[str]]:
-    """Return the layers whose input and result are known, and the names of other layers."""
+    """Read recorded layers from dumps; also return the names of layers whose values are missing."""
     module = program.module
     known: dict[str, Array] = {}
     for name, view in resolve_operands(module)[0].items():
@@ -239,7 +239,7 @@ def _make_tensor(view: BufferView, values: Array) -> HostTensor:
 def make_recorded_layer(
     module: Module, op: Operation, inputs: Array, results: Array, *, is_activated: bool = True
 ) -> RecordedLayer | None:
-    """Return a layer with recorded values [N, *shape], or None if it is not quantized.
+    """Make a recorded layer; return None if the operation lacks quantized constant weights.
 
     ``is_activated`` tells whether fused activations are applied to the results.
     """

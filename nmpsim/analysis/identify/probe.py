@@ -28,7 +28,7 @@ _ATTEMPTS = 200
 
 @attrs.frozen(eq=False)
 class Probe:
-    """Input of a layer that divides a class of rules into groups with different results."""
+    """Probe of a rule class: inputs of a layer for which groups of rules give different results."""
 
     layer: RecordedLayer
     name: str
@@ -41,7 +41,7 @@ class Probe:
     """Stacked results of the layer for each group, channels last."""
 
     def make_arrays(self) -> Arrays:
-        """Return the arrays of the probe's file: the input, and rules and results of each group."""
+        """Make the arrays of the probe's file by key: input, and rules and results by group."""
         arrays: dict[str, Array] = {self.name: self.inputs}
         for index, (rules, values) in enumerate(zip(self.groups, self.results, strict=True)):
             arrays[f"expected/{index}/result"] = values
@@ -50,7 +50,7 @@ class Probe:
 
 
 def make_probe(program: Program, one: RuleClass) -> Probe | None:
-    """Return an input that divides a class of rules, or None if no input was found."""
+    """Make a probe of a rule class, or return None if no input divides the rules into groups."""
     if len(one.rules) < 2:
         return None
     layer = min(one.layers, key=lambda layer: (_find_source(program, layer)[1] is None, layer.name))
@@ -205,7 +205,7 @@ def solve_sum(
     weights: Integers, values: Integers, target: int, limits: tuple[int, int],
     rng: np.random.Generator,
 ) -> Integers | None:  # fmt: skip
-    """Return values within limits whose weighted sum is the target, or None if none was found.
+    """Solve for integers within ``limits`` whose weighted sum is ``target``, or return None.
 
     Random values are moved towards the target; then two values solve the rest exactly.
     """

@@ -27,7 +27,7 @@ _BIAS = {
 
 @frozen
 class RuleFactor:
-    """Representation of the factor from sum to result."""
+    """Factor of a rule: the number format of the ratio of the sums' scale to the result's scale."""
 
     name: str
     form: str
@@ -40,7 +40,7 @@ class RuleFactor:
 
 @frozen
 class RuleFamily:
-    """Rules with one formula, which differ in their factor."""
+    """Family of requantization rules that share a formula and differ in the factor."""
 
     place: str
     """Stage at which the bias is added."""
@@ -56,11 +56,11 @@ class RuleFamily:
 
     @property
     def adds_bias_first(self) -> bool:
-        """Whether a real bias is added before the product."""
+        """Whether a real bias is added to the sum before the multiplication by the factor."""
         return self.rounding.startswith("bias first")
 
     def make_factor_row(self, factor: RuleFactor) -> Mapping[str, str]:
-        """Return the table of factors of a rule of the family."""
+        """Make the row of a formulas file's table of factors for the rule with ``factor``."""
         row = {"form": factor.form, "out": factor.out}
         if self.place == IN_SUM:
             return row | {"rounded_bias": "real / (Sx * Sw)"}
@@ -284,7 +284,7 @@ before the product."""
 
 
 def make_families(element: int, *, has_bias: bool = True) -> list[RuleFamily]:
-    """Return all families of rules, the simplest first.
+    """Make the families of requantization rules for an element type, the simplest first.
 
     Parameters
     ----------

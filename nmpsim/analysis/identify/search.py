@@ -41,7 +41,7 @@ class RequantizationRule:
 
     @property
     def name(self) -> str:
-        """Description of the rule."""
+        """Name of the rule, from its profile or from its factor, rounding and bias."""
         if self.profile:
             return f"profile {self.profile}"
         assert self.family is not None and self.factor is not None
@@ -50,7 +50,7 @@ class RequantizationRule:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Position in the order of simplicity."""
+        """Rank of the rule by simplicity; a smaller rank means a simpler rule."""
         if self.family is None:
             return -1, list(PROFILES).index(self.profile)
         return self.index + self.family.rank, self.family.rank
@@ -58,7 +58,7 @@ class RequantizationRule:
 
 @attrs.frozen(eq=False)
 class LayerRules:
-    """Rules that explain all recorded results of a layer, and the best rule if there is none."""
+    """Rules that explain all recorded results of a layer, or the closest rule if no rule does."""
 
     layer: RecordedLayer
     rules: tuple[RequantizationRule, ...]
@@ -81,7 +81,7 @@ def _select_channels(layer: WeightedLayerScales, channels: Any) -> WeightedLayer
 
 
 class RuleEvaluator:
-    """Evaluator of rules on the elements of a layer; it computes words of few channels at a time.
+    """Evaluator that predicts the results of a layer's elements under requantization rules.
 
     Parameters
     ----------
@@ -99,13 +99,13 @@ class RuleEvaluator:
         self._scales = layer.scales
 
     def restrict(self, channels: Integers) -> None:
-        """Compute words of some channels only."""
+        """Restrict predictions to elements of ``channels``; discard all cached descriptor words."""
         self._channels = channels
         self._words, self._tables, self._factors = {}, {}, {}
         self._scales = _select_channels(self._layer.scales, channels)
 
     def predict(self, rules: Sequence[RequantizationRule], sample: LayerSample) -> Integers:
-        """Return the results of rules of one family, clipped: [rules, elements].
+        """Predict the clipped results [rules, elements] of a sample under rules of one family.
 
         A rule whose factor has no words for the layer has results that no device can record.
         """
@@ -201,7 +201,7 @@ class RuleEvaluator:
 
 @cache
 def list_rules(element: int, has_bias: bool) -> list[list[RequantizationRule]]:
-    """Return all rules in groups with one formula, built-in profiles first."""
+    """Return all requantization rules, grouped by formula; built-in profiles come first."""
     groups = [[RequantizationRule(profile)] for profile in PROFILES]
     for family in make_families(element, has_bias=has_bias):
         groups.append(
@@ -211,7 +211,7 @@ def list_rules(element: int, has_bias: bool) -> list[list[RequantizationRule]]:
 
 
 def select_elements(layer: RecordedLayer, sample: LayerSample, count: int) -> Integers:
-    """Return indices of elements that tell rules apart: near ties, and others spread evenly."""
+    """Select at most ``count`` elements by index: those nearest to ties, and evenly spread ones."""
     exact = (sample.sums + layer.biases[sample.channels]) * layer.ideal_factors[sample.channels]
     low, high = layer.clip
     inner = np.flatnonzero((sample.results > low) & (sample.results < high))
@@ -226,7 +226,7 @@ def select_elements(layer: RecordedLayer, sample: LayerSample, count: int) -> In
 def find_rules(
     layer: RecordedLayer, groups: Sequence[Sequence[RequantizationRule]] | None = None
 ) -> LayerRules:
-    """Return the rules that explain all recorded results of a layer.
+    """Find the rules whose predictions equal all recorded results of a layer.
 
     All rules are tried on some elements, the remaining ones on more, then on all.
     """
@@ -300,7 +300,7 @@ def _describe_failure(
 
 
 def describe_residual(predicted: Integers, sample: LayerSample) -> str:
-    """Return a description of the differences between recorded and predicted results."""
+    """Describe the most frequent differences between a sample's recorded and predicted results."""
     difference = sample.results - predicted
     wrong = difference != 0
     values, counts = np.unique(difference[wrong], return_counts=True)

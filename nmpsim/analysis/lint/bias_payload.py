@@ -28,7 +28,7 @@ from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 
 
 def check_bias_payloads(subject: LintSubject) -> Iterator[LintFinding]:
-    """Report biases whose stored integers do not fit their declared scale."""
+    """Report biases whose integers were quantized with a scale other than the declared one."""
     systematic = has_systematic_fault(subject.biases)
     for bias in subject.biases:
         answered, finding = _compare_with_references(bias, subject)
@@ -140,7 +140,7 @@ def has_systematic_fault(biases: Sequence[QuantizedBias]) -> bool:
 
 
 def is_outlier(bias: QuantizedBias, biases: Sequence[QuantizedBias]) -> bool:
-    """Return whether the other biases make a bias with its result's scale implausible.
+    """Return whether a bias with its result's scale is implausible among the program's biases.
 
     This is so if most other biases have scales of their own, and these are much finer than those of
     their results, or this scale is not a power of two, which could equal the result's by chance.

@@ -150,7 +150,7 @@ def check_weights(subject: LintSubject) -> Iterator[LintFinding]:
 
 
 def check_biases(subject: LintSubject) -> Iterator[LintFinding]:
-    """Report biases that are zero or in another order, or match no array of the float model.
+    """Report biases that are zero or permuted, or that match no array of the float model.
 
     The rule ``bias-payload`` compares biases that match an array with the array.
     """

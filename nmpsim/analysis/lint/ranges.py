@@ -142,7 +142,7 @@ class ProfileMatch:
 
 
 def get_usable_ranges(subject: LintSubject) -> ProfileLookup:
-    """Return the recorded ranges, or no ranges if the profile is from another network."""
+    """Return the recorded ranges, or no ranges if the profile does not belong to the network."""
     found = match_profile(subject)
     return ProfileLookup({} if found is not None and found.is_foreign else subject.ranges or {})
 
@@ -155,7 +155,7 @@ def find_unusable_reason(subject: LintSubject) -> str:
 
 @lru_cache(maxsize=1)  # several rules ask
 def match_profile(subject: LintSubject) -> ProfileMatch | None:
-    """Match a recorded profile with constants or results; return None if too few are known.
+    """Match a recorded profile with constants or results; return None if too few values are known.
 
     None without a profile, or if neither constants nor results are known well enough.
     """
@@ -248,7 +248,7 @@ def list_quantized_results(subject: LintSubject) -> Iterator[tuple[Operation, Bu
 
 
 def check_foreign_profile(subject: LintSubject) -> Iterator[LintFinding]:
-    """Report a profile that was recorded from another network."""
+    """Report a profile that was not recorded from the program's network."""
     found = match_profile(subject)
     if found is None or not found.is_foreign:
         return

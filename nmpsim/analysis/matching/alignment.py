@@ -13,7 +13,7 @@ Scores = npt.NDArray[np.int64]
 
 
 def find_certain_pairs(scores: Scores) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of indices that all alignments with the highest total score contain.
+    """Yield the (row, column) pairs that every alignment with the highest total score contains.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ _SAMPLES, _CHANNEL_SAMPLES = 4096, 64
 
 @attrs.frozen
 class ChainLink:
-    """Relation of a tensor of a reference to the tensor before it."""
+    """Link between two consecutive reference tensors: a function, a reshape or neither."""
 
     is_function: bool
     """Whether it is a batch norm or an activation of the tensor before it."""
@@ -33,7 +33,7 @@ NO_LINK = ChainLink(False, False)
 
 
 def find_chain_links(tensors: Sequence[StoredTensor]) -> Iterator[ChainLink]:
-    """Yield the relation of each tensor to the tensor before it.
+    """Yield the link of each tensor to the preceding tensor; the first tensor yields ``NO_LINK``.
 
     Float tensors of one shape are related if one is a monotonic function of the other, in all
     elements or in each channel, as a batch norm, a ReLU or another activation is.

@@ -15,7 +15,7 @@ AXIS_ORDERS: Mapping[str, tuple[int, ...]] = {SAME: (), "nchw": (0, 2, 3, 1), "n
 
 
 def infer_layout(shapes: Iterable[tuple[Shape, Shape]]) -> str:
-    """Return the layout that most pairs of shapes agree with, or "" if all fit several layouts.
+    """Infer a reference's layout from pairs of shapes; return "" if no pair fits only one layout.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def infer_layout(shapes: Iterable[tuple[Shape, Shape]]) -> str:
 
 
 def find_axis_order(mine: Shape, theirs: Shape, layout: str) -> tuple[int, ...] | None:
-    """Return the axis order that converts a tensor of a reference to a program's layout, or None.
+    """Return the axis order that converts shape ``theirs`` to ``mine``, or None if no order does.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def find_axis_order(mine: Shape, theirs: Shape, layout: str) -> tuple[int, ...] 
 
 
 def permute_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
-    """Return a shape with permuted axes."""
+    """Return ``shape`` with its dimensions in the order ``axes``."""
     return tuple(shape[axis] for axis in axes)
 
 

@@ -146,7 +146,7 @@ def match_layers(
 
 
 def suggest_mapping(tensors: Sequence[StoredTensor], references: Sequence[StoredTensor]) -> str:
-    """Return a hint for a reference of which no tensor matches the run."""
+    """Return a hint that suggests ``--map``, or one input if the reference has several."""
     single = {tuple(sorted(one.shape[1:])) for one in tensors if one.shape[:1] == (1,)}
     for one in references:
         if one.shape[:1] > (1,) and tuple(sorted(one.shape[1:])) in single:

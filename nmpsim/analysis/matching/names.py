@@ -34,22 +34,22 @@ NameKeys = Callable[[StoredTensor], Iterable[str]]
 
 
 def list_own_names(tensor: StoredTensor) -> Iterable[str]:
-    """Return the name of a tensor."""
+    """Return a tuple with the tensor's name, without its names in the model's file."""
     return (tensor.name,)
 
 
 def list_all_names(tensor: StoredTensor) -> Iterable[str]:
-    """Return the name of a tensor and its names in the model's file."""
+    """Return a tuple with the tensor's name and its names in the model's file."""
     return (tensor.name, *tensor.source_names)
 
 
 def list_spellings(tensor: StoredTensor) -> Iterable[str]:
-    """Return the names of a tensor without changes by Glow, an exporter or a front end."""
+    """Return the normalized spelling of each tensor name, without suffixes of exporters or Glow."""
     return (_normalize(name) for name in list_all_names(tensor))
 
 
 def list_endings(tensor: StoredTensor) -> Iterator[str]:
-    """Yield the endings of the names of a tensor that begin with a component of the name."""
+    """Yield the endings of a tensor's names that start at a component, such as b/c for a/b/c."""
     for name in list_all_names(tensor):
         parts = _SEPARATOR.split(name.strip("/"))
         for first in range(max(0, len(parts) - _MAX_DEPTH), len(parts)):
@@ -68,7 +68,7 @@ def pair_unique_names(
     list_keys: NameKeys,
     fits: Callable[[StoredTensor, StoredTensor], bool],
 ) -> Iterator[tuple[StoredTensor, StoredTensor]]:
-    """Yield pairs of fitting tensors whose longest common key no other fitting tensor shares."""
+    """Yield (tensor, reference) pairs accepted by ``fits`` whose longest common key is unique."""
     by_key: dict[str, list[StoredTensor]] = defaultdict(list)
     for other in references:
         for key in set(list_keys(other)):
@@ -89,7 +89,7 @@ def pair_unique_names(
 
 
 def find_operation_kind(tensor: StoredTensor) -> str:
-    """Return the kind of operation that opcode or name state, or "" if unknown or ambiguous."""
+    """Return the operation kind in a tensor's opcode or name, or "" if unknown or ambiguous."""
     text = tensor.opcode or _BIAS_ADD.sub("", _APPENDED.sub("", tensor.name))
     words = {word.lower() for word in _WORD.findall(text)}
     kinds = {_KINDS[word] for word in words if word in _KINDS}

@@ -15,7 +15,7 @@ _MAX_NAMES = 8
 
 @attrs.frozen
 class TensorPair:
-    """Tensor of a run and the matching tensor of the reference."""
+    """Pair of a run's tensor and the matching tensor of the reference."""
 
     tensor: StoredTensor
     reference: StoredTensor
@@ -27,7 +27,7 @@ class TensorPair:
 
 @attrs.frozen
 class TensorMatching:
-    """Pairs of tensors of a run and a reference, in the order of the run."""
+    """Matching of a run with a reference: pairs in the run's order, and unmatched tensors."""
 
     pairs: tuple[TensorPair, ...]
     layout: str
@@ -38,7 +38,7 @@ class TensorMatching:
     """Results of the reference that are not in the run."""
 
     def read_expected(self, pair: TensorPair) -> Array | None:
-        """Return the values of a pair's reference in the shape and layout of the run's tensor.
+        """Read a pair's reference values in the run's layout; return None if they are incomparable.
 
         Unsigned values are returned as the signed values that the run stores. None if the values
         are incomplete or have another shape.

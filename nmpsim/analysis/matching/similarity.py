@@ -35,7 +35,7 @@ def find_similar_pairs(
     fits: Callable[[StoredTensor, StoredTensor], bool],
     layout: str,
 ) -> Iterator[_Pair]:
-    """Yield pairs that are similar to each other and much more so than to all other tensors.
+    """Yield pairs of tensors whose values correlate strongly, and much less with any third tensor.
 
     Tensors without complete values and tensors with few elements are not compared.
     """
@@ -58,7 +58,7 @@ def find_similar_pairs(
 
 
 def find_swapped_pairs(pairs: Sequence[_Pair], layout: str) -> set[_Pair]:
-    """Return pairs of different tensors that are similar to a tensor of another such pair."""
+    """Return dissimilar pairs whose tensors are similar to a tensor of a different such pair."""
     groups: dict[tuple[Shape, Shape], list[_Pair]] = defaultdict(list)
     for pair in pairs:
         groups[pair[0].shape, pair[1].shape].append(pair)
@@ -76,7 +76,7 @@ def find_swapped_pairs(pairs: Sequence[_Pair], layout: str) -> set[_Pair]:
 
 
 def find_similar_layout(pairs: Sequence[_Pair]) -> str:
-    """Return the layout of a reference in which tensors whose shapes fit all layouts are similar.
+    """Return the reference layout in which tensors of ambiguous shape are similar, or ``same``.
 
     A single tensor does not decide, because the run's tensor may be transposed by mistake.
     """
@@ -89,14 +89,14 @@ def find_similar_layout(pairs: Sequence[_Pair]) -> str:
 
 
 def is_similar(tensor: StoredTensor, reference: StoredTensor, layout: str) -> bool:
-    """Return whether a tensor is similar to a tensor of the reference; False if unknown."""
+    """Return whether a tensor is similar to a reference tensor; False if values are unknown."""
     return _correlate(tensor, reference, layout) >= MIN_SIMILAR
 
 
 def is_closer(
     tensor: StoredTensor, reference: StoredTensor, other: StoredTensor, layout: str
 ) -> bool:
-    """Return whether a tensor is similar to a reference tensor, and much less so to another."""
+    """Return whether a tensor is similar to ``reference`` and much less similar to ``other``."""
     error, other_error = (1 - _correlate(tensor, one, layout) for one in (reference, other))
     return 1 - error >= MIN_SIMILAR and MIN_RATIO * error < other_error
 

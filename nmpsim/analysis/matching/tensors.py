@@ -28,7 +28,7 @@ _VALUE_PRESERVING = ("QuantizeLinear", "DequantizeLinear", "Identity", "Reshape"
 
 @attrs.frozen(eq=False)
 class KnownValues:
-    """Known elements of a tensor and their precision."""
+    """Known values of a tensor's first elements, and their precision."""
 
     shape: Shape
     array: Array
@@ -40,18 +40,18 @@ class KnownValues:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all elements are known."""
+        """Whether all elements of the tensor are known."""
         return self.array.size == math.prod(self.shape)
 
     @classmethod
     def from_array(cls, array: Array) -> KnownValues:
-        """Create a tensor whose elements are all known exactly from an array."""
+        """Create complete and exact values from the elements of ``array``."""
         return cls(array.shape, array.reshape(-1))
 
 
 @attrs.frozen(eq=False)
 class StoredTensor:
-    """Tensor of a recorded run; its elements are read on demand."""
+    """Tensor of a run, a program or a reference, with a function that loads its elements."""
 
     name: str
     """Name of the LIR instruction."""
@@ -73,12 +73,12 @@ class StoredTensor:
 
     @cached_property
     def shape(self) -> Shape:
-        """Shape of the tensor."""
+        """Shape of the tensor's type, or of its loaded values if the type is unknown."""
         return self.load().shape if self.type is None else self.type.shape
 
     @cached_property
     def dtype(self) -> np.dtype[Any] | None:
-        """Element type, or None for printed numbers, whose text does not state it."""
+        """Element type of the tensor, or None for printed numbers, whose type is unknown."""
         if self.type is not None:
             return self.type.dtype
         values = self.load()
@@ -86,12 +86,12 @@ class StoredTensor:
 
 
 def make_stored_tensor(name: str, values: Array) -> StoredTensor:
-    """Return a result with a name and its complete values."""
+    """Make a stored tensor of the result ``name`` from its complete values."""
     return StoredTensor(name, None, True, None, partial(KnownValues.from_array, values))
 
 
 def convert_unsigned(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Return unsigned values as the signed type of the same size that stores them.
+    """Convert unsigned values to the signed ``dtype`` of equal size; return other types unchanged.
 
     The values are 128 or 32768 smaller then. Values of other types are returned unchanged.
     """
@@ -103,7 +103,7 @@ def convert_unsigned(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def list_layer_tensors(metadata: Metadata) -> list[StoredTensor]:
-    """Return the outputs of a program's layers, without known elements, in program order."""
+    """Return the output tensor of each layer in program order; its elements are unknown."""
     names = find_source_names(metadata)
     known = {name for found in names.values() for name in found}
     inputs = find_layer_inputs(metadata)
@@ -138,7 +138,7 @@ def _describe_layer(
 
 
 def find_layer_inputs(metadata: Metadata) -> dict[str, tuple[str, ...]]:
-    """Return for each layer the layers whose outputs are at the addresses of its inputs."""
+    """Return the names of the layers whose outputs each layer reads, by layer name."""
     reads = {
         index: [one.tensor for one in step.operands if one.role != "out"]
         for step in metadata.steps
@@ -160,7 +160,7 @@ def _begins_at_zero(output: Tensor) -> bool:
 
 
 def add_program_facts(tensors: Iterable[StoredTensor], metadata: Metadata) -> list[StoredTensor]:
-    """Return the tensors of a program's run with their source names and opcodes."""
+    """Return copies of a run's tensors with facts of the program: source names, opcodes, inputs."""
     names = find_source_names(metadata)
     layers, inputs = {one.name: one for one in metadata.layers}, find_layer_inputs(metadata)
 
@@ -182,7 +182,7 @@ def add_program_facts(tensors: Iterable[StoredTensor], metadata: Metadata) -> li
 
 
 def find_source_names(metadata: Metadata) -> dict[str, tuple[str, ...]]:
-    """Return the names of results in the model's file by name of the LIR instruction.
+    """Return the names of each LIR instruction's result in the model's file, by instruction name.
 
     Several operations of the file may be computed by one instruction. Its result then has the name
     of the last operation, and of operations before it if the last ones do not change real values.
@@ -208,7 +208,7 @@ def find_source_names(metadata: Metadata) -> dict[str, tuple[str, ...]]:
 
 
 def parse_saved_key(key: str) -> SavedKey | None:
-    """Parse the key of a saved array, or return None for the key of a constant or an input.
+    """Parse a saved array's key; return None if the key belongs to a constant or an input.
 
     Keys are ``NNNN:name`` (``--save-layers``), ``act/NNNN:name:operand`` (a recorded run of Glow)
     or names (``--save-outputs``).

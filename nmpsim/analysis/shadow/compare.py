@@ -293,7 +293,7 @@ def clip_to_range(real: Real, type_: TensorType) -> Real:
 def add_early_saturation(
     in_range: Real, device: Real, channels: Collection[int], type_: TensorType
 ) -> Real:
-    """Replace clipped values by device values where the device saturated before the result.
+    """Return clipped real values, replaced by device values where an intermediate saturated.
 
     In the channels that the device reports, an error of more than one unit of the last place is
     saturation; rounding errors are smaller.

@@ -230,7 +230,7 @@ class Layout:
 
 
 def find_best_layout(array: Array, real: Real) -> Layout | None:
-    """Return the layout that brings an array closest to a constant, or None if no shape fits.
+    """Return the layout in which an array is closest to a constant, or None if all shapes differ.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from nmpsim.timing.compute import count_grant_ticks
 
 
 class DramTrace:
-    """Trace of the DRAM's bursts in the order of service, which is written during a run."""
+    """Trace of DRAM bursts in the order of service; the file is written during the run."""
 
     def __init__(self, file: IO[bytes], costs: Costs, chosen: Selection) -> None:
         """Create a writer to an open binary file."""

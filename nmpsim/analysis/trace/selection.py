@@ -25,7 +25,7 @@ class Selection:
     """Layer indices."""
 
     def select_work(self, work: Any) -> Any:
-        """Return the elements of a structured work array with a selected core and layer."""
+        """Select the elements of a structured work array with a selected core and layer."""
         for field, wanted in (("core", self.cores), ("layer", self.layers)):
             if wanted is not None:
                 work = work[np.isin(work[field], list(wanted))]

@@ -34,7 +34,7 @@ NUMERICS = "assembly"
 
 @attrs.frozen
 class AssembledProgram:
-    """Contents of an assembled program: code, data, symbols and metadata."""
+    """Assembled program: code, data, symbols and metadata."""
 
     text: bytes
     data: bytes

@@ -76,7 +76,7 @@ class Variable:
 
 @attrs.frozen
 class LayerRecord:
-    """Layer declared by a ``.layer`` directive: its name, operation, output and barrier."""
+    """Record of a layer from a ``.layer`` directive: name, operation, output and barrier."""
 
     statement: Statement
     name: str
@@ -87,7 +87,7 @@ class LayerRecord:
 
 @attrs.define
 class ProgramDraft:
-    """Draft of a program, which the first pass of the assembler fills and the second encodes."""
+    """Draft of a program: the assembler's first pass fills the draft, and the second encodes it."""
 
     sections: dict[str, AssemblySection] = attrs.field(
         factory=lambda: {

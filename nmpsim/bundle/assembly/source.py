@@ -43,7 +43,7 @@ class Statement:
         return Place(self.file, line, column - start)
 
     def tokens(self) -> list[ExpressionToken]:
-        """Return the tokens of the statement, or only those of a ``.metadata`` directive."""
+        """Return the statement's tokens; for ``.metadata``, return only the directive's tokens."""
         directive = _METADATA.match(self.text)
         return tokenize(directive.group() if directive else self.text)
 

@@ -116,7 +116,11 @@ def _explain_program(options: ExplainOptions) -> None:
 
 
 def _explain_scale(options: ExplainOptions, scale: float) -> None:
-    from nmpsim.analysis.explain import make_scale_document, measure_error_band, measure_errors
+    from nmpsim.analysis.explain import (
+        make_scale_document,
+        measure_error_band,
+        measure_rounding_errors,
+    )
     from nmpsim.views.error_plot import (
         FIGURE_PARTS,
         TEXT_PARTS,
@@ -141,7 +145,7 @@ def _explain_scale(options: ExplainOptions, scale: float) -> None:
             )
     errors = band = None
     if not factor.is_zero:
-        errors = measure_errors(factor, precision, offset)
+        errors = measure_rounding_errors(factor, precision, offset)
         band = measure_error_band(factor, precision, offset, FIGURE_PARTS if plot else TEXT_PARTS)
     if plot is not None and band is not None:
         from nmpsim.views.html.draw import write_figure

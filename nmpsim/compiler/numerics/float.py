@@ -12,7 +12,7 @@ class FloatEncoder(ProfileEncoder):
     """Encoder of the profile of ONNX Runtime: float32 factors, rounded half to even."""
 
     def quantize(self, value: float, grid: BufferView) -> int:
-        """Quantize a real bound with a tensor's scale and offset.
+        """Quantize a real clip bound: divide, round half to even, add the offset.
 
         Formula: ``rne(value / S) + O``.
         """

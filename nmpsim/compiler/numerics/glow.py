@@ -18,7 +18,7 @@ class GlowEncoder(ProfileEncoder):
     """Base class of the encoders of Glow's numerics profiles."""
 
     def quantize(self, value: float, grid: BufferView) -> int:
-        """Quantize a real bound with a tensor's scale and offset.
+        """Quantize a real clip bound: divide, add the offset, round half to even.
 
         Formula: ``rne(fl(fl(value / S) + O))``, saturated to 32 bits.
         """
@@ -37,7 +37,7 @@ class GlowIntEncoder(GlowEncoder):
 
 
 class NmpEncoder(GlowIntEncoder):
-    """Encoder of the assumed profile of the NMP: ``glow-int`` with a bias in result units."""
+    """Encoder of the assumed NMP profile: ``glow-int`` with biases in the result's scale."""
 
     def make_requantization(self, layer: WeightedLayerScales) -> Requantization:
         """Return the factors and bias that requantize a convolution or fully connected layer.

@@ -70,12 +70,12 @@ class ChannelBias:
 
     @property
     def is_float(self) -> bool:
-        """Whether the bias holds real values."""
+        """Whether the bias consists of floats instead of quantized integers."""
         return self.values.dtype.kind == "f"
 
     @property
     def integers(self) -> Integers:
-        """Stored values minus their offsets, int64 [O]."""
+        """Stored bias values minus their offsets, int64 [O]."""
         difference: Integers = self.values.astype(np.int64) - self.offsets
         return difference
 
@@ -89,7 +89,7 @@ class ChannelBias:
 
 @attrs.frozen(eq=False)
 class WeightedLayerScales:
-    """Scales and bias of a layer with weights and O output channels."""
+    """Scales, zero points and bias of a layer with weights and O output channels."""
 
     source: BufferView
     target: BufferView
@@ -141,17 +141,17 @@ class WeightedLayerScales:
 
     @property
     def is_convolution(self) -> bool:
-        """Whether the layer is a convolution."""
+        """Whether the opcode is a convolution and not a fully connected layer."""
         return self.opcode.endswith("convolution")
 
     @property
     def channels(self) -> int:
-        """Number of output channels."""
+        """Number of output channels, O."""
         return int(self.weight_scales.size)
 
     @property
     def products(self) -> Floats:
-        """Scale of the sums of each channel, ``fl(Sx * Sw)`` [O]."""
+        """Input scale times each channel's weight scale, ``fl(Sx * Sw)`` [O]."""
         return np.float32(self.source.scale) * self.weight_scales
 
     @property
@@ -165,7 +165,7 @@ class WeightedLayerScales:
         return self.products / np.float32(self.target.scale)
 
     def round_bias(self, values: Floats) -> Integers:
-        """Return real values of the bias in units of the sum, rounded to integers.
+        """Round ``values`` to integers, or return the stored bias if its scale is the sums'.
 
         If the bias has the scale of the sum, its stored integers are returned instead.
         """
@@ -189,7 +189,7 @@ class WeightedLayerScales:
 
 @attrs.frozen(eq=False)
 class Requantization:
-    """Factors and bias that convert the sums of a layer to results, for O channels."""
+    """Requantization of a layer's sums to results: factors and bias of O channels."""
 
     profile: int
     bias: Integers
@@ -204,14 +204,14 @@ class Requantization:
 
     @classmethod
     def from_words(cls, words: Words, channels: int) -> Requantization:
-        """Return the requantization of a matrix product with constant weights."""
+        """Return the requantization of ``channels`` channels with one factor and no bias."""
         out = IntegerScale(words["out_pre"], words["out_post"], words["out_mul"])
         bias = np.zeros(channels, np.int64)
         return cls(words["profile"], bias, (ZERO_SCALE,) * channels, (out,) * channels)
 
 
 class ProfileEncoder(ABC):
-    """Encoder of a numerics profile, which converts scales to descriptor words.
+    """Base class of encoders, which convert scales to a numerics profile's descriptor words.
 
     The tables of the profile in ``factors.toml`` contain the factors of its operations.
     """
@@ -282,7 +282,7 @@ class ProfileEncoder(ABC):
         )
 
     def get_factor_words(self, op: Operation, place: Place) -> Words:
-        """Return the descriptor words of the scale factors of an operation without a bias.
+        """Return the descriptor words with the factors of an operation without bias.
 
         Raises UserError (COMP001) if the profile does not support the operation or its scales.
         """
@@ -315,12 +315,12 @@ class ProfileEncoder(ABC):
             )
 
     def get_leaky_words(self, alpha: float, target: BufferView, place: Place) -> Words:
-        """Return the words of a leaky activation; raise UserError (COMP001) if unsupported."""
+        """Return the words of a leaky ReLU; raise UserError (COMP001) if not supported."""
         return self._encode("leaky_sum", target, place, alpha=np.float32(alpha))
 
     @abstractmethod
     def quantize(self, value: float, grid: BufferView) -> int:
-        """Quantize a real bound with a tensor's scale and offset, without saturation."""
+        """Quantize a real clip bound with a tensor's scale and offset, without saturation."""
 
     def make_unsupported_error(
         self, what: str, place: Place, expected: str | None = None

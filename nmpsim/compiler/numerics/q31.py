@@ -49,7 +49,7 @@ class Q31Encoder(ProfileEncoder):
         return super().make_requantization(layer)
 
     def get_factor_words(self, op: Operation, place: Place) -> Words:
-        """Return the descriptor words of the scale factors of an operation without a bias.
+        """Return the descriptor words with the factors of an operation without bias.
 
         An average pool is TFLite's AVERAGE_POOL_2D, a mean of the integers so that zero points have
         no effect, or MEAN.
@@ -87,7 +87,7 @@ class Q31Encoder(ProfileEncoder):
             raise self.make_unsupported_error(what, place, expected)
 
     def quantize(self, value: float, grid: BufferView) -> int:
-        """Quantize a real bound with a tensor's scale and offset.
+        """Quantize a real clip bound: divide, round halves away from zero, add the offset.
 
         Formula: ``rha(fl(value / S)) + O``.
         """
@@ -98,7 +98,7 @@ class Q31Encoder(ProfileEncoder):
 
 
 def make_average_scale(factor: float, taps: int, place: Place) -> IntegerScale:
-    """Return the fixed-point scale of a factor divided by the number of taps."""
+    """Return the fixed-point scale for ``factor / taps``, as TFLite's mean computes it."""
     make_fixed_point_scale(factor, place)  # raises for an impossible factor
     mul, exponent = quantize_mean_multiplier(factor, taps)
     return IntegerScale(max(exponent, 0), max(-exponent, 0), mul)

@@ -32,7 +32,7 @@ ScaleForm: TypeAlias = Callable[[float, Place], IntegerScale]
 
 @frozen
 class OverflowBounds:
-    """Inputs of least magnitude, negative and positive, whose rescaled values exceed 32 bits."""
+    """Smallest positive and largest negative inputs that overflow 32 bits, or None if none does."""
 
     low: int | None
     high: int | None
@@ -51,14 +51,14 @@ def divide_float32(a: float, b: float) -> float:
 
 
 def encode_float32(value: float, place: Place) -> int:
-    """Return the bits of a float32 as an integer; raise UserError if it is not finite."""
+    """Return the bits of a value rounded to float32; raise UserError (COMP001) if not finite."""
     if not math.isfinite(value):
         raise _impossible("is not finite in float32", value, place, "a finite factor")
     return int(np.float32(value).view(np.uint32))
 
 
 def make_shift_scale(ratio: float, place: Place, accumulator_bits: int = 32) -> IntegerScale:
-    """Return shifts and a multiplier for a factor, as Glow's ``quantizeScaleOffset32To8``.
+    """Return the integer scale of a factor, as Glow's ``quantizeScaleOffset32To8`` chooses it.
 
     A ``post`` beyond 31 leaves nothing of 32 bits, but may leave bits of the 48 of Int16. The unit
     shifts the excess before the product, which is the same for a power of two.
@@ -76,7 +76,7 @@ def make_shift_scale(ratio: float, place: Place, accumulator_bits: int = 32) -> 
 
 
 def make_float_scale(factor: float, place: Place) -> IntegerScale:
-    """Return a scale whose multiplier holds a factor as the bits of a float32."""
+    """Return a scale whose field ``mul`` contains the float32 bits of a factor."""
     if not (math.isfinite(factor) and factor >= 0):
         raise _impossible(
             "is negative or not finite", factor, place, "a finite factor of 0 or more"
@@ -85,7 +85,7 @@ def make_float_scale(factor: float, place: Place) -> IntegerScale:
 
 
 def make_fixed_point_scale(factor: float, place: Place) -> IntegerScale:
-    """Return a 31-bit multiplier and shifts for a factor, as TFLite's ``QuantizeMultiplier``.
+    """Return a factor's 31-bit multiplier and shifts, as TFLite's ``QuantizeMultiplier``.
 
     Source: TFLite's ``QuantizeMultiplier`` (quantization_util.cc); ``factor`` is a double.
     """
@@ -125,18 +125,18 @@ def _impossible(why: str, ratio: float, place: Place, expected: str) -> UserErro
 def make_scales(
     form: ScaleForm, factors: npt.NDArray[Any], place: Place
 ) -> tuple[IntegerScale, ...]:
-    """Return a scale for each factor of an array."""
+    """Apply ``form`` to each factor of an array; return the scales in order."""
     known = {factor: form(factor, place) for factor in dict.fromkeys(factors.tolist())}
     return tuple(known[factor] for factor in factors.tolist())
 
 
 def make_scale_words(prefix: str, scale: IntegerScale) -> dict[str, int]:
-    """Return the three descriptor words of a scale, such as ``out_pre``."""
+    """Return a scale's descriptor words ``PREFIX_pre``, ``PREFIX_mul`` and ``PREFIX_post``."""
     return {f"{prefix}_pre": scale.pre, f"{prefix}_mul": scale.mul, f"{prefix}_post": scale.post}
 
 
 def find_overflow(form: IntegerScale, accumulator_bits: int) -> OverflowBounds:
-    """Return the inputs of least magnitude whose rescaled values exceed 32 bits.
+    """Return the inputs closest to zero that overflow 32 bits when rescaled.
 
     The value is ``(x >> pre) * mul + half``. A side is None where no x of ``accumulator_bits`` bits
     exceeds them.

@@ -25,7 +25,7 @@ class TorchEncoder(FloatEncoder):
     """Base class of the encoders of the numerics profiles of PyTorch's engines."""
 
     def get_factor_words(self, op: Operation, place: Place) -> Words:
-        """Return the descriptor words of the scale factors of an operation without a bias.
+        """Return the descriptor words with the factors of an operation without bias.
 
         Raise UserError (COMP001) for a matrix product of Int8: PyTorch multiplies dequantized
         numbers in float32, and the last bit of these sums depends on the order of its BLAS.
@@ -43,12 +43,12 @@ class TorchEncoder(FloatEncoder):
 
 
 class QnnpackEncoder(TorchEncoder):
-    """Encoder of the profile of PyTorch's engine qnnpack, with integer additions."""
+    """Encoder of the profile of PyTorch's engine qnnpack, which adds with integer factors."""
 
     always_counts_padding = True
 
     def get_factor_words(self, op: Operation, place: Place) -> Words:
-        """Return the descriptor words of the scale factors of an operation without a bias.
+        """Return the descriptor words with the factors of an operation without bias.
 
         Additions have 22-bit factors and one shift.
         """

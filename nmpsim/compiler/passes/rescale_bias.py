@@ -29,7 +29,7 @@ _BIAS, _SCALES, _OFFSETS = 3, 6, 7
 
 @attrs.frozen
 class RescaledBias:
-    """Record of a bias that was requantized to another scale, with the resulting error."""
+    """Bias that was requantized to a new scale, with the resulting error."""
 
     layer: Annotated[str, "name of the instruction"]
     number: int

@@ -113,12 +113,12 @@ def make_image_shape(op: Operation) -> ImageShape:
 
 
 def compute_smallest_tile_bytes(shape: ImageShape) -> int:
-    """Return the scratchpad size in bytes of the smallest tile."""
+    """Compute the scratchpad size in bytes of the smallest tile."""
     return int(compute_scratchpad_bytes(shape, ChannelTiling(1, 1, 1, 1, 1)))
 
 
 def compute_buffer_sizes(shape: ImageShape, tiling: ChannelTiling) -> tuple[Any, Any, Any]:
-    """Return the sizes of a tile's input, result and constants in bytes."""
+    """Compute the sizes of a tile's input, result and constants in bytes."""
     rows, columns = shape.axes
     wide = shape.element_bytes
     in_pixels = rows.count_inputs(tiling.rows) * columns.count_inputs(tiling.columns)
@@ -130,19 +130,19 @@ def compute_buffer_sizes(shape: ImageShape, tiling: ChannelTiling) -> tuple[Any,
 
 
 def compute_scratchpad_bytes(shape: ImageShape, tiling: ChannelTiling) -> Any:
-    """Return the scratchpad size in bytes of a tile's double buffers."""
+    """Compute the scratchpad size in bytes of a tile's double buffers."""
     return 2 * sum(align_size(size) for size in compute_buffer_sizes(shape, tiling))
 
 
 def compute_largest_share(shape: ImageShape, tiling: ChannelTiling) -> tuple[Any, Any]:
-    """Return the largest numbers of channels and of rows that one core computes."""
+    """Compute the largest numbers of channels and of rows that one core computes."""
     blocks = ceil_div(shape.channels, VECTOR)
     channels = np.minimum(ceil_div(blocks, tiling.across) * VECTOR, shape.channels)
     return channels, ceil_div(shape.total_rows, tiling.down)
 
 
 def choose_simple_tiling(shape: ImageShape, config: DeviceConfig) -> ChannelTiling | None:
-    """Choose a tiling without a search, or return None if no tile fits.
+    """Choose a tiling without a search, or return None if no tile fits the scratchpad.
 
     Cores divide the rows first. Tiles have all columns if possible, then all channels, then rows.
     """

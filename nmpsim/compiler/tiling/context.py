@@ -74,7 +74,7 @@ class TilingOptions:
 
 
 def select_tilings(tilings: Any, which: Any) -> Any:
-    """Return a subset of tilings, selected by a mask or by indices."""
+    """Select tilings by a mask or by indices; return the subset."""
     return type(tilings)(*(column[which] for column in tilings))
 
 

@@ -153,7 +153,7 @@ def make_conv_options(layer: WeightedLayer, context: PlanningContext) -> TilingO
 
 
 def select_part_words(is_first: Integers, is_last: Integers) -> Integers:
-    """Return the word ``part`` of each instruction: first, middle, last or only part of a sum."""
+    """Select the word ``part`` of each instruction: first, middle, last or only part of a sum."""
     return np.where(
         is_first,
         np.where(is_last, PART_ONLY, PART_FIRST),

@@ -86,7 +86,7 @@ class ConvBuffers:
 
 
 def compute_largest_share(layer: WeightedLayer, tiling: ConvTiling) -> tuple[Any, Any]:
-    """Return the largest numbers of rows and of columns that one core computes."""
+    """Compute the largest numbers of rows and of columns that one core computes."""
     return (
         ceil_div(layer.total_rows, tiling.down),
         ceil_div(layer.axes[1].out, tiling.beside),
@@ -213,7 +213,7 @@ def _tilings(
 def choose_simple_tiling(
     layer: WeightedLayer, slicer: ChannelSlicer, config: DeviceConfig
 ) -> ConvTiling | None:
-    """Choose a tiling without a search, or return None if no tile fits.
+    """Choose a tiling without a search, or return None if no tile fits the scratchpad.
 
     Cores share output channels where there are more bytes of weights than of input, else rows;
     the remaining cores divide the other. A tile takes as many input channels as possible first,

@@ -86,7 +86,7 @@ class TileGrid:
         return turns - turns[self.ends[:-1]][self.core]
 
     def compute_core_maxima(self, values: Integers) -> Integers:
-        """Return the maximum of ``values`` over the tiles of each core."""
+        """Compute the maximum of ``values`` over the tiles of each core."""
         most: Integers = np.maximum.reduceat(values, self.ends[:-1])
         return most
 
@@ -149,7 +149,7 @@ def divide_rows(bounds: Bounds, rows_per_image: int, size: int) -> TileRanges:
 
 
 def compute_offsets(counts: npt.ArrayLike) -> Integers:
-    """Return the start offset of each of n consecutive groups, and the total size: [n + 1]."""
+    """Compute the start offset of each of n consecutive groups, and the total size: [n + 1]."""
     counts = np.asarray(counts)
     ends = np.zeros(counts.size + 1, np.int64)
     counts.cumsum(out=ends[1:])
@@ -157,7 +157,7 @@ def compute_offsets(counts: npt.ArrayLike) -> Integers:
 
 
 def compute_sizes(ends: Integers) -> Integers:
-    """Return the size of each of n consecutive groups from their n + 1 offsets."""
+    """Compute the size of each of n consecutive groups from their n + 1 offsets."""
     return ends[1:] - ends[:-1]
 
 

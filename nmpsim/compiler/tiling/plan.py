@@ -66,7 +66,7 @@ class PlanBuilder:
     def allocate_buffers(
         self, nbytes: Numbers, copies: int = 2, changed: npt.NDArray[np.bool_] | None = None
     ) -> Integers:
-        """Allocate ``copies`` buffers, which tiles use in turn; return each tile's address.
+        """Allocate ``copies`` buffers that tiles use in turn; return the address for each tile.
 
         Parameters
         ----------

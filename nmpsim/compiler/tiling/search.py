@@ -48,7 +48,7 @@ class TilingTrial:
 
 @attrs.frozen
 class LayerName:
-    """Identification of a layer by index, name and opcode."""
+    """Name of a layer, with its index and opcode."""
 
     index: int
     name: str

@@ -22,7 +22,7 @@ from nmpsim.isa.layouts import LANES
 
 @attrs.frozen
 class ChannelSlice:
-    """Slice of output channels: some channels of one group, or several whole groups."""
+    """Slice of output channels: channels of one group, or several whole groups."""
 
     first: int
     count: int
@@ -59,7 +59,7 @@ def join_slices(atoms: list[ChannelSlice], most: int, whole_groups: bool) -> Ite
 
 
 def must_keep_groups_whole(layer: WeightedLayer) -> bool:
-    """Return whether groups have at most 16 output channels, so that no slice may cut them."""
+    """Return whether slices must not cut groups: groups have at most 16 output channels."""
     return layer.groups > 1 and layer.out_channels // layer.groups <= LANES
 
 
@@ -93,7 +93,7 @@ class SliceSizes(NamedTuple):
 
 
 class ChannelSlicer:
-    """Divider of a layer's output channels into slices, which caches each division."""
+    """Slicer that divides a layer's output channels into slices, and caches the results."""
 
     def __init__(self, layer: WeightedLayer) -> None:
         self._whole = must_keep_groups_whole(layer)

@@ -224,7 +224,7 @@ def make_clip_words(
 def compute_zero_terms(
     weights: Array, offsets: npt.NDArray[Any], in_offset: int
 ) -> npt.NDArray[np.int64]:
-    """Return each output channel's sum of zero-point terms, ``K*Ow*Ox - Ox*sum(w)``, int64 [O]."""
+    """Compute each output channel's sum of zero-point terms, ``K*Ow*Ox - Ox*sum(w)``, int64 [O]."""
     flat = weights.reshape(weights.shape[0], -1)
     sums = flat.sum(axis=1, dtype=np.int64)
     terms: npt.NDArray[np.int64] = in_offset * (flat.shape[1] * offsets.astype(np.int64) - sums)

@@ -159,7 +159,7 @@ def complete_pend(c: ContractState, core: Int, semaphore: Int, count: Int) -> No
 
 
 def count_needed_posts(c: Any, semaphore: Any, number: Any, other: Any, rivals: Any) -> Any:
-    """Return the count that core ``other`` must post before a pend; it is at most 0 if none."""
+    """Return how much core ``other`` must post before pend ``number``; 0 or less if nothing."""
     needed = c.served[semaphore, number, SERVED_TAKEN]
     for one in range(c.waits.shape[0]):
         if one != other:
@@ -326,7 +326,7 @@ def store_access(c: ContractState, core: Int, touches: Int64s, row: Int) -> None
 def update_repeated_access(
     c: ContractState, core: Int, touches: Int64s, row: Int, writes: Int
 ) -> Any:
-    """Update the job number of an equal stored scalar access; return False if none is stored."""
+    """Update the job number of a stored equal scalar access; return False if no access is equal."""
     found = c.access_index[compute_index_slot(core, touches[row, START], writes)] - 1
     while found >= 0 and not is_same_access(c.open_accesses[found], core, touches, row, writes):
         found = c.open_accesses[found, 0, BEFORE] - 1
@@ -337,7 +337,7 @@ def update_repeated_access(
 
 
 def compute_index_slot(core: Int, start: Int, writes: Int) -> Any:
-    """Return the slot of a scalar access in ``ContractState.access_index``."""
+    """Compute the slot of a scalar access in ``ContractState.access_index``."""
     return ((start * 2 + writes + core * 8191) * 40503 >> 6) % INDEX_SIZE
 
 

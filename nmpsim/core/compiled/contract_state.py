@@ -299,7 +299,7 @@ NOTHING = np.int64(-1)
 
 
 def is_range_written(written_ranges: Int64s, start: Int, end: Int) -> Any:
-    """Return whether a written range contains ``start`` to ``end - 1``; move that range forward."""
+    """Return whether a written range contains ``start`` to ``end - 1``; move the range up a row."""
     for i in range(MAX_RANGES):
         begin, after = written_ranges[i, 0], written_ranges[i, 1]
         if begin <= start and end <= after:
@@ -350,7 +350,7 @@ def mark_written(written: Bytes, start: Int, end: Int) -> None:
 def track_bytes(
     written: Bytes, written_ranges: Int64s, touches: Int64s, row: Int, base: Int, writes: bool
 ) -> Any:
-    """Mark the bytes of a write as written; for a read return the first unwritten address or -1."""
+    """Mark a write's bytes; return a read's first unwritten address, or -1 if all are written."""
     start, end = touches[row, START] - base, touches[row, END] - base
     if is_range_written(written_ranges, start, end):
         return NOTHING
@@ -386,7 +386,7 @@ def is_writable(c: ContractState, address: Int) -> Any:
 
 
 def track_access(c: ContractState, core: Int, touches: Int64s, row: Int, writes: bool) -> Any:
-    """Record a write in ``c``; for a read, return the first unwritten address or -1."""
+    """Record a write in ``c``; return a read's first unwritten address, -1 if all are written."""
     if is_in_scratchpad(c, touches, row):
         return track_bytes(
             c.scratchpad[core], c.written_ranges[core], touches, row, SCRATCHPAD_BASE, writes

@@ -110,7 +110,7 @@ def mark_unused(m: Machine, core: Int) -> None:
 
 
 def leave_layer(m: Machine, core: Int, ended: Int) -> None:
-    """Assign a core's pending cycles to its layer, or to ``ended`` if none, and end the layer."""
+    """End a core's layer; assign pending cycles to the layer, or to ``ended`` outside of layers."""
     c = m.cores[core]
     layer = c["layer"] if c["layer"] >= 0 else np.int64(ended)
     assign_pending_cycles(m, core, layer)

@@ -25,7 +25,7 @@ PART_WORDS = 3
 
 @attrs.frozen(eq=False)
 class Epochs:
-    """Tensor instructions of a recording, grouped into epochs in execution order."""
+    """Epochs of a recording: groups of tensor instructions in execution order."""
 
     items: Int64s
     """NUMBER, LAYER and the descriptor of each instruction, one after the other."""

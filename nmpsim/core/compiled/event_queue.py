@@ -47,7 +47,7 @@ def find_earliest(cycles: Int64s) -> Any:
 
 @jit
 def update_cycles(m: Machine, core: Int, clocks: Int64s, requests: Int64s) -> None:
-    """Update a core's next cycle in ``clocks`` and those of its transfer queues in ``requests``."""
+    """Update the next cycles of a core in ``clocks`` and of its transfer queues in ``requests``."""
     clocks[core] = m.cores[core].clock if m.cores[core].status == RUNNING else NEVER
     for unit in range(2):
         requests[2 * core + unit] = m.cores[core].request[unit]

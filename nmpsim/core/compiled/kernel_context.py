@@ -27,7 +27,7 @@ from nmpsim.kernels.saturate import SaturationCounters
 
 @jit
 def compute_scratchpad_offset(address: Int) -> Any:
-    """Return the scratchpad offset of an address."""
+    """Compute the scratchpad offset of an address."""
     return address - SCRATCHPAD_BASE
 
 

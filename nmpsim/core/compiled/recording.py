@@ -162,7 +162,7 @@ class Recordings:
         self._can_record = True
 
     def can_record(self, machine: Machine, costs: Costs) -> bool:
-        """Return whether the program can be recorded; reset if memory or costs changed."""
+        """Return whether recording is possible; discard recordings if memory or costs changed."""
         if machine.ram is not self._memory or costs != self._costs:
             self._memory, self._costs = machine.ram, costs  # bundles may share an image
             self._known, self._can_record = [], True

@@ -123,7 +123,7 @@ def assign_shares(context: ReplayContext, epoch: Int, parts: Int) -> None:
 
 @jit
 def claim_part(context: ReplayContext, thread: Int, owner: Int, epoch: Int) -> Any:
-    """Claim a part of the share of thread ``owner``; return its number, or -1 if none is left."""
+    """Claim a part of thread ``owner``'s share; return its number, or -1 if no part is left."""
     while True:
         share = atomic_load(get_share_address(context, owner))
         first, last = (share >> FIRST_SHIFT) & MAX_PARTS, share & MAX_PARTS

@@ -74,13 +74,13 @@ READ_ONLY = np.array([is_read_only(csr) for csr in CSRS])
 
 @jit
 def read_hardware_counter(m: Machine, core: Int, column: Int) -> Any:
-    """Return a core's 64-bit cycle or instruction counter, without its software offset."""
+    """Read a core's 64-bit cycle or instruction counter, without its software offset."""
     return m.cores[core].clock if COUNTER[column] == CYCLES else m.cores[core].retired
 
 
 @jit
 def read_csr(m: Machine, core: Int, column: Int) -> Any:
-    """Return the value of a CSR; a counter is its hardware value plus a software offset."""
+    """Read the value of a CSR; a counter is its hardware value plus a software offset."""
     if COUNTER[column] == NO_COUNTER:
         return m.cores[core].csr[column]
     whole = read_hardware_counter(m, core, column)

@@ -36,7 +36,7 @@ read_store_box = make_copy_shape_reader("store", "spm", "dram")
 
 @jit
 def compute_dram_extent(d: Int64s) -> Any:
-    """Return the number of bytes from the first to the last DRAM byte of a transfer."""
+    """Compute the number of bytes from the first to the last DRAM byte of a transfer."""
     rows, runs, run = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
     return count_spanned_bytes(rows, d[LOAD.dram_stride_y], runs, d[LOAD.dram_stride_x], run)
 

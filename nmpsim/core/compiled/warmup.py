@@ -12,7 +12,7 @@ from nmpsim.subprocesses import register_child
 
 
 class Warmup:
-    """Process that compiles common kernels in parallel with the first run."""
+    """Warmup process that compiles common kernels in parallel with the first run."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

@@ -28,7 +28,7 @@ def is_in_image(m: Machine, address: Int) -> Any:
 
 @jit
 def compute_access_address(number: Int, word: Int, source: Int) -> Any:
-    """Return the address of a load or store; ``source`` is the value of rs1."""
+    """Compute the address of a load or store; ``source`` is the value of rs1."""
     offset = decode_s_immediate(word) if IS_WRITE[number] else decode_i_immediate(word)
     return (np.int64(source) + offset) & WORD
 

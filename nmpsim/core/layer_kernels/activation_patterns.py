@@ -33,7 +33,7 @@ TABLE_BYTES = 256
 
 
 class MaxPoolPattern(LayerPattern):
-    """Pattern that matches the tiles of a maximum pool, which ignores taps outside the input."""
+    """Pattern that matches the tiles of a maximum pool; taps outside the input are ignored."""
 
     number = OP.nmp_maxpool
     words: ClassVar[Any] = MAXPOOL

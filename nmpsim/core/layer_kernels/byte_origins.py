@@ -92,7 +92,7 @@ class TensorView:
 
 
 class DramOrigins:
-    """Converter between DRAM addresses and origins, which number the bytes of image and RAM."""
+    """Converter between DRAM addresses and origins; origins number the bytes of image and RAM."""
 
     def __init__(self, machine: Machine) -> None:
         shared = machine.shared[0]
@@ -151,7 +151,7 @@ class DramOrigins:
 
 
 class TileScratchpad:
-    """Model of a scratchpad that stores the origin of each byte while tiles are checked."""
+    """Scratchpad model that stores the origin of each byte while tiles are checked."""
 
     def __init__(self, dram: DramOrigins) -> None:
         self._dram = dram

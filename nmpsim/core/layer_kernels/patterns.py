@@ -96,7 +96,7 @@ class WindowAxis:
         return (count - 1) * self.stride + self.kernel
 
     def find_inputs(self, first: int, count: int) -> tuple[int, int, int]:
-        """Return the first input position, leading padding and input count of some windows."""
+        """Return the first input position, leading padding and input count of selected windows."""
         at, extent = first * self.stride - self.pad, self.count_positions(count)
         begin, end = max(at, 0), min(at + extent, self.size)
         return (begin, begin - at, end - begin) if begin < end else (0, extent, 0)

@@ -227,7 +227,7 @@ def _make_steps(epochs: Sequence[Epoch], tasks: Mapping[int, Sequence[Task]]) ->
 
 
 def find_last_reader(machine: Machine, steps: Sequence[PlanStep]) -> int:
-    """Return the last layer that reads scratchpad bytes unwritten since a layer kernel, or -1.
+    """Return the last layer that reads bytes unwritten since a layer kernel; -1 if no layer does.
 
     Returns -1 if no replayed instruction does.
     """

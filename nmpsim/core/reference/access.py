@@ -20,7 +20,7 @@ class MemoryLocation(NamedTuple):
     offset: int
 
     def read(self, nbytes: int) -> int:
-        """Return the little-endian unsigned integer of ``nbytes`` bytes at the location."""
+        """Read the little-endian unsigned integer of ``nbytes`` bytes at the location."""
         return int.from_bytes(self.memory[self.offset : self.offset + nbytes].tobytes(), "little")
 
     def write(self, nbytes: int, value: int) -> None:

@@ -103,7 +103,7 @@ _CLIP_DESCRIPTIONS = (
 
 
 def compute_rounding_half(post: Any) -> Any:
-    """Return the rounding term of a right shift by ``post``: half of ``2^post``, or 0."""
+    """Compute the rounding term of a right shift: ``2^(post - 1)``, or 0 if ``post`` is 0."""
     return np.left_shift(np.int64(1), post) >> 1
 
 

@@ -64,7 +64,7 @@ def jalr(s: InstructionContext) -> None:
 
 
 def no_operation(s: InstructionContext) -> None:
-    """Execute a fence or ``wfi``, which only takes a cycle."""
+    """Execute a fence or ``wfi`` as an instruction that only takes one cycle."""
     s.spend_cycles()
     s.retire()
 

@@ -41,7 +41,7 @@ class Core:
         self.record: Any = machine.cores[number]
 
     def read_register(self, number: int) -> int:
-        """Return the signed value of a register."""
+        """Read the signed value of a register."""
         return int(self.record["registers"][number])
 
     def set_register(self, number: int, value: int) -> None:
@@ -50,7 +50,7 @@ class Core:
             self.record["registers"][number] = to_signed(value)
 
     def read_csr(self, csr: CsrAddress) -> int:
-        """Return the stored word of a CSR, which is the software offset of a counter."""
+        """Return the stored word of a CSR; for a counter this is the offset set by software."""
         return int(self.record["csr"][CSR_COLUMN[csr]])
 
     def set_csr(self, csr: CsrAddress, value: int) -> None:
@@ -101,7 +101,7 @@ class Core:
             spent[cause] = 0
 
     def leave_layer(self, ended: int) -> None:
-        """Assign pending cycles to the core's layer, or to ``ended`` if none, and end the layer."""
+        """End the core's layer; assign pending cycles to it, or to ``ended`` outside of layers."""
         layer = self.layer if self.layer >= 0 else ended
         self._assign_to_layer(layer)
         self.layer = -1

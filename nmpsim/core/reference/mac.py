@@ -58,13 +58,13 @@ def iterate_pixels(d: Descriptor) -> Iterator[tuple[int, int]]:
 
 
 def compute_channel_indices(d: Descriptor, y: int, x: int, channels: int) -> Int64s:
-    """Return the indices of a pixel's channels in the layer's output."""
+    """Compute the indices of a pixel's channels in the layer's output."""
     origin = d["event_origin"] + y * d["event_stride_y"] + x * d.get("event_stride_x", 0)
     return origin + np.arange(channels, dtype=np.int64)
 
 
 def read_scale_tables(spm: Scratchpad, d: Descriptor, channels: int) -> tuple[Int64s, Scale, Scale]:
-    """Return the weight offset, the bias scale and the output scale of each channel."""
+    """Read the weight offset, the bias scale and the output scale of each channel."""
     if d["scales"] == 0:
         offsets = np.full(channels, d["weight_offset"], np.int64)
         return offsets, get_scale(d, "bias"), get_scale(d, "out")
@@ -77,7 +77,7 @@ def read_scale_tables(spm: Scratchpad, d: Descriptor, channels: int) -> tuple[In
 
 
 def read_channel_tables(spm: Scratchpad, d: Descriptor, channels: int) -> tuple[Int64s, Int64s]:
-    """Return the bias and the zero-point term of each channel from the channel records."""
+    """Read the bias and the zero-point term of each channel from the channel records."""
     records = spm.read(
         8, compute_addresses(d["channels"], (channels, CHANNEL_RECORD.nbytes), (2, 8))
     )
@@ -141,7 +141,7 @@ class PartialSums:
         return compute_addresses(start, (self._values, self._nbytes))
 
     def read(self, row: int) -> Int64s:
-        """Return the sums of a row, clamped so that additions do not overflow int64."""
+        """Read the sums of a row, clamped so that additions do not overflow int64."""
         return clamp_bits(self._spm.read(self._nbytes, self._addresses(row)), 62)
 
     def write(self, row: int, sums: Int64s) -> None:

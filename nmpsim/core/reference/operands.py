@@ -18,7 +18,7 @@ from nmpsim.records import frozen
 
 
 def compute_addresses(start: int, *axes: tuple[int, int]) -> Int64s:
-    """Return the addresses of a strided array; each axis is (count, stride in bytes)."""
+    """Compute the addresses of a strided array; each axis is (count, stride in bytes)."""
     addresses = np.array(start, np.int64)
     for count, stride in axes:
         addresses = addresses[..., None] + np.arange(count, dtype=np.int64) * stride
@@ -103,7 +103,7 @@ class Scale:
 
     @property
     def addend(self) -> Any:
-        """Float32 value of ``post``, which some float profiles add."""
+        """Word ``post`` interpreted as float32; several float profiles add this value."""
         return bits_to_float32(self.post)
 
 

@@ -8,7 +8,7 @@ from nmpsim.core.reference.profiles.formulas import ProfileFormulas
 
 
 def find_formulas(spm: Scratchpad, d: Descriptor) -> ProfileFormulas:
-    """Return the formulas of a descriptor's profile, which the program's formulas may replace."""
+    """Find the formulas of a descriptor's profile: custom formulas of the program, or built-in."""
     number, stored = d["profile"], spm.program_formulas
     if not stored.size:
         return FORMULAS[number]

@@ -25,7 +25,7 @@ class LayerCounters:
     def count_saturated(
         self, stage: int, side: int, index: Int64s, overshoot: Int64s, times: int
     ) -> None:
-        """Count saturated values at output positions ``index``, each one ``times`` times."""
+        """Count saturated values at output positions ``index``; each counts ``times`` times."""
         at = stage, side
         layer = self._layer
         layer["saturated"][at] += index.size * times

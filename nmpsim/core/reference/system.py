@@ -75,7 +75,7 @@ COUNTER_VALUES: dict[CoreCounter, Callable[[Core], int]] = make_exhaustive_table
 
 
 def read_csr(core: Core, csr: CsrAddress) -> int:
-    """Return the unsigned value of a CSR; a counter includes its software offset."""
+    """Read the unsigned value of a CSR; a counter includes its software offset."""
     row = CSR_ROWS[csr]
     if row.counter is None:
         return core.read_csr(csr)

@@ -94,12 +94,12 @@ class UnitQueue:
         return machine.shared["dram"][0, find_channel(self.get_next_row(), self.costs)]
 
     def compute_decision_cycle(self, machine: Machine) -> int:
-        """Return the first cycle at which the channel can serve the queue's request."""
+        """Compute the first cycle at which the channel can serve the queue's request."""
         free = int(self.get_channel(machine)[FREE]) // self.costs.dram_bytes_per_cycle
         return max(self.request, free)
 
     def compute_first_burst(self, machine: Machine) -> int:
-        """Return the tick of the first burst if the DRAM serves this queue next."""
+        """Compute the tick of the first burst if the DRAM serves this queue next."""
         known = int(self.get_transfer(self.served)[JobColumn.KNOWN])
         request = convert_to_ticks(self.request, self.costs)
         channel, row = self.get_channel(machine), self.get_next_row()

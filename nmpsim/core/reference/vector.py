@@ -23,7 +23,7 @@ from nmpsim.kernels.saturation_stages import ACTIVATION, RESCALE
 
 
 def read_valid_taps(d: Descriptor, spm: Scratchpad, y: int, x: int) -> Int64s:
-    """Read the input window of a pool's output pixel without padding: [taps, channels]."""
+    """Read the valid taps [taps, channels] of a pool's window, without taps in the padding."""
     nbytes = get_element_type(d).nbytes
     top, left = y * d["stride_h"] - d["pad_top"], x * d["stride_w"] - d["pad_left"]
     rows = [r for r in range(top, top + d["kernel_h"]) if 0 <= r < d["in_h"]]

@@ -16,7 +16,7 @@ NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
 
 
 class ExecutionMonitor:
-    """Monitor of a run, which evaluates stop conditions and records the trace."""
+    """Monitor that evaluates the stop conditions of a run and records the trace."""
 
     def __init__(self, stops: StopConditions, costs: Costs) -> None:
         self.stops = stops
@@ -40,7 +40,7 @@ class ExecutionMonitor:
         self._words = read_descriptor_words(core, decoded, self._source) if wants_words else []
 
     def find_nonzero_padding(self, core: Core) -> int:
-        """Return the address of a nonzero padding byte of a convolution's weights, or -1."""
+        """Return the address of a nonzero byte in a convolution's weight padding; -1 if absent."""
         decoded = self._decoded
         if not self.stops.strict or decoded is None or decoded.instruction.mnemonic != "nmp.conv":
             return -1

@@ -151,7 +151,7 @@ class CommandContext:
         return found.worst_ulp, f"{text}, worst {found.worst_ulp} ulp"
 
     def get_reference(self) -> ReferenceOutputs:
-        """Return the reference; raise UserError (DEBUG002) if none is loaded."""
+        """Return the reference; raise UserError (DEBUG002) if no reference is loaded."""
         if self.reference is None:
             hint = "Load a reference with `reference FILE`."
             raise fail("DEBUG002", "no reference is loaded", hint=hint)
@@ -171,7 +171,7 @@ class CommandContext:
         return self.debugger.layers[order[-1] if index is None else index]
 
     def get_module(self) -> Module:
-        """Return the LIR module of the bundle, with the scales after all edits.
+        """Return the bundle's LIR module; scales that the session edited have their new values.
 
         Raises UserError BUN005 if the bundle carries none.
         """

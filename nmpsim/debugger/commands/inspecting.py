@@ -173,7 +173,7 @@ def show_registers(context: CommandContext, core: int | None = None) -> CommandR
 def show_memory(
     context: CommandContext, address: Address, count: int = 64, *, core: int | None = None
 ) -> CommandResult:
-    """Show bytes of memory as a core sees them."""
+    """Show bytes of memory as a core reads them."""
     core = _select_core(context, core)
     data = read_memory(context.debugger, address, count, core)
     return context.make_result("memory", address=address, core=core, bytes=data)

@@ -177,7 +177,7 @@ def _constant(node: Node) -> Array:
 
 
 def fold_node(lowering: GraphLowering, node: Node) -> Array | None:
-    """Fold a node whose inputs are constant: return its result, or None for other nodes.
+    """Fold a node with constant inputs; return its result, or None if the node is not foldable.
 
     Raises
     ------

@@ -39,7 +39,7 @@ def _get_weights(op: GraphLowering) -> Array:
 
 
 def read_convolution(op: GraphLowering, filters: Array) -> tuple[Window, int, Array]:
-    """Return the window, group count and filters [O, H, W, I / groups] of a convolution node."""
+    """Read the window, group count and filters [O, H, W, I / groups] of a convolution node."""
     attributes, channels = op.node.attributes, op.get_image_shape()[1]
     groups = int(attributes.get("group", 1))
     window = read_padded_window(op, filters.shape[2:], **bind(read_window, attributes))
@@ -52,7 +52,7 @@ def read_convolution(op: GraphLowering, filters: Array) -> tuple[Window, int, Ar
 
 
 def read_padded_window(op: GraphLowering, kernel: Shape, **attributes: Any) -> Window:
-    """Return the window of a convolution, including the padding of a Pad before it."""
+    """Read the window of a convolution, including the padding of a Pad before it."""
     extra = op.padding.get(op.names[0], (0, 0, 0, 0))
     return read_window(op.get_image_shape()[2:], kernel, extra, **attributes)
 
@@ -99,7 +99,7 @@ def emit_float_convolution(
 
 
 def get_float_weights(op: GraphLowering, index: int) -> Array:
-    """Return the values of input ``index``, which must be a float32 constant."""
+    """Return the values of input ``index``; the input must be a float32 constant."""
     values = op.get_constant(index)
     require(
         values.dtype == np.float32,

@@ -160,7 +160,7 @@ class TensorStore:
     def read_value(
         self, name: str, layout: Layout = PLAIN, quantization: QuantizedTensor | None = None
     ) -> BuilderTensor:
-        """Return a tensor's value in ``layout``; emit a transposition if required.
+        """Read a tensor's value in ``layout``; emit a transposition if required.
 
         Parameters
         ----------
@@ -267,7 +267,7 @@ class TensorStore:
         self.constants[name] = values
 
     def transpose_outputs(self, names: Sequence[str]) -> None:
-        """Transpose those of the named tensors that are model outputs to the file's layout."""
+        """Transpose the named tensors that are model outputs to the file's layout."""
         for name in names:
             if name in self.output_names and name in self._stored:
                 self.read_value(name, PLAIN)
@@ -293,7 +293,7 @@ class TensorStore:
         return is_quantized and quantization is not None and quantization.dtype in UNSIGNED_OFFSETS
 
     def make_view(self, value: BuilderTensor, shape: Shape) -> BuilderTensor:
-        """Return a view of ``value`` with another shape; raise UnsupportedError if sizes differ."""
+        """Return a view of ``value`` with a new shape; raise UnsupportedError if sizes differ."""
         require(
             math.prod(shape) == math.prod(value.shape),
             f"{math.prod(value.shape)} elements of shape {list(value.shape)} for a result of"

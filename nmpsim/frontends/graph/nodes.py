@@ -48,7 +48,7 @@ UNSIGNED_OFFSETS = {"uint8": 128, "uint16": 32768}
 
 @attrs.frozen(eq=False)
 class QuantizedTensor:
-    """Quantization of a tensor: name, element type, scales and zero points."""
+    """Quantized tensor: name, element type, scales and zero points."""
 
     name: str
     dtype: str
@@ -198,7 +198,7 @@ class Graph:
 def read_quantization(
     node: Node, constants: Constants, name: str, index: int = 1, default: str = ""
 ) -> QuantizedTensor:
-    """Return a tensor's quantization from a node's constant scale and zero-point inputs.
+    """Read a tensor's quantization from a node's constant scale and zero-point inputs.
 
     Parameters
     ----------

@@ -161,7 +161,7 @@ class GraphLowering(TensorStore):
     # --- operands ----------------------------------------------------------------------------
 
     def get_constant(self, operand: int | str) -> Array:
-        """Return the constant values of an input, which an index or name selects.
+        """Return the constant values of the input that an index or name selects.
 
         Raises UnsupportedError if it is not a constant.
         """
@@ -197,7 +197,7 @@ class GraphLowering(TensorStore):
         return self.to_nchw(self.get_shape())
 
     def read_operand(self, index: int = 0, layout: Layout | None = None) -> BuilderTensor:
-        """Return an operand; raise UnsupportedError unless its type is float or quantized."""
+        """Read an operand; raise UnsupportedError unless its type is float or quantized."""
         if self.sources:
             return self.read_unchecked_operand(index, layout, self.sources[index])
         value = self.read_unchecked_operand(index, layout)
@@ -210,13 +210,13 @@ class GraphLowering(TensorStore):
         layout: Layout | None = None,
         quantization: QuantizedTensor | None = None,
     ) -> BuilderTensor:
-        """Return an operand of any element type, by default in its stored layout."""
+        """Read an operand of any element type, by default in its stored layout."""
         name = self.names[index]
         self.layout = self.choose_layout(name) if layout is None else layout
         return self.read_value(name, self.layout, quantization)
 
     def read_broadcast_operands(self) -> list[BuilderTensor]:
-        """Return all operands, broadcast to their common shape and in the same layout."""
+        """Read all operands, broadcast to their common shape and in the same layout."""
         shapes = [self.get_shape(name) for name in self.names]
         shape = tuple(np.broadcast_shapes(*shapes))
         self.layout = self.choose_layout(*self.names)

@@ -43,7 +43,7 @@ def read_window(
     ceil_mode: int = 0,
     count_include_pad: bool = False,
 ) -> Window:
-    """Return the window that ONNX attributes describe for an input of the size ``spatial``.
+    """Read the window that ONNX attributes describe for an input of the size ``spatial``.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ _MEAN, _STD = 0, 1
 def read_normalizations(
     data: bytes, check_length: Callable[[int], int]
 ) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Return each model input's means and standard deviations from a file's metadata.
+    """Read each model input's means and standard deviations from a file's metadata.
 
     Parameters
     ----------

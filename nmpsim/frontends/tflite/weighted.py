@@ -47,7 +47,7 @@ def lower_convolution(
 def lower_transposed_convolution(
     op: GraphLowering, *, strides: Any, auto_pad: str
 ) -> LoweringResult:
-    """Lower TRANSPOSE_CONV, whose padding is that of the corresponding forward convolution."""
+    """Lower TRANSPOSE_CONV with the padding of the corresponding forward convolution."""
     filters, (_, rows, columns, _) = _read_weights(op, 0), op.declared_shape
     kernel, out = filters.shape[1:3], (rows, columns)
     window = read_window(out, kernel, strides=strides, auto_pad=auto_pad)

@@ -224,7 +224,7 @@ def lower_concatenation(
     tables: Sequence[Array] = (),
     dim: int = 0,
 ) -> LoweringResult:
-    """Lower a concatenation; rescale quantized inputs of other scales with look-up tables."""
+    """Lower a concatenation; rescale inputs by tables if their scale is not the result's."""
     if not op.sources:
         return movement.lower_concatenation(op, axis=dim)
     parts, shape = qx or tensors, op.get_shape()

@@ -80,6 +80,6 @@ def _leaky_by_integers(src: HostTensor, dest: HostTensor, alpha: np.float32) -> 
 
 
 def max_splat(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
-    """Return ``max(x, SplatValue)`` of quantized values, which keep the scale of Src."""
+    """Compute ``max(x, SplatValue)`` of quantized values in the scale of Src."""
     floor = quantize_value(float(attributes["SplatValue"]), src)
     return clamp(src.values.astype(np.int64), floor, None, "activation")

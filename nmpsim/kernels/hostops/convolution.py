@@ -42,7 +42,7 @@ def _activation(attributes: Attributes) -> tuple[str, list[float]]:
 
 
 def apply_fused_activation(y: AnyArray, attributes: Attributes) -> AnyArray:
-    """Apply the activation that ``attributes`` fuse into a convolution to floating-point values.
+    """Apply a convolution's fused activation, given by ``attributes``, to floating-point values.
 
     Raises
     ------

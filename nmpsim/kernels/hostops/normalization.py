@@ -73,7 +73,7 @@ def batch_normalization(
 def layer_normalization(
     src: AnyArray, scale: AnyArray, bias: AnyArray, *, epsilon: float
 ) -> AnyArray:
-    """Normalize over the dimensions of Scale and Bias, which are the last dimensions of Src.
+    """Normalize over the last dimensions of Src, as many as Scale and Bias have.
 
     ``y = (x - mean) / sqrt(var + eps) * scale + bias``, each step rounded, sums in order.
     """

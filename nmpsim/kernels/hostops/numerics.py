@@ -81,7 +81,7 @@ class WindowSums:
         return self.src.scale32 / self.dest.scale32
 
     def compute_averages(self) -> FloatArray:
-        """Return the averages divided by the result's scale, in float32."""
+        """Compute the averages divided by the result's scale, in float32."""
         count = np.float32(self.taps) if self.counts_padding else to_float32(self.existing)
         return to_float32(self.totals) * (self.ratio / count)
 

@@ -16,7 +16,7 @@ _IntArray = npt.NDArray[np.int64]
 
 @frozen(eq=False)
 class StageOvershoot:
-    """Amounts by which values exceed the range of one stage, such as ``bias`` or ``rescale``."""
+    """Overshoot of a stage such as ``bias``: amounts by which values exceed the stage's range."""
 
     stage: str
     """Name of the stage, of :data:`nmpsim.kernels.saturation_stages.STAGE_NAMES`."""

@@ -80,7 +80,7 @@ _POSITION_BITS = 10
 
 @frozen
 class ResizeCoordinates:
-    """Mapping from output to input coordinates of a resize, as in TFLite."""
+    """Coordinates of a resize: a mapping from output to input positions, as in TFLite."""
 
     align_corners: bool
     half_pixel: bool
@@ -91,7 +91,7 @@ class ResizeCoordinates:
         return cls(bool(attributes.get("AlignCorners")), bool(attributes.get("HalfPixelCenters")))
 
     def compute_scale(self, size: int, outputs: int) -> np.float32:
-        """Return the distance in input pixels between adjacent output pixels."""
+        """Compute the distance in input pixels between adjacent output pixels."""
         if self.align_corners and outputs > 1:
             return np.float32(size - 1) / np.float32(outputs - 1)
         return np.float32(size) / np.float32(outputs)

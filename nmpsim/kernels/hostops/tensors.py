@@ -98,7 +98,7 @@ class HostTensor:
 
 @frozen(eq=False)
 class SaturatedValues:
-    """Positions of a result's saturated elements, and their values before saturation."""
+    """Saturated values of a result: positions of the elements, and values before saturation."""
 
     indices: IntArray
     """[n] row-major indices, ascending."""

@@ -51,7 +51,7 @@ class SlidingWindow:
         return int(np.prod(self.kernel))
 
     def count_positions(self, sizes: Sequence[int]) -> list[int]:
-        """Return the number of window positions along each dimension, 0 or less if none fits."""
+        """Count window positions along each dimension; the count is at most 0 if no window fits."""
         parts = zip(sizes, self.kernel, self.strides, self.pads, self.dilation, strict=True)
         return [
             (size + sum(pads) - (dilation * (kernel - 1) + 1)) // stride + 1

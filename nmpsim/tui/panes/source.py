@@ -37,7 +37,7 @@ class SourcePane(LinePane):
         return len(self.view.facts.source) if self.view else 0
 
     def compute_width(self) -> int:
-        """Return the width of the longest line in screen columns."""
+        """Compute the width of the longest line in screen columns."""
         return max(map(len, self.view.facts.source), default=0) + 7 if self.view else 0
 
     def make_line(self, index: int, width: int) -> Text:

@@ -70,11 +70,11 @@ class TimelinePane(LinePane):
         return 1 + len(self.view.cores) * len(UNITS) if self.view else 0
 
     def compute_width(self) -> int:
-        """Return the width of the timeline of the whole run in columns."""
+        """Compute the width of the timeline of the whole run in columns."""
         return LABEL_COLUMNS + -(-self._end() // self._scale) + 1
 
     def get_highlight_width(self, index: int, width: int) -> int:
-        """Return the width of the unit's name in columns, which the cursor highlights."""
+        """Return the width in columns of the unit's name, the part that the cursor highlights."""
         return LABEL_COLUMNS - 1
 
     def get_target(self, index: int) -> Mapping[str, Any]:
@@ -86,7 +86,7 @@ class TimelinePane(LinePane):
         return [self._ticks(width), self._layers(width)]
 
     def make_line(self, index: int, width: int) -> Text:
-        """Return the line of a unit, which shades each column by the share of busy cycles."""
+        """Return the line of a unit; each column is shaded by the share of busy cycles."""
         view, core = self.current_view, self.get_target(index).get("core")
         unit = "dram" if core is None else UNITS[(index - 1) % len(UNITS)]
         lane = (-1, 0) if core is None else (core, (index - 1) % len(UNITS))

@@ -155,7 +155,7 @@ def make_layers_table(runs: _Runs) -> HtmlTable:
 
 
 def make_change_figure(runs: _Runs) -> Figure | None:
-    """Return a figure of layers with the largest changes of cycles, or None if none changed."""
+    """Return a figure of layers with the largest changes of cycles, or None if no layer changed."""
     changed = sorted((row for row in _rows(runs) if row.change()), key=lambda r: -abs(r.change()))
     drawn = changed[:MAX_DRAWN]
     labels = shorten_names([row.shown.text for row in drawn])

@@ -35,7 +35,7 @@ _PART_COLORS = {
 
 
 def make_error_figures(report: RunReport) -> Iterator[Figure]:
-    """Yield one figure of layer errors by source, or none without a shadow evaluation."""
+    """Yield a figure of layer errors for each source; yield nothing without a shadow evaluation."""
     layers = report.shadow.layers if report.shadow is not None else ()
     labels = make_layer_labels(report)
     values = [

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
 
-from nmpsim.analysis.explain import Factor, make_factor, measure_error_band, measure_errors
+from nmpsim.analysis.explain import Factor, make_factor, measure_error_band, measure_rounding_errors
 from nmpsim.compiler.numerics.ratios import find_overflow
 from nmpsim.kernels.scale import IntegerScale, InvalidScaleError
 
@@ -37,7 +37,7 @@ def every_input(
 
 def check_against_every_input(scale: float, precision: str, offset: int) -> None:
     factor = make_factor(scale)
-    errors = measure_errors(factor, precision, offset)
+    errors = measure_rounding_errors(factor, precision, offset)
     x, y, wrong = every_input(factor, precision, offset)
     assert (errors.input_low, errors.input_high, errors.inputs) == (x[0], x[-1], x.size)
     assert abs(errors.worst) == pytest.approx(np.abs(wrong).max(), rel=1e-9)
@@ -57,7 +57,7 @@ def test_errors_of_int8_factors_are_exact(scale: float, offset: int) -> None:
 @pytest.mark.parametrize("exponent", range(-9, 9))
 def test_powers_of_two_are_as_near_as_integers_can_be(exponent: int) -> None:
     check_against_every_input(2.0**exponent, "int8", 3)
-    errors = measure_errors(make_factor(2.0**exponent), "int8")
+    errors = measure_rounding_errors(make_factor(2.0**exponent), "int8")
     assert abs(errors.worst) <= 0.5
     assert errors.differing == 0.0
 
@@ -69,7 +69,7 @@ def test_errors_of_int16_factors_are_exact(scale: float, offset: int) -> None:
 
 def test_nine_bits_are_too_few_for_int16() -> None:
     """Glow's multiplier errs by up to 2^-9; of 2^15 steps that is many."""
-    assert abs(measure_errors(make_factor(0.00123), "int16").worst) > 40
+    assert abs(measure_rounding_errors(make_factor(0.00123), "int16").worst) > 40
 
 
 @pytest.mark.parametrize("scale", [2.0**-31, 2.0**-30, 1e-9, 1e-8, 3e-6, 0.01, 1.0, 200.0])

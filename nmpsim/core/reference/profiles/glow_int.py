@@ -71,7 +71,7 @@ def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositio
 def combine_operands(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Combine two operands in integers: rescale each to the result's scale, apply the operation.
+    """Apply an elementwise operation to integers; rescale both operands first, or mul's product.
 
     For mul the product itself is scaled; Int8 saturates it to 32 bits first.
     """
@@ -95,7 +95,7 @@ def combine_operands(
 
 
 def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Rescale values to ``((x >> pre) * mul + half) >> post`` plus the zero point."""
+    """Rescale values with the output scale, or the leaky scale if ``below``; add the zero point."""
     scale = select_scale(below, get_scale(d, "out"), get_scale(d, "leaky"))
     rescaled = yield from rescale_integer(x, scale, get_element_type(d), place, what="x")
     values = rescaled + d["out_offset"]

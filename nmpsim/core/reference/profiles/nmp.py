@@ -14,7 +14,7 @@ from nmpsim.core.state import Int64s
 
 
 def requantize(sums: Int64s, q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
-    """Requantize sums as ``glow_int`` does, and add the bias, which has the scale of the result."""
+    """Requantize sums as ``glow_int`` does, and add a bias in the scale of the result."""
     rescaled = yield from rescale_integer(sums, q.out, q.element, place, what="accumulator")
     values = rescaled + clamp_bits(q.bias, 61) + q.offset
     formula = "rescaled + bias + {offset}" if q.has_bias else "rescaled + {offset}"
