@@ -200,6 +200,17 @@ def _find_address_space() -> Iterator[int]:
             yield limit - int(statm[0]) * resource.getpagesize()
 
 
+def limit_address_space(nbytes: int) -> None:
+    """Limit the address space of this process to its present size plus ``nbytes``, on Linux."""
+    available = min(_find_address_space(), default=nbytes)
+    statm = (_read(Path("/proc/self/statm")) or "").split()
+    if statm and nbytes <= available:
+        resource: Any = importlib.import_module("resource")
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        limit = int(statm[0]) * resource.getpagesize() + nbytes
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
 def _find_group_memory() -> Iterator[int]:
     """Yield the rest of each control group of this process up to the root (cgroups(7)).
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 
@@ -33,3 +36,16 @@ def kill_children() -> None:
     for child in started:
         with contextlib.suppress(OSError):
             child.kill()
+
+
+@contextmanager
+def block_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C in the context: it would reach a process that has only begun to start."""
+    if sys.platform == "win32" or not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

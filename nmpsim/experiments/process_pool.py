@@ -20,6 +20,7 @@ from nmpsim.core.limits import count_available_processors
 from nmpsim.diagnostics import fail
 from nmpsim.experiments.pool import Item, Job, Pool, Result
 from nmpsim.host_memory import divide_memory_limit, validate_memory_limit
+from nmpsim.subprocesses import block_interrupts
 
 MAX_WINDOWS_PROCESSES = 61
 """Number of processes that Python can wait for on Windows."""
@@ -56,7 +57,7 @@ class _ProcessExecutor:
 
     def submit(self, job: Job[Item, Result], item: Item) -> Future[Result]:
         try:
-            with _interrupts_blocked():  # it may start a process, which keeps them blocked
+            with block_interrupts():  # it may start a process, which keeps them blocked
                 future = self.executor.submit(_call, job, item)
         except BrokenProcessPool:  # a worker died; the executor has noticed that itself
             raise
@@ -110,19 +111,6 @@ def _watch_manager(pool: _ProcessExecutor) -> Iterator[None]:
         yield
     finally:
         threading.excepthook = before
-
-
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Delay Ctrl-C: it would reach a process that has only begun to start."""
-    if sys.platform == "win32" or not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

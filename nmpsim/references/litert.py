@@ -11,12 +11,7 @@ import numpy as np
 from nmpsim.arrays import Array, Arrays
 from nmpsim.extras import require_extra
 from nmpsim.frontends.tflite.model import read_model
-from nmpsim.references.runtime import (
-    EXTRA,
-    ReferenceInput,
-    discard_stderr,
-    translate_runtime_errors,
-)
+from nmpsim.references.runtime import EXTRA, ReferenceInput, translate_runtime_errors
 
 _RUNTIME = "LiteRT"
 
@@ -34,7 +29,7 @@ class LiteRTRuntime:
         model = read_model(path)  # refuses damaged files, which LiteRT does not
         self._path = path
         self.name = f"{_RUNTIME} {ai_edge_litert.__version__}, reference kernels"
-        with discard_stderr(), translate_runtime_errors(_RUNTIME, path):
+        with translate_runtime_errors(_RUNTIME, path):
             self._interpreter: Any = Interpreter(
                 model_path=str(path),
                 experimental_preserve_all_tensors=True,
@@ -66,8 +61,7 @@ class LiteRTRuntime:
         self, interpreter: Any, inputs: Arrays, tensors: Mapping[str, int]
     ) -> dict[str, Array]:
         """Run an interpreter and return tensors by name from their indices."""
-        # LiteRT prints that it created a delegate.
-        with discard_stderr(), translate_runtime_errors(_RUNTIME, self._path):
+        with translate_runtime_errors(_RUNTIME, self._path):
             indices = {one["name"]: one["index"] for one in interpreter.get_input_details()}
             for name, values in inputs.items():
                 interpreter.resize_tensor_input(indices[name], values.shape)

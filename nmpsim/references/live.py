@@ -15,22 +15,30 @@ from nmpsim.bundle.metadata import Metadata, Tensor, is_same_shape
 from nmpsim.diagnostics import fail, list_alternatives
 from nmpsim.frontends import find_front_end
 from nmpsim.lir.nodes import ELEM_DTYPES
-from nmpsim.references.runtime import ReferenceInput, ReferenceRuntime, host_saturates_pairs
+from nmpsim.references.runtime import (
+    NO_LIMITS,
+    ProcessLimits,
+    ReferenceInput,
+    ReferenceRuntime,
+    host_saturates_pairs,
+)
 
 
-def _load_tflite(path: Path) -> ReferenceRuntime:
+def _load_tflite(path: Path, limits: ProcessLimits) -> ReferenceRuntime:
     from nmpsim.references.litert import LiteRTRuntime
+    from nmpsim.references.runtime_process import RuntimeProcess
 
-    return LiteRTRuntime(path)
+    return RuntimeProcess(LiteRTRuntime, path, limits)
 
 
-def _load_onnx(path: Path) -> ReferenceRuntime:
+def _load_onnx(path: Path, limits: ProcessLimits) -> ReferenceRuntime:
     from nmpsim.references.onnx_runtime import OnnxRuntime
+    from nmpsim.references.runtime_process import RuntimeProcess
 
-    return OnnxRuntime(path)
+    return RuntimeProcess(OnnxRuntime, path, limits)
 
 
-RUNTIMES: dict[str, Callable[[Path], ReferenceRuntime]] = {
+RUNTIMES: dict[str, Callable[[Path, ProcessLimits], ReferenceRuntime]] = {
     "TFLite": _load_tflite,
     "ONNX": _load_onnx,
 }
@@ -168,7 +176,9 @@ class LiveReference:
         )
 
 
-def open_reference(path: Path, metadata: Metadata) -> LiveReference | None:
+def open_reference(
+    path: Path, metadata: Metadata, limits: ProcessLimits = NO_LIMITS
+) -> LiveReference | None:
     """Open a model file in its reference runtime, or return None if the file is not a model.
 
     Parameters
@@ -177,14 +187,16 @@ def open_reference(path: Path, metadata: Metadata) -> LiveReference | None:
         The file; its first bytes determine the format.
     metadata : Metadata
         Description of the program whose layers are compared.
+    limits : ProcessLimits
+        Limits of the runtime's process.
 
     Raises
     ------
     UserError
         MODEL001 for an unsupported model format, PKG001 if the runtime is not installed, REF001 if
-        the runtime cannot load the file or the model has other inputs.
+        the runtime cannot load the file, crashes or exceeds a limit, or the model has other inputs.
     """
     front_end = find_front_end(path)
     if front_end is None:
         return None
-    return LiveReference(RUNTIMES[front_end.name](path), path, metadata)
+    return LiveReference(RUNTIMES[front_end.name](path, limits), path, metadata)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +26,19 @@ class ReferenceInput:
     dtype: np.dtype[Any]
     shape: Shape
     """Shape in the file; an open dimension is 0 or less."""
+
+
+@attrs.frozen
+class ProcessLimits:
+    """Limits of the process in which a reference runtime runs."""
+
+    timeout: float | None = None
+    """Seconds to load the model, and seconds for each run; unlimited if None."""
+    max_memory: int | None = None
+    """Bytes; None means the default memory limit."""
+
+
+NO_LIMITS = ProcessLimits()
 
 
 class ReferenceRuntime(Protocol):
@@ -81,23 +92,6 @@ def translate_runtime_errors(runtime: str, path: Path) -> Iterator[None]:
             expected=f"a model that {runtime} can run on these inputs",
             hint="Run the model in the runtime alone, or pass another model with --reference.",
         ) from error
-
-
-@contextmanager
-def discard_stderr() -> Iterator[None]:
-    """In a ``with`` block, discard what libraries write to the process's standard error."""
-    if sys.stderr is None:
-        yield
-        return
-    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        sys.stderr.flush()
-        os.dup2(null, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(null)
 
 
 _VNNI = ("avx512vnni", "avxvnni")

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nmpsim import atomic, host_memory
+from nmpsim import atomic, host_memory, subprocesses
 from nmpsim.core.limits import count_available_processors
 from nmpsim.experiments import process_pool
 from nmpsim.kernels import cache_folder
@@ -145,7 +145,7 @@ def test_kernels_are_cached_without_file_owners(
 
 def test_a_pool_starts_without_blocked_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(signal, "pthread_sigmask", raising=False)
-    with process_pool._interrupts_blocked():
+    with subprocesses.block_interrupts():
         pass
 
 

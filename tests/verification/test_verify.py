@@ -84,7 +84,7 @@ def verify(
 ) -> Callable[..., Result]:
     """Return a function that runs the command with the tensors as those of the reference."""
     runtime = FakeRuntime(bundle, tensors)
-    monkeypatch.setitem(live.RUNTIMES, "TFLite", lambda path: runtime)
+    monkeypatch.setitem(live.RUNTIMES, "TFLite", lambda path, limits: runtime)
     model = tmp_path / "net.tflite"
     model.write_bytes(TFLITE)
 

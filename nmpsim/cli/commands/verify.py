@@ -131,10 +131,11 @@ def command(options: VerifyOptions) -> int:
 
 def _open_reference(options: VerifyOptions, bundle: Bundle) -> LiveReference:
     """Load the model of --reference, or the verified model itself, in its runtime."""
-    from nmpsim.references import open_reference
+    from nmpsim.references import ProcessLimits, open_reference
 
+    limits = ProcessLimits(options.limits.timeout, options.max_memory)
     path = options.program if options.reference is None else options.reference
-    reference = open_reference(path, bundle.metadata)
+    reference = open_reference(path, bundle.metadata, limits)
     if reference is not None:
         return reference
     if options.reference is None:
