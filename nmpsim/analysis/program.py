@@ -64,6 +64,10 @@ class Program:
         """Return the numerics profile of an instruction by its name."""
         return self.layer_numerics.get(instruction, self.numerics)
 
+    def get_display_name(self, instruction: str) -> str:
+        """Return the display name of an instruction's layer; its name if it has none."""
+        return (self.display_names or {}).get(instruction, instruction)
+
     def with_numerics(self, choice: str) -> Program:
         """Return a copy whose layers all use the numerics profile or formulas file ``choice``."""
         numerics, formulas = select_numerics(choice)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.console import Console
 
 from nmpsim.analysis.identify.classes import Identification, IdentifiedLayer, RuleClass
+from nmpsim.analysis.program import Program
 from nmpsim.views.console import print_heading, print_line
 
-_SHOWN = 4
-"""Rules of a class that are shown."""
+_SHOWN, _NAMED = 4, 5
+"""Rules of a class and names of a list that are shown."""
 
 
 def print_identification(
@@ -19,9 +22,11 @@ def print_identification(
         _print_class(one, console, show_all)
     unexplained = [one for one in found.layers if one.fault or not one.found.rules]
     for layer in unexplained:
-        _print_unexplained(layer, console)
-    if found.missing:
-        print_line(console, f"not in the dumps: {', '.join(found.missing)}")
+        _print_unexplained(layer, found.program, console)
+    if found.by_order:
+        print_line(console, f"tensors: {found.by_name:,} by name, {found.by_order:,} by order")
+    _print_names("not in the dumps", map(found.program.get_display_name, found.missing), console)
+    _print_names("only the first rows were read", found.partial, console)
     if groups is not None:
         text = f"divides the rules into {groups:,} groups" if groups > 1 else "none found"
         print_line(console, f"probe: {text}")
@@ -46,9 +51,19 @@ def _print_class(one: RuleClass, console: Console, show_all: bool) -> None:
         print_line(console, "    and more; --all shows them")
 
 
-def _print_unexplained(one: IdentifiedLayer, console: Console) -> None:
-    found = one.found
-    print_heading(console, f"{one.layer.name}: no rule explains all results")
+def _print_names(title: str, names: Iterable[str], console: Console) -> None:
+    """Print the first names after a title; print nothing if there is no name."""
+    known = list(names)
+    if known:
+        more = f" and {len(known) - _NAMED:,} more" if len(known) > _NAMED else ""
+        print_line(console, f"{title}: {', '.join(known[:_NAMED])}{more}")
+
+
+def _print_unexplained(one: IdentifiedLayer, program: Program, console: Console) -> None:
+    found, name = one.found, program.get_display_name(one.layer.name)
+    print_heading(console, f"{name}: no rule explains all results")
+    if one.layer.is_by_order:
+        print_line(console, "  its arrays were matched by order; --map names the right ones")
     if one.fault is not None:
         print_line(console, f"  {one.fault.text}")
     if found.closest is not None:

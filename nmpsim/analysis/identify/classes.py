@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from nmpsim.analysis.identify.dumps import Dumps
 from nmpsim.analysis.identify.faults import LayerFault, find_fault
 from nmpsim.analysis.identify.layers import CONNECTED, CONVOLUTION, RecordedLayer, read_layers
 from nmpsim.analysis.identify.search import LayerRules, RequantizationRule, find_rules
+from nmpsim.analysis.identify.unnamed_dumps import match_unnamed_dumps
 from nmpsim.analysis.program import Program
 from nmpsim.diagnostics import fail
 
@@ -63,6 +64,12 @@ class Identification:
     """Layers whose input or result is not in the dumps."""
     unused: tuple[str, ...]
     """Arrays of the dumps that belong to no tensor of the program."""
+    partial: tuple[str, ...] = ()
+    """Arrays of the dumps of which only the first rows were read."""
+    by_name: int = 0
+    """Number of tensors that were matched with an array by name."""
+    by_order: int = 0
+    """Number of tensors that were matched with an array by order or values."""
 
     @property
     def is_explained(self) -> bool:
@@ -82,7 +89,12 @@ class Identification:
 
 
 def identify_program(
-    program: Program, dumps: Sequence[Path], progress: Progress | None = None
+    program: Program,
+    dumps: Sequence[Path],
+    progress: Progress | None = None,
+    *,
+    names: Mapping[str, str] | None = None,
+    layout: str = "auto",
 ) -> Identification:
     """Identify the rules that explain the recorded results of a program's layers.
 
@@ -91,30 +103,47 @@ def identify_program(
     program
         Program with its constants.
     dumps
-        ``.npz`` files with inputs and results of layers, by name of the tensor.
+        ``.npz`` files with inputs and results of layers, by name of the tensor. If layers lack
+        their input or result, arrays of other names are matched with the remaining tensors.
     progress
         Called before each layer.
+    names
+        Name of an array -> name or display name of an instruction or input.
+    layout
+        Layout of the 4-D arrays: auto, same, nchw or nhwc.
 
     Raises
     ------
     UserError
-        Codes of FILE, INPUT and MEM; INPUT001 if no layer's input and result are in the dumps.
+        Codes of FILE, INPUT and MEM; DIFF001 for unknown names in ``names``; INPUT001 if no
+        layer's input and result are in the dumps.
     """
     # ONNX Runtime and PyTorch, whose profiles begin with float, store channels first.
-    channels_first = program.numerics.startswith("float")
-    files = [Dumps(path, channels_first) for path in dumps]
-    read = [read_layers(program, file) for file in files]
-    layers = [layer for found_layers, _ in read for layer in found_layers]
-    known = {layer.name for layer in layers}
-    missing = [name for name in read[0][1] if name not in known]
+    is_first = program.numerics.startswith("float") if layout == "auto" else layout == "nchw"
+    files = [Dumps(path, is_first) for path in dumps]
+    keys = {key for file in files for key in file.keys}
+    layers, missing = _read_all_layers(program, files)
+    if missing or names:
+        for file in files:
+            own = {
+                key: name
+                for key, name in (names or {}).items()
+                if key in file.keys or (key not in keys and file is files[0])
+            }
+            match_unnamed_dumps(program, file, own, layout)
+            file.read_keys.clear()
+            file.partial.clear()
+        layers, missing = _read_all_layers(program, files)
     if not layers:
+        name = program.get_display_name(missing[0]) if missing else ""
+        example = f"{next(iter(files[0].keys), 'ARRAY')}={name}"
         raise fail(
             "INPUT001",
             "the dumps contain no layer with its input and result",
             place=dumps[0],
             found=", ".join(files[0].keys[:6]) or "no array",
             expected="the input and the result of a convolution or fully connected layer",
-            hint=f"Name the arrays as the program names the tensors, such as {missing[0]!r}."
+            hint=f"Map arrays to the program's inputs and layers with --map, such as {example}."
             if missing
             else "Pass a program with quantized convolutions or fully connected layers.",
         )
@@ -126,7 +155,27 @@ def identify_program(
         found.append(_identify_layer(layer, classes[layer.kind], program.numerics))
     unused = tuple(key for file in files for key in file.keys if key not in file.read_keys)
     every = _prefer_common_rules([one for kind in classes.values() for one in kind])
-    return Identification(program, tuple(found), every, tuple(missing), unused)
+    by_order = sum(len(file.read_keys & {*file.by_order.values()}) for file in files)
+    return Identification(
+        program,
+        tuple(found),
+        every,
+        tuple(missing),
+        unused,
+        partial=tuple(key for file in files for key in file.keys if key in file.partial),
+        by_name=sum(len(file.read_keys) for file in files) - by_order,
+        by_order=by_order,
+    )
+
+
+def _read_all_layers(
+    program: Program, files: Sequence[Dumps]
+) -> tuple[list[RecordedLayer], list[str]]:
+    """Return the layers whose input and result are in a file, and the names of other layers."""
+    read = [read_layers(program, file) for file in files]
+    layers = [layer for found, _ in read for layer in found]
+    known = {layer.name for layer in layers}
+    return layers, [name for name in read[0][1] if name not in known]
 
 
 def _prefer_common_rules(classes: Sequence[RuleClass]) -> tuple[RuleClass, ...]:
@@ -151,7 +200,8 @@ def _identify_layer(
             return IdentifiedLayer(shared)
     found = find_rules(layer)
     if not found.rules:
-        fault = find_fault(found)
+        # Arrays of another layer are no fault of the data.
+        fault = None if layer.is_by_order else find_fault(found)
         if fault is None:
             return IdentifiedLayer(found)
         found = attrs.evolve(found, rules=fault.rules)

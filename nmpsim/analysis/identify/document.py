@@ -47,6 +47,7 @@ class IdentifiedLayerDocument(TypedDict):
     equal: Annotated[int, "results that this rule explains, of `compared`"]
     compared: int
     residual: Annotated[str | None, OR_NULL, "pattern of the other results"]
+    by_order: Annotated[bool, "whether the input or result was matched by order"]
     fault: Annotated[str | None, OR_NULL, "kind of the fault in the data or scales"]
     reason: Annotated[str | None, OR_NULL, "description of this fault"]
 
@@ -63,6 +64,9 @@ class IdentifyDocument(TypedDict):
     layers: list[IdentifiedLayerDocument]
     missing: Annotated[list[str], "layers without input or result in the dumps"]
     unused: Annotated[list[str], "arrays of the dumps that belong to no tensor"]
+    partial: Annotated[list[str], "arrays of the dumps of which only the first rows were read"]
+    by_name: Annotated[int, "tensors that were matched with an array by name"]
+    by_order: Annotated[int, "tensors that were matched by order or values"]
     groups: Annotated[int | None, OR_NULL, "groups of rules that the probe tells apart"]
 
 
@@ -78,6 +82,9 @@ def make_identify_document(found: Identification, groups: int | None = None) -> 
         "layers": list(map(_make_layer, found.layers)),
         "missing": list(found.missing),
         "unused": list(found.unused),
+        "partial": list(found.partial),
+        "by_name": found.by_name,
+        "by_order": found.by_order,
         "groups": groups,
     }
     return to_json(data, IdentifyDocument)
@@ -118,6 +125,7 @@ def _make_layer(one: IdentifiedLayer) -> dict[str, Any]:
         "equal": found.equal,
         "compared": found.elements,
         "residual": found.residual or None,
+        "by_order": one.layer.is_by_order,
         "fault": fault and fault.kind,
         "reason": fault and fault.text,
     }

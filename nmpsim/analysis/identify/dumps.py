@@ -39,9 +39,10 @@ class Dumps:
     """
 
     def __init__(self, path: Path, channels_first: bool = False) -> None:
-        self.path, self._channels_first = path, channels_first
-        self._file = ArrayFile(path)
-        if not self._file.is_archive:
+        self.path, self.channels_first = path, channels_first
+        self.file = ArrayFile(path)
+        """The file itself."""
+        if not self.file.is_archive:
             raise fail(
                 "INPUT003",
                 "the dumps have no names of tensors",
@@ -51,18 +52,32 @@ class Dumps:
                 hint="Write the dumps with numpy.savez(FILE, NAME=ARRAY, ...).",
             )
         self._keys: dict[str, str] = {}
-        for key in self._file.keys:
-            for name in _list_names(key):
+        for key in self.file.keys:
+            for name in list_name_forms(key):
                 self._keys.setdefault(name, key)
         self.read_keys: set[str] = set()
         """Keys of the arrays that were read."""
         self.partial: set[str] = set()
         """Keys of the arrays of which only the first rows were read."""
+        self.by_order: dict[str, str] = {}
+        """Names of tensors that were matched by order or values, and the keys of their arrays."""
+        self._layouts: dict[str, bool] = {}
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Names of the arrays in the file."""
-        return self._file.keys
+        return self.file.keys
+
+    def find_key(self, names: Sequence[str]) -> str | None:
+        """Return the key of the array of a tensor that has one of the names, or None."""
+        known = (self._keys.get(name) for one in names for name in list_name_forms(one))
+        return next((one for one in known if one is not None), None)
+
+    def assign(self, name: str, key: str, *, is_by_order: bool, channels_first: bool) -> None:
+        """Assign an array to a tensor of another name; later reads of the tensor return it."""
+        self._keys[name], self._layouts[key] = key, channels_first
+        if is_by_order:
+            self.by_order[name] = key
 
     def read(
         self, view: BufferView, names: Sequence[str], *, is_weight: bool = False
@@ -76,11 +91,10 @@ class Dumps:
         UserError
             INPUT002 for a wrong size or type, or a value that is no number.
         """
-        known = (self._keys.get(name) for one in names for name in _list_names(one))
-        key = next((one for one in known if one is not None), None)
+        key = self.find_key(names)
         if key is None:
             return None
-        stored = self._file.get_array(key)
+        stored = self.file.get_array(key)
         elements = view.type.elements
         count = math.prod(stored.shape)
         if not count or count % elements:
@@ -97,7 +111,8 @@ class Dumps:
         if items * elements != array.size:
             raise self._make_error(view, key, "size", f"shape {list(array.shape)}", _describe(view))
         has_number = (parse_saved_key(key) or (None,))[0] is not None
-        is_first = self._channels_first and not has_number and not is_weight
+        is_first = self._layouts.get(key, self.channels_first and not has_number)
+        is_first = is_first and not is_weight
         return self._convert(_arrange(array, view, items, is_first), view, key)
 
     def _convert(self, array: Array, view: BufferView, key: str) -> Array:
@@ -142,7 +157,7 @@ def _describe(view: BufferView) -> str:
     return f"{view.type.elem} {list(view.shape)}, or several of them"
 
 
-def _list_names(name: str) -> list[str]:
+def list_name_forms(name: str) -> list[str]:
     """Return the forms in which a tensor's name may occur."""
     parsed = parse_saved_key(name)
     found = [name] if parsed is None else [name, parsed[1], parsed[2] or parsed[1]]

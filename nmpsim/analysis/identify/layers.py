@@ -66,6 +66,8 @@ class RecordedLayer:
     """[N, *shape of one result]"""
     clip: tuple[int, int]
     """Range to which the layer clips results."""
+    is_by_order: bool = False
+    """Whether the recorded input or result was matched by order."""
 
     @property
     def name(self) -> str:
@@ -134,10 +136,28 @@ class RecordedLayer:
         return sums.astype(np.int64).reshape(len(inputs), *shape)
 
 
+def list_operations(program: Program) -> list[Operation]:
+    """Return the operations of a program with fused activations."""
+    assigned = assign_numerics(
+        resolve_operands(program.module)[1], program.numerics, program.layer_numerics
+    )
+    return list(fuse_clips(assign_placement(assigned, program.device)))
+
+
+def list_result_names(op: Operation) -> list[str]:
+    """Return the names under which the result of an operation may be recorded.
+
+    Operations may share a buffer, so the name of the instruction comes first.
+    """
+    return [op.last_fused.instruction.name, op.output.name]
+
+
 def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], list[str]]:
     """Read recorded layers from dumps; also return the names of layers whose values are missing."""
     module = program.module
     known: dict[str, Array] = {}
+    uncertain = set(dumps.by_order)
+    """Instructions and buffers whose values were matched by order."""
     for name, view in resolve_operands(module)[0].items():
         if view.buffer.constant:
             continue
@@ -145,10 +165,7 @@ def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], li
         if found is not None:
             known[name] = found
     layers, missing = [], []
-    assigned = assign_numerics(
-        resolve_operands(module)[1], program.numerics, program.layer_numerics
-    )
-    for op in fuse_clips(assign_placement(assigned, program.device)):
+    for op in list_operations(program):
         own, result = _read_results(op, dumps)
         inputs = [_read_view(known, module, view) for view in op.list_inputs()]
         if op.kind in WEIGHTED and op.operands[0].is_narrow:
@@ -157,8 +174,18 @@ def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], li
                 layer = make_recorded_layer(
                     module, op, inputs[0], recorded, is_activated=own is None
                 )
+            sources = {op.last_fused.instruction.name, op.operands[1].buffer.name}
+            if layer is not None and sources & uncertain:
+                layer = attrs.evolve(layer, is_by_order=True)
             layers += [layer] if layer else []
             missing += [] if layer else [op.instruction.name]
+        sources = {op.last_fused.instruction.name}
+        if result is None:
+            sources |= {view.buffer.name for view in op.list_inputs()}
+        if sources & uncertain:
+            uncertain.add(op.output.buffer.name)
+        else:
+            uncertain.discard(op.output.buffer.name)
         result = _compute_result(op, program, own, result, inputs)
         if result is None or op.output.type.elements * op.output.element_bytes != (
             op.output.buffer.nbytes
@@ -170,12 +197,8 @@ def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], li
 
 
 def _read_results(op: Operation, dumps: Dumps) -> tuple[Array | None, Array | None]:
-    """Return the recorded results of an operation before and after its fused activations.
-
-    Operations may share a buffer, so names of instructions come first.
-    """
-    last, view = op.last_fused, op.output
-    names = [last.instruction.name, view.name]
+    """Return the recorded results of an operation before and after its fused activations."""
+    view, names = op.output, list_result_names(op)
     if not op.fused:
         return None, dumps.read(view, names)
     own = dumps.read(op.operands[0], [op.instruction.name])

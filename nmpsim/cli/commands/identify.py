@@ -22,6 +22,7 @@ from nmpsim.cli.parameters import (
     define_command,
     define_option,
 )
+from nmpsim.cli.recorded_runs import MatchingOptions
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
 from nmpsim.records import frozen
 
@@ -32,6 +33,7 @@ class IdentifyOptions:
 
     program: InputFile = define_argument("NET.lir|NET.bin|MODEL")
     dumps: tuple[InputFile, ...] = define_option("Inputs and results of layers.", "D.npz")
+    matching: MatchingOptions
     weights: InputFile | None = WEIGHTS_OPTION
     tensors: InputFile | None = TENSORS_OPTION
     output: OutputFile | None = make_output_option(
@@ -47,7 +49,7 @@ def command(options: IdentifyOptions) -> int:
     """Find the arithmetic that explains recorded layers: a profile, or a formulas file.
 
     The arrays of D.npz have the names of the program's tensors, or are written by
-    `nmpsim run --save-layers`.
+    `nmpsim run --save-layers`. Other arrays are matched by order and shape, or with --map.
 
     Exit codes: 0 one rule for each kind of layer explains all results, 1 none does, 2 unusable
     arguments or files.
@@ -66,12 +68,17 @@ def command(options: IdentifyOptions) -> int:
     from nmpsim.views.identify_text import print_identification
     from nmpsim.views.progress import ItemProgress
 
+    names = options.matching.read_names()
     with report_slow_loading(options.program):
         program = load_program(options.program, options.weights, options.tensors)
     print_warnings(program.warnings)
     with show_progress() as progress:
         found = identify_program(
-            program, options.dumps, lambda *state: progress(ItemProgress(*state))
+            program,
+            options.dumps,
+            lambda *state: progress(ItemProgress(*state)),
+            names=names,
+            layout=options.matching.reference_layout,
         )
     if options.output is not None and found.is_explained:
         write_file(options.output, make_formulas_file(found))

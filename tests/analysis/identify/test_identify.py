@@ -219,3 +219,56 @@ def test_recorded_layers_of_glow_are_named(shared: Path, name: str, profile: str
     found = read(text, arrays, "--weights", arrays)
     assert found["profile"] == profile
     assert not found["missing"]
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        ("resnet8_int8", 3),
+        pytest.param("dscnn_kws_int8", 9, marks=pytest.mark.slow),
+        pytest.param("vww96_int8", 27, marks=pytest.mark.slow),
+    ],
+)
+def test_arrays_of_other_names_are_matched_by_order(shared: Path, name: str, layers: int) -> None:
+    folder = shared / "models" / name
+    found = read(folder / "model.tflite", folder / "intermediates_litert_ref.npz")
+    assert (found["profile"], len(found["layers"])) == ("q31", layers)
+    assert found["by_order"] >= layers and not found["by_name"]
+    assert all(one["by_order"] and one["explained"] for one in found["layers"])
+
+
+def test_wrong_pairs_of_arrays_name_no_rule(model: Path, tmp_path: Path) -> None:
+    right = dict(np.load(record(tmp_path / "right.npz", tflite)))
+    np.savez(tmp_path / "dumps.npz", first=right["y"], second=right["x"])
+    result = identify(model, tmp_path / "dumps.npz")
+    assert result.exit_code == 1, result.output
+    assert "its arrays were matched by order" in result.output
+    assert "tensors: 0 by name, 2 by order" in result.output
+    found = read(model, tmp_path / "dumps.npz", "--map", "second=x", "--map", "first=y")
+    assert (found["explained"], found["by_name"], found["by_order"]) == (True, 2, 0)
+
+
+@pytest.mark.parametrize(("pair", "found"), [("z=x", "z"), ("x=z", "z")])
+def test_unknown_names_of_a_map_are_refused(
+    model: Path, tmp_path: Path, pair: str, found: str
+) -> None:
+    result = identify(model, record(tmp_path / "dumps.npz", tflite), "--map", pair)
+    assert result.exit_code == 2
+    assert "--map names a tensor that" in result.output and found in result.output
+
+
+def test_arrays_that_were_read_in_part_are_named(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmpsim.analysis.identify.dumps.MAX_ELEMENTS", X[0].size)
+    dumps = record(tmp_path / "dumps.npz", tflite)
+    assert read(model, dumps)["partial"] == ["x", "y"]
+    assert "only the first rows were read: x, y" in identify(model, dumps).output
+
+
+def test_lists_of_layers_are_short(shared: Path, tmp_path: Path) -> None:
+    model = shared / "models/resnet8_int8/model.tflite"
+    np.savez(tmp_path / "dumps.npz", other=X)
+    result = identify(model, tmp_path / "dumps.npz")
+    assert result.exit_code == 2
+    assert "--map, such as other=conv2d." in " ".join(result.output.split())
