@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from os.path import commonprefix
 
+from nmpsim.diagnostics import format_count as format_count  # one of the formats of templates
+
 ELLIPSIS = "..."
 _LEAST_WIDTH = 12
 """Width below which the first difference of texts is not shown instead of their ends."""

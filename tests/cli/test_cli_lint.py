@@ -62,7 +62,7 @@ def test_json_holds_the_findings(nmpsim_cli, wrong):
         "rule", "severity", "message", "file", "line", "column", "layer", "number", "tensor",
         "found", "expected", "hint", "facts",
     }  # fmt: skip
-    assert len(document["rules"]) == 17
+    assert len(document["rules"]) == 18
     assert document["skipped"] == []
 
 

@@ -41,7 +41,7 @@ class VerifyOptions:
     program: InputFile = define_argument("MODEL|NET.bin")
     inputs: InputOptions
     reference: InputFile | None = define_option(
-        "Model file to run as the reference.  [default: MODEL]", "MODEL"
+        "Model to run as the reference. [default: MODEL]", "MODEL"
     )
     device: InputFile | None = make_device_option("the bundle's")
     within: Natural = define_option(
