@@ -15,6 +15,7 @@ from nmpsim.analysis.difference import (
     dequantize_values,
     quantize_values,
 )
+from nmpsim.analysis.layer_moves import LayerMove
 from nmpsim.analysis.matching import StoredTensor, match_layers
 from nmpsim.arrays import Array
 from nmpsim.bundle import Bundle
@@ -82,6 +83,7 @@ class ReferenceOutputs:
         references: Sequence[StoredTensor],
         names: Mapping[str, str] | None = None,
         layout: str = "auto",
+        moves: Mapping[int, LayerMove] | None = None,
     ) -> None:
         """Match the tensors of a reference with the layers of a program.
 
@@ -95,6 +97,9 @@ class ReferenceOutputs:
             Name in the reference -> name or index of a layer.
         layout
             Layout of the reference's 4-D tensors; ``auto`` infers it.
+        moves
+            Layers that only transpose or copy the output of another layer, by index. If the
+            reference lacks them, their outputs are computed from the other layer's.
 
         Raises
         ------
@@ -104,6 +109,7 @@ class ReferenceOutputs:
         """
         self._metadata, self._references = metadata, references
         self._names, self._layout = names, layout
+        self._moves = {} if moves is None else moves
         self.matching = match_layers(metadata, references, names, layout)
         self._index_pairs()
         if not self._pairs:
@@ -122,6 +128,16 @@ class ReferenceOutputs:
     def _index_pairs(self) -> None:
         index_of = {layer.name: layer.index for layer in self._metadata.layers}
         self._pairs = {index_of[pair.tensor.name]: pair for pair in self.matching.pairs}
+        self._known = set(self._pairs)
+        for index, move in self._moves.items():  # in the order of execution
+            if move.source in self._known:
+                self._known.add(index)
+        unmatched = self.matching.unmatched
+        self.matching = attrs.evolve(
+            self.matching,
+            unmatched=tuple(one for one in unmatched if index_of[one.name] not in self._known),
+            moved=tuple(one for one in unmatched if index_of[one.name] in self._known),
+        )
 
     @property
     def is_ambiguous(self) -> bool:
@@ -138,13 +154,13 @@ class ReferenceOutputs:
 
     @property
     def layer_indices(self) -> frozenset[int]:
-        """Indices of the layers in the reference."""
-        return frozenset(self._pairs)
+        """Indices of the layers whose outputs the reference determines."""
+        return frozenset(self._known)
 
     @property
     def missing(self) -> list[str]:
         """Names of the layers that are not in the reference."""
-        return [layer.name for layer in self._layers if layer.index not in self._pairs]
+        return [layer.name for layer in self._layers if layer.index not in self._known]
 
     def find_unknown_inputs(self, bundle: Bundle, index: int) -> list[int]:
         """Return the layers that compute a layer's inputs and are not in the reference.
@@ -155,12 +171,12 @@ class ReferenceOutputs:
         if self._edges is None:
             self._edges = layer_edges(bundle)
         if not self._edges:
-            return [one for one in range(index) if one not in self._pairs]
+            return [one for one in range(index) if one not in self._known]
         layers = self._layers
         sources: dict[int, list[int]] = {layer.index: [] for layer in layers}
         for source, reader in self._edges:
             sources[reader].append(source)
-        written = {layers[one].output.address for one in sources[index] if one in self._pairs}
+        written = {layers[one].output.address for one in sources[index] if one in self._known}
 
         def converts_input(one: int) -> bool:
             return layers[one].op in _CONVERSIONS and all(map(converts_input, sources[one]))
@@ -168,7 +184,7 @@ class ReferenceOutputs:
         return [
             one
             for one in sources[index]
-            if one not in self._pairs and layers[one].output.address not in written
+            if one not in self._known and layers[one].output.address not in written
             if not converts_input(one)
         ]
 
@@ -184,11 +200,23 @@ class ReferenceOutputs:
         Integers have the scale that the program was compiled with. Where the layer has another one
         now, the real values that they represent are returned.
         """
-        pair = self._pairs.get(layer.index)
-        values = None if pair is None else self.matching.read_expected(pair)
+        values = self._read_expected(layer.index)
         if values is None or values.dtype.kind == "f":
             return values
         return convert_scale(values, self._outputs[layer.index], layer.output)
+
+    def _read_expected(self, index: int) -> Array | None:
+        """Return a layer's values in the reference, or None if they are unknown."""
+        moves = []
+        while index not in self._pairs:
+            if index not in self._known:
+                return None
+            moves.append(self._moves[index])
+            index = moves[-1].source
+        values = self.matching.read_expected(self._pairs[index])
+        for move in reversed(moves):
+            values = None if values is None else move.apply(values)
+        return values
 
 
 def measure_difference(layer: Layer, actual: Array, expected: Array) -> OutputDifference | str:

@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.difference import EXACT, OutputDifference, Tolerance, compare_outputs
+from nmpsim.analysis.layer_moves import find_layer_moves
 from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Layer, Metadata, Tensor
@@ -173,7 +174,8 @@ def verify_sample(
     progress : callable, optional
         Called after each layer.
     """
-    expected = ReferenceOutputs(bundle.metadata, reference.tensors)
+    moves = find_layer_moves(bundle)
+    expected = ReferenceOutputs(bundle.metadata, reference.tensors, moves=moves)
     report = device.run(bundle, inputs, save_layers=True, progress=progress, limits=limits)
     layers = [
         _compare_layer(

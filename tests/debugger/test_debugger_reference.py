@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import nmpsim
+from nmpsim.analysis.layer_moves import find_layer_moves
 from nmpsim.analysis.matching import StoredTensor, make_stored_tensor, match_layers
 from nmpsim.bundle import Bundle
 from nmpsim.debugger import Debugger
@@ -122,3 +123,56 @@ def test_adds_match_by_the_names_of_tflite(shared: Path) -> None:
         assert len(pairs) == len(bundle.metadata.layers)
         assert all(pairs[name].reference.name == name.removesuffix("__1") for name in adds)
         assert {pair.how for pair in found.pairs} == {"name"}
+
+
+TRANSPOSED = """function main
+declare {
+  %x = WeightVar float<1 x 2 x 3 x 4> mutable
+  %y = WeightVar float<6 x 4> mutable
+}
+code {
+  0 %q_res = allocactivation { Ty: i8[S:0.5 O:3][-65.5,62.0]<1 x 2 x 3 x 4>}
+  1 %q = quantize @out %q_res, @in %x
+  2 %t_res = allocactivation { Ty: i8[S:0.5 O:3][-65.5,62.0]<1 x 4 x 2 x 3>}
+  3 %t = transpose @out %t_res, @in %q_res { Shuffle: [0, 3, 1, 2]}
+  4 %q_gone = deallocactivation @out %q_res
+  5 %flat = tensorview @in %t_res { Ty: i8[S:0.5 O:3][-65.5,62.0]<4 x 6>, Offsets: [0, 0, 0, 0]}
+  6 %u_res = allocactivation { Ty: i8[S:0.5 O:3][-65.5,62.0]<6 x 4>}
+  7 %u = transpose @out %u_res, @in %flat { Shuffle: [1, 0]}
+  8 %t_gone = deallocactivation @out %t_res
+  9 %m_res = allocactivation { Ty: i8[S:0.25 O:3][-32.75,31.0]<6 x 4>}
+  10 %m = elementadd @out %m_res, @in %u_res, @in %u_res
+  11 %u_gone = deallocactivation @out %u_res
+  12 %d = dequantize @out %y, @in %m_res
+  13 %m_gone = deallocactivation @out %m_res
+}
+"""
+
+
+def test_transposed_layers_have_the_values_of_the_layer_they_read(tmp_path: Path) -> None:
+    (tmp_path / "net.lir.txt").write_text(TRANSPOSED)
+    bundle = nmpsim.compile(tmp_path / "net.lir.txt").bundle
+    moves = find_layer_moves(bundle)
+    assert sorted(bundle.metadata.layers[index].name for index in moves) == ["t", "u"]
+    x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4) / 2
+    debugger = Debugger(bundle, {"x": x})
+    debugger.run_to_end()
+    shell = Shell(debugger, lambda path: pytest.fail(f"nobody reads {path}"))
+    outputs = list_outputs(shell)
+    shell.reference = ReferenceOutputs(
+        bundle.metadata,
+        [make_stored_tensor("q", outputs["q"]), make_stored_tensor("m", outputs["m"] ^ 1)],
+        moves=moves,
+    )
+    layers = {layer.name: layer for layer in bundle.metadata.layers}
+    moved = x.transpose(0, 3, 1, 2) * 2 + 3
+    np.testing.assert_array_equal(shell.reference.get_output(layers["t"]), moved)
+    np.testing.assert_array_equal(shell.reference.get_output(layers["u"]), moved.reshape(4, 6).T)
+    found = shell.execute("diverge")
+    assert found.text.startswith("4 of 5 layers compared; not in the reference: d\n")
+    assert found.data["breaking"] == ["m"]
+    shell.reference = ReferenceOutputs(
+        bundle.metadata, [make_stored_tensor("q", outputs["q"] ^ 1)], moves=moves
+    )
+    found = shell.execute("compare")
+    assert (found.data["compared"], found.data["differing"]) == (3, 3)

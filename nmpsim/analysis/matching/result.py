@@ -36,6 +36,8 @@ class TensorMatching:
     """Results of the run that are not in the reference."""
     unmatched_references: tuple[StoredTensor, ...]
     """Results of the reference that are not in the run."""
+    moved: tuple[StoredTensor, ...] = ()
+    """Results of the run that transpose or copy a result of a pair, whose reference they use."""
 
     def read_expected(self, pair: TensorPair) -> Array | None:
         """Read a pair's reference values in the run's layout; return None if they are incomparable.
@@ -54,6 +56,7 @@ class TensorMatching:
     def describe_coverage(self, noun: str = "layers") -> str:
         """Describe how many results of the run are in the reference, and which are not."""
         matched = [pair.tensor for pair in self.pairs if pair.tensor.is_result]
+        matched += self.moved
         count = len(matched) + len(self.unmatched)
         text = f"{len(matched)} of {count} {noun} compared"
         text += f", the reference is {self.layout.upper()}" if self.layout != "same" else ""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nmpsim.analysis.explain import OperationFacts, explain_layers
+from nmpsim.analysis.layer_moves import find_layer_moves
 from nmpsim.analysis.matching import list_saved_tensors
 from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Layer, Tensor
@@ -118,6 +119,7 @@ class CommandContext:
                 list(list_saved_tensors(arrays.keys, arrays.read)),
                 self.reference_names,
                 self.reference_layout,
+                find_layer_moves(self.debugger.bundle),
             )
         self.debugger.events.measure_difference = self._measure_difference
         return self.reference
