@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +94,25 @@ class Dumps:
         key = self.find_key(names)
         if key is None:
             return None
+        if key not in self.by_order.values():
+            return self._read_array(view, key, is_weight)
+        try:
+            return self._read_array(view, key, is_weight)
+        except UserError as error:
+            if error.diagnostics[0].code != "INPUT002":
+                raise
+        # The tensor cannot have these values, so the match is wrong.
+        self.discard_matches([name for name, one in self.by_order.items() if one == key])
+        self.read_keys.discard(key)
+        self.partial.discard(key)
+        return None
+
+    def discard_matches(self, names: Iterable[str]) -> None:
+        """Discard the matches by order of tensors."""
+        for name in names:
+            del self._keys[name], self.by_order[name]
+
+    def _read_array(self, view: BufferView, key: str, is_weight: bool) -> Array:
         stored = self.file.get_array(key)
         elements = view.type.elements
         count = math.prod(stored.shape)

@@ -187,13 +187,60 @@ def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], li
         else:
             uncertain.discard(op.output.buffer.name)
         result = _compute_result(op, program, own, result, inputs)
-        if result is None or op.output.type.elements * op.output.element_bytes != (
-            op.output.buffer.nbytes
-        ):
-            known.pop(op.output.buffer.name, None)
-        else:
-            known[op.output.buffer.name] = result
+        _set_result(known, op, result)
     return layers, missing
+
+
+def estimate_results(program: Program, dumps: Dumps) -> dict[str, Array]:
+    """Estimate results that are not recorded from recorded values.
+
+    Returns the first item of each result by name of the instruction.
+    """
+    known: dict[str, Array] = {}
+    for name, view in resolve_operands(program.module)[0].items():
+        found = None if view.buffer.constant else dumps.read(view, (name,), is_weight=True)
+        if found is not None:
+            known[name] = found[:1]
+    estimates = {}
+    for op in list_operations(program):
+        own, result = _read_results(op, dumps)
+        inputs = [_read_view(known, program.module, view) for view in op.list_inputs()]
+        is_known = own is not None or result is not None
+        if not is_known and all(one is not None for one in inputs):
+            result = _estimate_result(op, program, inputs)
+            if result is not None:
+                estimates[op.instruction.name] = result[0]
+        elif result is None and own is not None:
+            result = np.clip(own, op.clip_low, op.clip_high)
+        _set_result(known, op, None if result is None else result[:1])
+    return estimates
+
+
+def _estimate_result(op: Operation, program: Program, inputs: list[Any]) -> Array | None:
+    """Return the result of an operation with real factors, or None if it is unsupported."""
+    view = op.output
+    if op.kind not in WEIGHTED or not op.operands[0].is_narrow:
+        result = _execute(op, program, inputs)
+        if result is not None and op.fused:
+            result = np.clip(result, op.clip_low, op.clip_high)
+        return result
+    empty = np.zeros((1, *op.operands[0].shape), view.type.dtype)
+    layer = make_recorded_layer(program.module, op, inputs[0], empty)
+    if layer is None:
+        return None
+    exact = (layer.compute_sums(layer.inputs) + layer.biases) * layer.ideal_factors
+    rounded = np.clip(np.rint(exact + layer.offset), *layer.clip)
+    estimate: Array = rounded.astype(view.type.dtype).reshape(1, *view.shape)
+    return estimate
+
+
+def _set_result(known: dict[str, Array], op: Operation, result: Array | None) -> None:
+    """Set the known values of an operation's buffer, which must be those of the result."""
+    view = op.output
+    if result is None or view.type.elements * view.element_bytes != view.buffer.nbytes:
+        known.pop(view.buffer.name, None)
+    else:
+        known[view.buffer.name] = result
 
 
 def _read_results(op: Operation, dumps: Dumps) -> tuple[Array | None, Array | None]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import islice
 
+import attrs
 import numpy as np
 
 from nmpsim.analysis.identify.dumps import Dumps, list_name_forms
-from nmpsim.analysis.identify.layers import list_operations, list_result_names
+from nmpsim.analysis.identify.layers import estimate_results, list_operations, list_result_names
 from nmpsim.analysis.matching import (
     KnownValues,
     StoredTensor,
@@ -19,9 +21,11 @@ from nmpsim.analysis.matching import (
 from nmpsim.analysis.matching.match import BY_ORDER, BY_VALUES
 from nmpsim.analysis.matching.tensors import parse_saved_key
 from nmpsim.analysis.program import Program
-from nmpsim.arrays import Array
+from nmpsim.array_files import StoredArray
+from nmpsim.arrays import Array, Arrays
 from nmpsim.compiler.operations import BufferView
 from nmpsim.compiler.resolve import find_inputs_and_outputs
+from nmpsim.diagnostics import UserError
 
 MAX_ARRAYS = 10_000
 """Most arrays of a file that are matched without exact names."""
@@ -75,12 +79,26 @@ def match_unnamed_dumps(
             for one in tensors
             if one.opcode or one.name in mapped.values() or tuple(sorted(one.shape)) in shapes
         ]
-        found = match_tensors(tensors, list(references), mapped, layout)
-    for pair in found.pairs:
-        is_by_order = pair.how in (BY_ORDER, BY_VALUES)
-        key, is_first = references[pair.reference], found.layout == "nchw"
-        name = known[pair.tensor][0]
-        dumps.assign(name, key, is_by_order=is_by_order, channels_first=is_first)
+        for has_values in (False, True):
+            # Branches are told apart by values that follow from the first pairs.
+            values = estimate_results(program, dumps) if has_values else {}
+            known_tensors = {_set_values(one, values): one for one in tensors}
+            found = match_tensors(list(known_tensors), list(references), mapped, layout)
+            dumps.discard_matches(list(dumps.by_order))
+            for pair in found.pairs:
+                dumps.assign(
+                    known[known_tensors[pair.tensor]][0],
+                    references[pair.reference],
+                    is_by_order=pair.how in (BY_ORDER, BY_VALUES),
+                    channels_first=found.layout == "nchw",
+                )
+
+
+def _set_values(tensor: StoredTensor, values: Arrays) -> StoredTensor:
+    """Return a tensor with its values, if they are known."""
+    if tensor.name not in values:
+        return tensor
+    return attrs.evolve(tensor, load=partial(KnownValues.from_array, values[tensor.name]))
 
 
 def _list_tensors(program: Program) -> Iterator[tuple[StoredTensor, list[str]]]:
@@ -110,13 +128,17 @@ def _make_tensor(name: str, view: BufferView, opcode: str, inputs: tuple[str, ..
 
 def _list_references(program: Program, dumps: Dumps, mapped: set[str]) -> dict[StoredTensor, str]:
     """Return the arrays of numbers that have no exact name or are mapped, and their keys."""
-    stored = {
-        key: array
-        for key in islice(dumps.keys, MAX_ARRAYS)
-        if (parsed := parse_saved_key(key)) is not None
-        and (key in mapped or (parsed[2] is None and key not in dumps.read_keys))
-        if (array := dumps.file.get_array(key)).dtype.kind in "iuf" and 0 not in array.shape
-    }
+    stored: dict[str, StoredArray] = {}
+    for key in islice(dumps.keys, MAX_ARRAYS):
+        parsed = parse_saved_key(key)
+        if parsed is None or (key not in mapped and (parsed[2] or key in dumps.read_keys)):
+            continue
+        try:
+            array = dumps.file.get_array(key)
+        except UserError:  # an array that is not needed need not be readable
+            continue
+        if array.dtype.kind in "iuf" and 0 not in array.shape:
+            stored[key] = array
     batches = Counter(array.shape[0] for array in stored.values() if len(array.shape) > 1)
     items = batches.most_common(1)[0][0] if batches else 1
     views, _ = find_inputs_and_outputs(program.module)

@@ -224,7 +224,7 @@ def test_recorded_layers_of_glow_are_named(shared: Path, name: str, profile: str
 @pytest.mark.parametrize(
     ("name", "layers"),
     [
-        ("resnet8_int8", 3),
+        ("resnet8_int8", 9),
         pytest.param("dscnn_kws_int8", 9, marks=pytest.mark.slow),
         pytest.param("vww96_int8", 27, marks=pytest.mark.slow),
     ],
@@ -246,6 +246,14 @@ def test_wrong_pairs_of_arrays_name_no_rule(model: Path, tmp_path: Path) -> None
     assert "tensors: 0 by name, 2 by order" in result.output
     found = read(model, tmp_path / "dumps.npz", "--map", "second=x", "--map", "first=y")
     assert (found["explained"], found["by_name"], found["by_order"]) == (True, 2, 0)
+
+
+def test_matched_arrays_whose_values_do_not_fit_are_not_used(model: Path, tmp_path: Path) -> None:
+    noise = np.random.default_rng(5).normal(size=X.shape)
+    np.savez(tmp_path / "dumps.npz", x=X, other=noise, text=np.array(["text"], object))
+    result = identify(model, tmp_path / "dumps.npz")
+    assert result.exit_code == 2
+    assert "the dumps contain no layer with its input and result" in result.output
 
 
 @pytest.mark.parametrize(("pair", "found"), [("z=x", "z"), ("x=z", "z")])
