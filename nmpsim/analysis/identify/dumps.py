@@ -116,7 +116,9 @@ class Dumps:
         stored = self.file.get_array(key)
         elements = view.type.elements
         count = math.prod(stored.shape)
-        if not count or count % elements:
+        has_axes = len(stored.shape) == len(view.shape) == 4
+        is_another = has_axes and sorted(stored.shape[1:]) != sorted(view.shape[1:])
+        if not count or count % elements or is_another:
             raise self._make_error(
                 view, key, "size", f"shape {list(stored.shape)}", _describe(view)
             )

@@ -185,6 +185,7 @@ def test_a_probe_divides_a_class(model: Path, tmp_path: Path) -> None:
     [
         ({"z": X}, "the dumps contain no layer with its input and result"),
         ({"x": X, "y": X[:, :, 1:]}, "the array 'y' has the wrong size"),
+        ({"x": X, "y": X[:, : X.shape[1] // 2]}, "the array 'y' has the wrong size"),
         ({"x": X, "y": np.full(X.shape, np.nan)}, "NaN or infinity"),
         ({"x": X.astype(np.int64) * 9, "y": X}, "the array 'x' has the wrong values"),
         ({"x": X, "y": X.astype(str)}, "error"),
