@@ -18,7 +18,7 @@ from nmpsim.verification import verify_sample
     [
         ("ai_edge_litert", "resnet8_int8/model.tflite", 15),
         ("onnxruntime", "resnet8_float_ortq/model_qdq_u8s8_perchannel.onnx", 17),
-        ("onnxruntime", "mnist_cntk/model_qoperator_u8s8_perchannel.onnx", 7),
+        ("onnxruntime", "mnist_cntk/model_qoperator_u8s8_perchannel.onnx", 8),
     ],
 )
 def test_a_network_equals_its_runtime(shared: Path, package: str, name: str, layers: int) -> None:
