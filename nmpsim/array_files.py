@@ -116,7 +116,7 @@ class ArrayFile:
         return self.get_array(key).read()
 
     def read_data(self, array: StoredArray) -> memoryview:
-        """Read an array's data as bytes; raise UserError if the size is not the header's."""
+        """Read an array's data as bytes; raise UserError if the size in its header is wrong."""
         with self._open_array(array.key) as (file, _):
             if not self.is_archive and not array.is_part:
                 self._check_size(os.fstat(file.fileno()).st_size - file.tell(), array)

@@ -155,7 +155,7 @@ def make_process_limit_error(found: str | None) -> UserError:
         "ENV002",
         "the system allows too few open files, processes or threads",
         found=found,
-        hint="Raise the limit (ulimit -n, ulimit -u, container), or use fewer jobs (--jobs 1).",
+        hint="Raise the limit with `ulimit -n` or `ulimit -u`, or use --jobs 1.",
     )
 
 

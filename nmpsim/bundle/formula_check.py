@@ -307,7 +307,7 @@ def check_ranges(
         raise FormulaError("has a float as result", result, "an integer")
     used = len(formula.words) if kind == "sums" else 0
     found, most = ", ".join(formula.words), f"at most {MAX_PARAMETERS}"
-    require(used <= MAX_PARAMETERS, "uses too many words", found, most)
+    require(used <= MAX_PARAMETERS, "uses too many descriptor words", found, most)
     return result
 
 

@@ -289,7 +289,7 @@ def _structured(document: dict[str, Any], place: Place) -> Baseline:
     except BaseValidationError as error:
         raise _unusable(place, transform_error(error, path="baseline")[0][:300]) from error
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise _unusable(place, f"{type(error).__name__}: {error}"[:300]) from error
+        raise _unusable(place, f"it is damaged: {error}"[:300]) from error
     return baseline
 
 

@@ -78,7 +78,7 @@ class RepeatedRun:
         return options.whole_layers and any(self._layer_kernels)
 
     def run(self, values: Values, options: RunOptions, clock: Clock) -> RunReport:
-        """Run the bundle on new inputs; return the report. RestartError leaves memory undefined."""
+        """Run the bundle on new inputs; return the report. RestartError makes memory invalid."""
         with self._clear_counters():
             outputs, clips = self._compute(values, options, clock)
         host = {index: count_host_clipping(clip) for index, clip in clips.items()}

@@ -88,7 +88,7 @@ class RunOptions:
     """Known violation at which the run must end."""
 
     def make_restart_options(self, restart: RestartError) -> RunOptions:
-        """Return the options for the run that follows a restart."""
+        """Return the options for running again after ``restart``, in the mode that it requires."""
         if restart.event is ModeEvent.VIOLATED:
             return attrs.evolve(self, violation=restart.violation, work=None, progress=None)
         if restart.event is ModeEvent.ORDER_DEPENDENT:

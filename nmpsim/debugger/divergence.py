@@ -213,7 +213,7 @@ _COUNTS = {"dram_stride_x": "count_x", "dram_stride_y": "count_y"}
 def find_word_outliers(
     trace: Sequence[ExecutedInstruction], cores: Collection[int], writable: int
 ) -> Iterator[ErrorPattern]:
-    """Yield an error pattern for each descriptor word that differs only on ``cores``.
+    """Yield an error pattern for each descriptor word with another value on all other cores.
 
     ``writable`` is the address from which DRAM is no part of the program.
     """

@@ -322,7 +322,7 @@ class ReversibleExecution:
             self.trap = trap
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore the state of a snapshot, and apply the edits of its position."""
+        """Restore a snapshot's state, and repeat the edits that the user made at its position."""
         arrays = (*list_pages(self.machine), *self._list_arrays())
         for array, saved in zip(arrays, (*snapshot.pages, *snapshot.records), strict=True):
             array[...] = saved

@@ -143,7 +143,7 @@ def get_storage_dtype(type_: TensorType, real: RealType) -> np.dtype[Any]:
 
 
 def find_scale_operands(instruction: Instruction) -> Mapping[int, tuple[int, int]]:
-    """Return the operand indices (scales, offsets) by the index of the operand that they quantize.
+    """Return a mapping from each operand with separate scales to its scales and offsets (indices).
 
     Such are the filter and bias of a channelwise convolution and the weights of a row-wise fully
     connected layer; the scales in the types of such operands mean nothing.

@@ -56,7 +56,7 @@ def exceeds_element_range(value: int, element: int) -> bool:
 
 
 def is_invalid_scale(words: Any, pre: int, profile: int) -> bool:
-    """Return whether a scale has an invalid shift or an invalid float32 factor."""
+    """Return whether the scale at index ``pre`` of ``words`` is invalid in a profile."""
     if profile in _WITH_SHIFTS:
         return not (0 <= words[pre] <= 31 and 0 <= words[pre + 2] <= 31)
     return not 0 <= words[pre + 1] < INFINITY_BITS

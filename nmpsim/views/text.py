@@ -123,5 +123,5 @@ def format_real(value: float) -> str:
 
 
 def format_decibels(value: float, unit: str = "") -> str:
-    """Format a ratio in dB with one decimal and ``unit``; ``exact`` for infinity."""
+    """Format decibels with one decimal and the suffix ``unit``, or ``exact`` if infinite."""
     return "exact" if value == math.inf else f"{value:.1f}{unit}"

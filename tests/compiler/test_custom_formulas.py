@@ -126,7 +126,7 @@ def steps(count: int) -> str:
     (formula("acc + bias + bias_pre + bias_mul + bias_post + out_pre + out_mul", "sums"),
      "computes an integer that may exceed 64 bits"),
     (formula("acc+bias_pre+bias_mul+bias_post+out_pre+out_mul+out_post+out_offset", "sums"),
-     "uses too many words"),
+     "uses too many descriptor words"),
     (HEAD + "[functions]\ninteger = 'integer(x, out)'", "names an unknown scale"),
     ("name = 'a'\nbase = 'float'\n[onnx]\naverage = '1'",
      "changes a formula that cannot be changed"),

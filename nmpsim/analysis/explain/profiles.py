@@ -78,7 +78,7 @@ class ProfileStage:
         ]
 
     def list_values(self) -> tuple[float, ...]:
-        """Return the real factors that the words represent."""
+        """Return the real value of each factor of the stage that ``forms`` contains."""
         return tuple(compute_real_factor(self.kind, s.pre, s.mul, s.post) for s in self.forms)
 
 

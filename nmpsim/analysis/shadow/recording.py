@@ -44,7 +44,7 @@ class RecordedOperand:
 
 @attrs.frozen
 class LayerInstruction:
-    """Instruction of a layer with its operands in print order."""
+    """LIR instruction of a layer, with recorded operands in the order in which LIR prints them."""
 
     instruction: Instruction
     operands: tuple[RecordedOperand, ...]

@@ -80,7 +80,7 @@ class ChannelSlices:
 
 
 class SliceSizes(NamedTuple):
-    """Sizes of the largest channel slice, and the largest number of slices in a range."""
+    """Maxima over a layer's channel slices: channels, groups, and slices in a range of channels."""
 
     out: Any
     """Channels of the largest slice."""

@@ -63,7 +63,7 @@ def conflicts_with_others(ranges: Int64s, core: Int, accessed: Int64s, kind: Int
 
 
 def has_same_stride(a: Int64s, b: Int64s) -> Any:
-    """Return whether two ranges have the same stride and the same offsets within it."""
+    """Return whether two ranges have one stride and access the same bytes of each stride."""
     return a[STRIDE] == b[STRIDE] and a[FROM] == b[FROM] and a[TO] == b[TO]
 
 

@@ -195,7 +195,7 @@ class CommandContext:
         return tensor, self.get_module().constants[name]
 
     def get_layer_facts(self, layer: Layer) -> OperationFacts | None:
-        """Return the facts of the LIR about a layer, or None if the LIR lacks the layer.
+        """Return what the LIR states about a layer, or None if the layer is not in the LIR.
 
         Raises UserError (BUN005) if the bundle contains no LIR.
         """

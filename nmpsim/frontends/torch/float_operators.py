@@ -161,8 +161,11 @@ def translate_batch_norm(
         "a batch normalization in training mode",
         "a model in evaluation mode: call model.eval() first",
     )
-    require(running_mean is not None, "running_mean None", "a running mean")
-    require(running_var is not None, "running_var None", "a running variance")
+    require(
+        running_mean is not None and running_var is not None,
+        "a batch normalization without running statistics",
+        "running statistics: build the layer with track_running_stats=True",
+    )
     names = _name_tensors(builder, "input")
     for part, number in (("weight", 1), ("bias", 0)):
         if part in builder.arguments:

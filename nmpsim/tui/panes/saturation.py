@@ -54,7 +54,7 @@ class SaturationPane(LinePane):
         return CHANNEL_COLUMNS if is_channel else None
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return the element of a line as the view field ``element``, or {} if it has none."""
+        """Return the view's new ``element`` for a selected line, or {} if the line has none."""
         return {"element": self._elements[index]} if self._elements[index] else {}
 
     def _stages(self, found: tuple[Saturation, ...], state: str) -> list[Text]:

@@ -61,6 +61,6 @@ class SourcePane(LinePane):
         return {} if layer is None else {"layer": layer}
 
     def get_breakpoint_condition(self, index: int) -> LayerCondition | None:
-        """Return a condition for the start of a line's layer, or None if the line has no layer."""
+        """Return a breakpoint condition for the start of a line's layer, or None without one."""
         layer = self.current_view.facts.layer_at.get(index)
         return None if layer is None else LayerCondition(layer)

@@ -57,7 +57,7 @@ class TimelinePane(LinePane):
         return f"{self.title}, layer {view.layer}: {shares}{limited}"
 
     def update_size(self) -> None:
-        """Update the cycle scale and the virtual size."""
+        """Update cycle scale and virtual size; scroll to the current cycle if it changed."""
         if self._is_fit:
             self._scale = self._fitting()
         super().update_size()
