@@ -56,6 +56,11 @@ class _Number:
     invert: bool = False
     """Whether the result is linear in the reciprocal."""
 
+    @property
+    def is_missing_bias(self) -> bool:
+        """Whether the number is a bias that is zero in all channels."""
+        return self.name == "bias" and not self.current.any()
+
     def convert(self, values: Array) -> Array:
         """Return the reciprocals of values if the result is linear in them; round integers."""
         values = 1 / values if self.invert else values
@@ -140,8 +145,10 @@ def _solve(wrong: WrongLayer, number: _Number) -> tuple[Array, Array, Array] | N
     fits = (np.count_nonzero(is_used, axis=0) >= MIN_ELEMENTS) & (low <= high)
     fits &= np.isfinite(middle)
     changed = wrong.wrong_channels if channels > 1 else np.ones(1, np.bool_)
-    known = np.count_nonzero(is_two_sided[:, changed])
-    if not fits[changed].all() or known < MIN_ELEMENTS * max(int(changed.sum()), 1):
+    known, count = np.count_nonzero(is_two_sided[:, changed]), max(int(changed.sum()), 1)
+    # A missing bias is likely enough that fewer elements confirm the computed one.
+    needed = count + 4 * MIN_ELEMENTS if number.is_missing_bias else MIN_ELEMENTS * count
+    if not fits[changed].all() or known < needed:
         return None
     found = start + np.where(changed & fits, middle, 0) * step
     return found, gain, np.where(changed, step, 0)
@@ -176,7 +183,7 @@ def _describe(number: _Number, values: Array) -> str:
         return f"{number.name} {values.item():.9g}, not {number.current.item():.9g}"
     channels = np.flatnonzero(values != number.current)
     first = channels[0]
-    if number.name == "bias" and not number.current.any():
+    if number.is_missing_bias:
         return f"a bias, which is zero here (channel {first}: {values[first]:.0f})"
     example = f"channel {first}: {values[first]:.6g}, not {number.current[first]:.6g}"
     return f"another {number.name} in {channels.size} of {values.size} channels ({example})"
