@@ -55,10 +55,11 @@ def _change_padding_values(layer: IsolatedLayer, window: _Window) -> Iterator[Ch
     offset = window.zero_point
     if layer.kind is OpcodeKind.MAX_POOL:
         yield "zero points as padding", window.change(window.before, constant_values=offset)
-    elif layer.kind is OpcodeKind.CONVOLUTION:
-        for value in list_zero_points(offset, window.values.dtype.itemsize):
-            text = f"{value}, not the zero point {offset}, as padding"
-            yield text, window.change(window.before, constant_values=value)
+    if layer.kind is not OpcodeKind.CONVOLUTION:
+        return  # a mean with the nearest pixels often equals the mean without padding
+    for value in list_zero_points(offset, window.values.dtype.itemsize):
+        text = f"{value}, not the zero point {offset}, as padding"
+        yield text, window.change(window.before, constant_values=value)
     yield "the nearest pixels as padding", window.change(window.before, mode="edge")
     if all(pad < size for pad, size in zip(window.before, window.values.shape[1:3], strict=True)):
         yield "mirrored pixels as padding", window.change(window.before, mode="reflect")

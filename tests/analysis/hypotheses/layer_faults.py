@@ -307,6 +307,8 @@ _STRUCTURES: dict[str, Callable[..., Ref]] = {
 }
 CONVS = ("conv", "channelwise", "depthwise", "conv relu")
 WEIGHTED = (*CONVS, "fc", "rowwise")
+ONE_RESULT = tuple(one for one in WEIGHTED if one != "conv relu")
+"""Structures in which one tensor has the type of the result."""
 WINDOWS = (*CONVS, "maxpool", "avgpool")
 
 
@@ -459,7 +461,7 @@ FAULTS: dict[str, Fault] = {
         (*WEIGHTED, "add"), _offset_fault(0, lambda o: o - 1), "zero point .*of the result"
     ),
     "result zero point 9": Fault(
-        (*WEIGHTED, "add"), _offset_fault(0, lambda o: o + 9), "zero point .*of the result"
+        (*ONE_RESULT, "add"), _offset_fault(0, lambda o: o + 9), "zero point .*of the result"
     ),
     "padding on the other side": Fault(
         WINDOWS, _swap_pads, "padding on the other side|padding \\d"
@@ -474,7 +476,7 @@ FAULTS: dict[str, Fault] = {
         ("channelwise", "depthwise"), _table_fault(4, 6), "scale of weights and bias in 1 "
     ),
     "result scale": Fault(
-        WEIGHTED, lambda n, r: n.with_type(n.name(0), 1.3), "scale of the result"
+        ONE_RESULT, lambda n, r: n.with_type(n.name(0), 1.3), "scale of the result"
     ),
     "input scale": Fault(
         ("add",), lambda n, r: n.with_type(n.name(2), 1.3), "scale of the second input"

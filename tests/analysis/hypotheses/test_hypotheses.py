@@ -13,6 +13,7 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.core.device import Device
 from nmpsim.core.run import make_layer_key
 
+TOO_FEW = "the wrong elements are too few to distinguish causes"
 QUICK = {
     ("kernel transposed", "conv"),
     ("O and I swapped", "channelwise"),
@@ -56,10 +57,10 @@ def test_a_planted_fault_is_named(
         trial = try_fault(
             make_network(structure, rng), FAULTS[name], rng, device, in_program=in_program
         )
-        if trial is not None:
+        if trial is not None and trial.results.problem != TOO_FEW:
             break
     else:
-        pytest.skip("the fault changes no result of this structure")
+        pytest.skip("the fault changes no or too few results of this structure")
     assert trial.is_named
     assert not trial.false_causes
 
@@ -90,7 +91,7 @@ def test_a_difference_near_a_tie_has_no_explanation(device: Device) -> None:
     wrong.reshape(-1)[:3] ^= 1
     index = len(bundle.metadata.layers) - 1
     found = search_hypotheses(bundle, index, network.inputs, outputs, wrong, device=device)
-    assert found.problem == "the wrong elements are too few to distinguish causes"
+    assert found.problem == TOO_FEW
 
 
 @pytest.mark.parametrize("rule", ["accumulator", pytest.param("floor", marks=pytest.mark.slow)])
@@ -111,5 +112,5 @@ def test_other_arithmetic_of_a_reference_is_named(rule: str, device: Device) -> 
     rounded = np.floor(real + 0.5 * (rule == "accumulator"))
     expected = np.clip(rounded, -128, 127).astype(np.int8)
     (found,) = search_hypotheses(bundle, 0, inputs, outputs, expected, device=device).explanations
-    text = "an accumulator of 16 bits that saturates" if rule == "accumulator" else "; down; "
+    text = "an accumulator of 16 bits that saturates" if rule == "accumulator" else "down; "
     assert text in found.change
