@@ -41,7 +41,7 @@ def read_weighted_scales(module: Module, op: Operation) -> WeightedLayerScales |
 
 
 def read_weight_rows(module: Module, op: Operation) -> Array | None:
-    """Read the weights as an array [outputs, inputs per output]; return None if unknown."""
+    """Read a layer's weights as rows [outputs, inputs per output]; None if not constant."""
     values = read_constant(module, op.operands[2])
     if values is None:
         return None

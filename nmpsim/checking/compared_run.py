@@ -15,7 +15,7 @@ from nmpsim.report.data import OutputReport
 
 @attrs.frozen(eq=False)
 class ComparedRun:
-    """Compared run: a run, and the baseline with which it is compared if there is one."""
+    """Run of a checked program, with the baseline of an earlier run if there is one."""
 
     run: CheckedRun
     baseline: Baseline | None = None

@@ -35,7 +35,7 @@ class MatchingOptions:
     )
 
     def read_names(self) -> Mapping[str, str]:
-        """Return the names of ``--map``: name in the reference -> name in the run.
+        """Return a mapping from each name in the reference to its name in the run, from ``--map``.
 
         Raises UserError (ARG001) for an invalid pair.
         """

@@ -53,7 +53,7 @@ def add_products(
 def add_row_products(
     spm: ScratchpadViews, element: Int, start: Int, g: MatmulShape, factors: Int64s, sums: Int64s
 ) -> None:
-    """Add ``factors[k]`` times row ``k`` of the right matrix, minus its zero point, to ``sums``."""
+    """Add ``factors[k] * (row k of the right matrix - its zero point)`` to ``sums`` for each k."""
     if element == INT16:
         add_products(spm.i16, start >> 1, g.rhs_stride >> 1, g.rhs_offset, factors, sums)
     else:

@@ -32,7 +32,7 @@ def register_functions(*modules: ModuleType) -> None:
 
 @functools.cache
 def register_pure_functions() -> None:
-    """Register the pure functions with Numba; call this function before any compilation."""
+    """Register both engines' pure functions with Numba, before Numba compiles callers."""
     register_functions(*PURE_MODULES)
     for function in packed_weights.FUNCTIONS:
         jit_pure(function)

@@ -115,7 +115,7 @@ class LiveReference:
         )
 
     def _pair_outputs(self, tensors: Arrays) -> dict[str, Array]:
-        """Return the outputs of the program that the model has, by name or by their order."""
+        """Pair program outputs with model outputs by name, else by order; return their values."""
         own, theirs = self._metadata.outputs, self.runtime.output_names
         names = {one.name: one.name for one in own}
         if len(own) == len(theirs) and not any(name in theirs for name in names):

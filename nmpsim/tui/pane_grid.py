@@ -40,7 +40,7 @@ class PaneGrid(Container):
     """Container that arranges its visible panes by a :class:`PaneLayout`."""
 
     class Resized(Message):
-        """Message that the size of the grid has changed."""
+        """Message that is posted after the size of the grid has changed."""
 
     def __init__(self, panes: Mapping[str, Widget], *, id: str) -> None:
         super().__init__(*panes.values(), id=id)

@@ -36,7 +36,7 @@ class StatusLine(Widget):
         self.answer = lines[0] if is_told and lines else ""
 
     def show_progress(self, busy: str, location: RunLocation | None) -> None:
-        """Show the name of the running action, and the run's location unless it is None."""
+        """Show the name of the running action; update the location if ``location`` is not None."""
         self.busy = busy
         if busy and location is not None:
             self.location = location

@@ -140,7 +140,7 @@ def _solve(wrong: WrongLayer, number: _Number) -> tuple[Array, Array, Array] | N
     low = np.max(np.where(is_used, ends[0], -np.inf), axis=0)
     high = np.min(np.where(is_used, ends[1], np.inf), axis=0)
     is_two_sided = is_used & np.isfinite(ends[0]) & np.isfinite(ends[1])
-    with np.errstate(invalid="ignore"):  # the sum of both infinities
+    with np.errstate(invalid="ignore"):  # infinity minus infinity
         middle = np.where(np.isinf(low), high, np.where(np.isinf(high), low, (low + high) / 2))
     fits = (np.count_nonzero(is_used, axis=0) >= MIN_ELEMENTS) & (low <= high)
     fits &= np.isfinite(middle)

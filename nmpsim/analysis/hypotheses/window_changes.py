@@ -44,8 +44,8 @@ def change_window(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
         if steps != window.dilation and layer.kind is OpcodeKind.CONVOLUTION:
             text = f"dilation {steps}, not {window.dilation}"
             scaled = [
-                start * step // apart
-                for start, step, apart in zip(window.before, steps, window.dilation, strict=True)
+                start * step // dilation
+                for start, step, dilation in zip(window.before, steps, window.dilation, strict=True)
             ]
             for before in dict.fromkeys((window.before, (scaled[0], scaled[1]))):
                 yield text, window.change(before, dilation=steps)
@@ -105,8 +105,8 @@ class _Window:
         strides, dilation = strides or self.strides, dilation or self.dilation
         outputs, sizes = layer.get_type(layer.output).shape[1:3], self.values.shape[1:3]
         ends = [
-            (count - 1) * step + (size - 1) * apart + 1 - start - length
-            for count, step, size, apart, start, length in zip(
+            (count - 1) * step + (size - 1) * dilation + 1 - start - length
+            for count, step, size, dilation, start, length in zip(
                 outputs, strides, self.kernel, dilation, before, sizes, strict=True
             )
         ]

@@ -1,4 +1,4 @@
-"""Classes of rules that the dumps of a program cannot tell apart, for each kind of layer."""
+"""Classes of rules that explain the same dumps of a program, for each kind of layer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RuleClass:
 
     @property
     def rule(self) -> RequantizationRule:
-        """First rule of the class, preferably one that all classes share."""
+        """Rule that names the class: a rule that explains all layer kinds if one exists."""
         return self.rules[0]
 
     @property

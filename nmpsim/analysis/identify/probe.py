@@ -250,7 +250,7 @@ def _find_source(program: Program, layer: RecordedLayer) -> tuple[str, Any]:
     for instruction in program.module.instructions:
         names = [operand.name for operand in instruction.operands]
         if instruction.opcode == "transpose" and names[0] == view.buffer.name:
-            order = tuple(int(one) for one in instruction.attributes["Shuffle"])  # type: ignore[union-attr]
+            order = np.array(instruction.attributes["Shuffle"], np.int64)
             if names[1] in weights and view.name == view.buffer.name:
                 return names[1], partial(_permute, np.argsort(order))
         if instruction.opcode == "tensorview" and instruction.name == view.name:

@@ -94,7 +94,7 @@ def _describe_scale(name: str, scale: float, span: SourcePosition, count: int = 
 
 
 def find_missing_text_reason(subject: LintSubject) -> str:
-    """Return why printed scales cannot be checked, or "" for a program from LIR text."""
+    """Return the reason why LIR text is missing for a check of printed scales, or "" if present."""
     return "" if subject.printed_only is not None else "the program was not read from LIR text"
 
 

@@ -160,7 +160,7 @@ class BinaryElementwisePattern(UnaryElementwisePattern):
 
 
 class TableLookupPattern(UnaryElementwisePattern):
-    """Pattern that matches the tiles of a lookup of Int8 values in a table."""
+    """Pattern that matches the tiles of a layer which replaces each Int8 value by a table entry."""
 
     number = OP.nmp_lut
     words: ClassVar[Any] = LUT

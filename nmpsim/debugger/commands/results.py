@@ -51,7 +51,7 @@ def to_json_data(value: Any) -> Any:
 
 
 def format_stop(stopped: StopResult, was_over: bool) -> Iterator[str]:
-    """Format a stop as lines of text: the breakpoints hit, the reason and the location."""
+    """Format a stop as lines of text: breakpoints that were hit, reason, location."""
     for hit in stopped.hits:
         yield f"breakpoint {hit.breakpoint}: {hit.text}"
     if stopped.message:

@@ -98,7 +98,7 @@ class HostTensor:
 
 @frozen(eq=False)
 class SaturatedValues:
-    """Saturated values of a result: positions of the elements, and values before saturation."""
+    """Elements of a result that saturate: their positions and their values before saturation."""
 
     indices: IntArray
     """[n] row-major indices, ascending."""
