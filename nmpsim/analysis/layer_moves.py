@@ -1,4 +1,4 @@
-"""Layers that only transpose or copy the output of another layer."""
+"""Layers that only transpose or copy the output of another layer, or an input of the program."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.diagnostics import UserError
 from nmpsim.interpreter import TensorLocation, locate_tensors
+from nmpsim.lir.nodes import Instruction, Module, Operand
 from nmpsim.lir.opcode import INOUT, OUT
 from nmpsim.lir.opcodes import NO_WORK
 
@@ -19,21 +20,33 @@ _OPCODES = ("transpose", "copy")
 
 
 @attrs.frozen
-class LayerMove:
+class Move:
+    """Transposition or copy of a tensor."""
+
+    shape: Shape
+    """Shape in which the source is read."""
+    axes: Shape
+    """Axis of the source for each axis of the result."""
+    result: Shape
+    """Shape of the result."""
+
+    def apply(self, values: Array) -> Array:
+        """Return the result for the values of the source."""
+        return values.reshape(self.shape).transpose(self.axes).reshape(self.result)
+
+    def undo(self, results: Array) -> Array:
+        """Return the values [N, *shape] of the source for N stacked results."""
+        moved = results.reshape(-1, *(self.shape[axis] for axis in self.axes))
+        order = sorted(range(len(self.axes)), key=self.axes.__getitem__)
+        return moved.transpose(0, *(1 + axis for axis in order))
+
+
+@attrs.frozen(kw_only=True)
+class LayerMove(Move):
     """Transposition or copy that a layer applies to the output of another layer."""
 
     source: int
     """Index of the other layer."""
-    shape: Shape
-    """Shape in which the layer reads that output."""
-    axes: Shape
-    """Axis of the source for each axis of the result."""
-    result: Shape
-    """Shape of the layer's output."""
-
-    def apply(self, values: Array) -> Array:
-        """Return the layer's output for the output of the other layer."""
-        return values.reshape(self.shape).transpose(self.axes).reshape(self.result)
 
 
 def find_layer_moves(bundle: Bundle) -> dict[int, LayerMove]:
@@ -57,9 +70,12 @@ def find_layer_moves(bundle: Bundle) -> dict[int, LayerMove]:
             place = places[instruction.operands[1].name]
             source, result = writers.get(place.storage), layers[index].output
             if source is not None and _can_move(layers[source].output, place, result):
-                shape = place.type.shape
-                axes: Any = instruction.attributes.get("Shuffle", range(len(shape)))
-                moves[index] = LayerMove(source, shape, tuple(axes), result.shape)
+                moves[index] = LayerMove(
+                    shape=place.type.shape,
+                    axes=_read_axes(instruction, place),
+                    result=result.shape,
+                    source=source,
+                )
         for operand in instruction.operands:
             if operand.kind in (OUT, INOUT):
                 storage = places[operand.name].storage
@@ -67,6 +83,51 @@ def find_layer_moves(bundle: Bundle) -> dict[int, LayerMove]:
                 is_complete = operand.kind == OUT and operand.name == storage
                 writers[storage] = index if is_output and is_complete else None
     return moves
+
+
+def find_input_moves(module: Module, name: str) -> tuple[str, list[Move]] | None:
+    """Find the moves from an input of a program to a tensor.
+
+    Parameters
+    ----------
+    module
+        The program.
+    name
+        Name of the tensor, a buffer or a view of a whole buffer.
+
+    Returns
+    -------
+    tuple of str and list of Move, or None
+        Name of the input and the moves in the order of execution. None if another operation
+        computes the tensor, or several write it.
+    """
+    places = locate_tensors(module)
+    inputs = {weight.name for weight in module.weights if not weight.constant}
+    writers: dict[str, list[tuple[Instruction, Operand]]] = {}
+    for instruction in module.instructions:
+        for operand in instruction.operands if instruction.opcode not in NO_WORK else ():
+            if operand.kind in (OUT, INOUT):
+                writers.setdefault(places[operand.name].storage, []).append((instruction, operand))
+    place, moves = places[name], list[Move]()
+    for _ in range(len(module.instructions) + 1):
+        if place.type.elements != places[place.storage].type.elements:
+            break
+        written = writers.get(place.storage, [])
+        if place.storage in inputs:
+            return (place.storage, moves) if not written else None
+        if len(written) != 1 or written[0][0].opcode not in _OPCODES:
+            return None
+        ((instruction, target),) = written
+        place = places[instruction.operands[1].name]
+        result = places[target.name].type.shape
+        moves.insert(0, Move(place.type.shape, _read_axes(instruction, place), result))
+    return None
+
+
+def _read_axes(instruction: Instruction, place: TensorLocation) -> Shape:
+    """Return the axis of the source for each axis of the result of a transposition or copy."""
+    axes: Any = instruction.attributes.get("Shuffle", range(len(place.type.shape)))
+    return tuple(axes)
 
 
 def _can_move(source: Tensor, place: TensorLocation, result: Tensor) -> bool:

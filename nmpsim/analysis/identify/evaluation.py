@@ -10,61 +10,20 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.kernels.formulas import ELEMENTS, FORMULAS, RESULT, Formula, FormulaReader
-from nmpsim.kernels.hostops.rounding import fused_multiply_add
+from nmpsim.core.reference.custom_formulas import make_primitives
+from nmpsim.kernels.formulas import ELEMENTS, FORMULAS, RESULT, FormulaReader
 
 Integers: TypeAlias = npt.NDArray[np.int64]
-_MAX_ROUNDED = 2.0**62
-
-
-def _limit(x: Any, most: Any) -> Any:
-    return np.clip(x, -most, most)
-
-
-def _saturate(x: Any, bits: Any) -> Any:
-    return np.clip(x, -(1 << bits - 1), (1 << bits - 1) - 1)
-
-
-def _divide_away(x: Any, divisor: Any) -> Any:
-    return np.sign(x) * ((np.abs(x) + divisor // 2) // divisor)
-
-
-def _shift_away(x: Any, count: Any) -> Any:
-    return np.sign(x) * ((np.abs(x) + (np.int64(1) << count >> 1)) >> count)
-
-
-def _to_integers(whole: Any) -> Integers:
-    known = np.nan_to_num(whole, nan=0.0, posinf=_MAX_ROUNDED, neginf=-_MAX_ROUNDED)
-    integers: Integers = np.clip(known, -_MAX_ROUNDED, _MAX_ROUNDED).astype(np.int64)
-    return integers
-
-
-def _round_away(x: Any) -> Integers:
-    size = np.abs(np.asarray(x, np.float64))
-    whole = np.floor(size)
-    return _to_integers(np.copysign(whole + (size - whole >= 0.5), x))
-
-
 _PRIMITIVES: Mapping[str, Callable[..., Any]] = {
-    "limit": _limit,
-    "hold": _limit,
-    "within": lambda x, _: x,
-    "saturate": _saturate,
-    "shift_away": _shift_away,
-    "divide_away": _divide_away,
-    "min": np.minimum,
-    "max": np.maximum,
-    "abs": np.abs,
-    "round_away": _round_away,
-    "round_even": lambda x: _to_integers(np.rint(np.asarray(x, np.float64))),
-    "float32": lambda x: np.asarray(x).astype(np.float32),
-    "float64": lambda x: np.asarray(x).astype(np.float64),
-    "real": lambda word: np.asarray(word).astype(np.int32).view(np.float32),
-    "real64": lambda word: np.asarray(word, np.int64).view(np.float64),
-    "exp2": lambda exponent: np.ldexp(1.0, exponent),
-    "fma": fused_multiply_add,
+    **make_primitives(np.int64),
+    "limit": lambda x, most: np.clip(x, -most, most),
+    "saturate": lambda x, bits: np.clip(x, -(1 << bits - 1), (1 << bits - 1) - 1),
     "select": np.where,
 }
+"""Primitives of the reference engine, on int64 because Python's integers are too slow here."""
+
+
+_SHARED = FORMULAS["functions"].keys() | FORMULAS["constants"].keys()
 
 
 class _Vectorize(ast.NodeTransformer):
@@ -81,22 +40,28 @@ class _Vectorize(ast.NodeTransformer):
 
 
 @cache
-def _read(text: str, element: int) -> Formula:
-    return FormulaReader(FORMULAS, ELEMENTS[element]).read(text)
+def _compile(text: str, element: int) -> tuple[Any, frozenset[str]]:
+    """Return the code of a formula, and the names that it uses."""
+    tree = ast.parse(text)
+    if not _SHARED.isdisjoint(_list_names(tree)):
+        formula = FormulaReader(FORMULAS, ELEMENTS[element]).read(text)
+        tree = ast.parse("\n".join(f"{name} = {term}" for name, term in formula.flatten().steps))
+    else:
+        last = tree.body[-1]
+        assert isinstance(last, ast.Expr)
+        tree.body[-1] = ast.Assign([ast.Name(RESULT, ast.Store())], last.value)
+    names = frozenset(_list_names(tree))
+    code = compile(ast.fix_missing_locations(_Vectorize().visit(tree)), "<formula>", "exec")
+    return code, names
 
 
-@cache
-def list_words(text: str, element: int) -> frozenset[str]:
-    """Return the descriptor words that a formula uses for Int8 (``element`` 0) or Int16 (1)."""
-    return frozenset(_read(text, element).words)
+def _list_names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-@cache
-def _compile(text: str, element: int) -> Any:
-    formula = _read(text, element)
-    lines = [f"{name} = {term}" for name, term in (*formula.constants, *formula.steps)]
-    tree = ast.fix_missing_locations(_Vectorize().visit(ast.parse("\n".join(lines))))
-    return compile(tree, "<formula>", "exec")
+def list_names(text: str, element: int) -> frozenset[str]:
+    """Return the names that a formula uses for Int8 (``element`` 0) or Int16 (1)."""
+    return _compile(text, element)[1]
 
 
 def evaluate_formula(text: str, element: int, values: Mapping[str, Any]) -> Integers:
@@ -119,6 +84,6 @@ def evaluate_formula(text: str, element: int, values: Mapping[str, Any]) -> Inte
     """
     names = {**_PRIMITIVES, **values, "int64": np.int64, "element": np.int64(element)}
     with np.errstate(all="ignore"):
-        exec(_compile(text, element), names)
+        exec(_compile(text, element)[0], names)
     result: Integers = names[RESULT]
     return result

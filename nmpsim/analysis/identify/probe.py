@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import attrs
@@ -13,8 +12,9 @@ from nmpsim.analysis.identify.classes import RuleClass, group_rules
 from nmpsim.analysis.identify.evaluation import Integers
 from nmpsim.analysis.identify.layers import CONNECTED, LayerSample, RecordedLayer
 from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator
+from nmpsim.analysis.layer_moves import Move, find_input_moves
 from nmpsim.analysis.program import Program
-from nmpsim.arrays import Array, Arrays, Shape
+from nmpsim.arrays import Array, Arrays
 
 MAX_TARGETS = 96
 """Most sums that a probe produces."""
@@ -72,10 +72,11 @@ def make_probe(program: Program, one: RuleClass) -> Probe | None:
             values[key] = result.reshape(-1, *layer.results.shape[2:])
     if len(groups) < 2:
         return None
-    name, convert = _find_source(program, layer)
-    known = inputs if convert is None else convert(inputs)
-    known = known.reshape(-1, *known.shape[2:])
-    return Probe(layer, name, known, tuple(map(tuple, groups.values())), tuple(values.values()))
+    name, moves = _find_source(program, layer)
+    for move in reversed(moves or ()):
+        inputs = move.undo(inputs)
+    stacked = np.ascontiguousarray(inputs).reshape(-1, *inputs.shape[2:])
+    return Probe(layer, name, stacked, tuple(map(tuple, groups.values())), tuple(values.values()))
 
 
 def _make_results(layer: RecordedLayer, inputs: Array) -> Array:
@@ -238,32 +239,13 @@ def solve_sum(
     return None
 
 
-def _find_source(program: Program, layer: RecordedLayer) -> tuple[str, Any]:
-    """Return the name of the program's input that a layer reads, and a function to its layout.
+def _find_source(program: Program, layer: RecordedLayer) -> tuple[str, Sequence[Move] | None]:
+    """Return the name of the program's input that a layer reads, and the moves from the input.
 
     Without such an input, return the name of the layer's own input and None.
     """
     view = layer.operation.operands[1]
-    weights = {one.name for one in program.module.weights}
-    if view.name in weights:
-        return view.name, lambda values: values
-    for instruction in program.module.instructions:
-        names = [operand.name for operand in instruction.operands]
-        if instruction.opcode == "transpose" and names[0] == view.buffer.name:
-            order = np.array(instruction.attributes["Shuffle"], np.int64)
-            if names[1] in weights and view.name == view.buffer.name:
-                return names[1], partial(_permute, np.argsort(order))
-        if instruction.opcode == "tensorview" and instruction.name == view.name:
-            source = next((one for one in program.module.weights if one.name == names[0]), None)
-            if source is not None and source.type.elements == view.type.elements:
-                return names[0], partial(_reshape, source.type.shape)
-    return view.buffer.name.removesuffix("_res"), None
-
-
-def _permute(order: Any, values: Array) -> Array:
-    """Return [N, *shape] with the axes of each item in another order."""
-    return np.ascontiguousarray(values.transpose(0, *(1 + axis for axis in order)))
-
-
-def _reshape(shape: Shape, values: Array) -> Array:
-    return values.reshape(len(values), *shape)
+    return find_input_moves(program.module, view.name) or (
+        view.buffer.name.removesuffix("_res"),
+        None,
+    )

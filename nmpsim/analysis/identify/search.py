@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from nmpsim.analysis.identify.evaluation import Integers, evaluate_formula, list_words
+from nmpsim.analysis.identify.evaluation import Integers, evaluate_formula, list_names
 from nmpsim.analysis.identify.layers import LayerSample, RecordedLayer
 from nmpsim.analysis.identify.rules import IN_SUM, RuleFactor, RuleFamily, make_families
 from nmpsim.compiler.numerics import PROFILES, ChannelBias, Requantization, WeightedLayerScales
@@ -116,7 +116,7 @@ class RuleEvaluator:
         if not known:
             return results
         text = self._get_text(rules[0])
-        used = list_words(text, self._layer.element) & table.keys()
+        used = list_names(text, self._layer.element) & table.keys()
         words = {name: one[:, places] for name, one in table.items() if name in used}
         start = table["start"]
         acc = sample.sums + (start[:, places] if start.any() else 0)

@@ -48,7 +48,6 @@ _OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
-_MAX_ROUNDED = 1 << 62
 
 
 def _to_integers(words: Any) -> Any:
@@ -57,55 +56,70 @@ def _to_integers(words: Any) -> Any:
 
 
 def _to_int64(integers: Any) -> Int64s:
-    return np.asarray(integers).astype(np.int64)
+    return np.asarray(integers).astype(np.int64, copy=False)
 
 
 def _to_float(kind: type) -> Callable[[Any], Any]:
     def convert(x: Any) -> Any:
-        return (_to_int64(x) if x.dtype == object else x).astype(kind)
+        values = np.asarray(x)
+        return (_to_int64(values) if values.dtype == object else values).astype(kind)
 
     return convert
-
-
-def _round_to_integers(whole: Any) -> Any:
-    """Return whole float64 numbers as integers within +-2^62; NaN becomes 0."""
-    known = np.nan_to_num(whole, nan=0.0, posinf=2.0**62, neginf=-(2.0**62))
-    limited = np.clip(known, -(2.0**62), 2.0**62)
-    return _to_integers(limited.astype(np.int64))
-
-
-def _round_away(x: Any) -> Any:
-    size = np.abs(x.astype(np.float64))
-    whole = np.floor(size)
-    return _round_to_integers(np.copysign(whole + (size - whole >= 0.5), x))
 
 
 def _divide_away(x: Any, divisor: Any) -> Any:
     return np.where(x < 0, -1, 1) * ((abs(x) + divisor // 2) // divisor)
 
 
+def _shift_away(x: Any, count: Any) -> Any:
+    half = np.left_shift(1, count, dtype=np.asarray(x).dtype) >> 1
+    return np.where(x < 0, -1, 1) * (abs(x) + half >> count)
+
+
 def _hold(x: Any, most: Any) -> Any:
     return np.minimum(np.maximum(x, -most), most)
 
 
-_PRIMITIVES: Mapping[str, Callable[..., Any]] = {
-    "hold": _hold,
-    "within": lambda x, _: x,
-    "shift_away": lambda x, count: _divide_away(x, 1 << count),
-    "divide_away": _divide_away,
-    "round_away": _round_away,
-    "round_even": lambda x: _round_to_integers(np.rint(x.astype(np.float64))),
-    "float32": _to_float(np.float32),
-    "float64": _to_float(np.float64),
-    "real": lambda word: bits_to_float32(_to_int64(word)),
-    "real64": lambda word: _to_int64(word).view(np.float64),
-    "exp2": lambda exponent: np.ldexp(1.0, _to_int64(exponent)),
-    "fma": fused_multiply_add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "abs": abs,
-}
-"""Primitives that count nothing, as functions of arrays."""
+def make_primitives(integer: type) -> Mapping[str, Callable[..., Any]]:
+    """Make the primitives that count nothing, as functions of arrays, by name.
+
+    Parameters
+    ----------
+    integer
+        Type of the elements of integer results: ``object`` for Python's integers, or int64 if
+        all integers of a formula fit it.
+    """
+
+    def to_integers(whole: Any) -> Any:
+        """Return whole float64 numbers as integers within +-2^62; NaN becomes 0."""
+        known = np.nan_to_num(whole, nan=0.0, posinf=2.0**62, neginf=-(2.0**62))
+        return np.clip(known, -(2.0**62), 2.0**62).astype(np.int64).astype(integer)
+
+    def round_away(x: Any) -> Any:
+        size = np.abs(np.asarray(x, np.float64))
+        whole = np.floor(size)
+        return to_integers(np.copysign(whole + (size - whole >= 0.5), x))
+
+    return {
+        "hold": _hold,
+        "within": lambda x, _: x,
+        "shift_away": _shift_away,
+        "divide_away": _divide_away,
+        "round_away": round_away,
+        "round_even": lambda x: to_integers(np.rint(np.asarray(x, np.float64))),
+        "float32": _to_float(np.float32),
+        "float64": _to_float(np.float64),
+        "real": lambda word: bits_to_float32(_to_int64(word)),
+        "real64": lambda word: _to_int64(word).view(np.float64),
+        "exp2": lambda exponent: np.ldexp(1.0, _to_int64(exponent)),
+        "fma": fused_multiply_add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "abs": abs,
+    }
+
+
+_PRIMITIVES = make_primitives(object)
 
 
 class _Evaluator:
