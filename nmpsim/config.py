@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean, fail, suggest_name
+from nmpsim.energy.tables import EstimateTable, make_estimate_table, take_estimates
 from nmpsim.input_files import read_toml
 from nmpsim.records import frozen
 
@@ -96,6 +97,13 @@ class DeviceConfig:
     limits_cycles: int
     sources: Mapping[str, str] = attrs.field(factory=dict, eq=False)
     """Source of each setting: published, measured, assumed or given."""
+    estimates: EstimateTable = attrs.field(factory=dict, eq=False)
+    """Estimates of energy and area in the device file, such as ``energy_mac_int8``."""
+
+    @property
+    def all_estimates(self) -> EstimateTable:
+        """Estimates of all actions and parts, in picojoules and square micrometres."""
+        return make_estimate_table(self.settings(), default_device().estimates, self.estimates)
 
     @property
     def macs_per_cycle(self) -> int:
@@ -141,9 +149,10 @@ def make_device_config(settings: Mapping[str, Any]) -> DeviceConfig:
 @functools.cache
 def default_device() -> DeviceConfig:
     """Return the default device, the NMP, as described in ``nmp.toml``."""
-    text = Path(__file__).with_name("nmp.toml").read_text(encoding="utf-8")
-    flat, findings = _flatten(tomllib.loads(text), None)
-    return _checked(flat, None, findings)
+    document = tomllib.loads(Path(__file__).with_name("nmp.toml").read_text(encoding="utf-8"))
+    estimates, wrong = take_estimates(document, None, SOURCES)
+    flat, findings = _flatten(document, None)
+    return _checked(flat, None, findings + wrong, estimates)
 
 
 def resolve_device(config: DeviceConfig | None) -> DeviceConfig:
@@ -177,12 +186,14 @@ def load_device(path: Path | str) -> DeviceConfig:
     place = Place(str(path))
     document = read_toml(Path(path), "device file", "DEV001")
     name = _take_preset(document)
+    estimates, wrong = take_estimates(document, place, SOURCES)
     changes, findings = _flatten(document, place)
+    findings += wrong
     flat = _entries_of(default_device())
     if name is not None:
         preset, wrong = _preset_entries(name, flat | changes, changes, place)
         flat, findings = flat | preset, findings + wrong
-    return _checked(flat | changes, place, findings)
+    return _checked(flat | changes, place, findings, estimates)
 
 
 def _take_preset(document: dict[str, Any]) -> object | None:
@@ -309,7 +320,10 @@ def _stray(word: str, content: object, place: Place | None) -> Diagnostic:
 
 
 def _checked(
-    flat: Mapping[str, _Entry], file: Place | None, before: Sequence[Diagnostic] = ()
+    flat: Mapping[str, _Entry],
+    file: Place | None,
+    before: Sequence[Diagnostic] = (),
+    estimates: EstimateTable | None = None,
 ) -> DeviceConfig:
     """Return the validated device; raise ``UserError`` with earlier findings and its own."""
     findings = list(before)
@@ -344,7 +358,7 @@ def _checked(
         raise UserError(findings)
     values = {key: entry.value for key, entry in flat.items()}
     sources = {key: entry.source for key, entry in flat.items() if key != "name"}
-    return DeviceConfig(**values, sources=sources)
+    return DeviceConfig(**values, sources=sources, estimates=estimates or {})
 
 
 def _contradictions(values: Mapping[str, Any], file: Place | None) -> list[Diagnostic]:

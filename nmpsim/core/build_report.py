@@ -169,10 +169,12 @@ def record_host_step(
 
 def _give_unnamed_cycles(machine: Machine, layer: int) -> None:
     """Attribute the cycles of cores that named no layer of the bundle to ``layer``."""
-    activities = slice(0, CountColumn.IDLE + 1)
-    for cycles in (machine.layers.counts[:, activities], machine.layers.spent):
-        cycles[layer] += cycles[-1]
-        cycles[-1] = 0
+    columns = [*range(CountColumn.IDLE + 1), CountColumn.INSTRUCTIONS]
+    counts, spent = machine.layers.counts, machine.layers.spent
+    counts[layer, columns] += counts[-1, columns]
+    counts[-1, columns] = 0
+    spent[layer] += spent[-1]
+    spent[-1] = 0
 
 
 def build_output_report(stored: npt.NDArray[Any], tensor: Tensor, outside: Tensor) -> OutputReport:
@@ -210,6 +212,7 @@ def build_run_report(
         program=metadata.program,
         device=config.settings(),
         sources=config.sources,
+        estimates=counted.estimates,
         engine=engine,
         numerics=metadata.numerics_label,
         outputs={o.name: o.values for o in outputs},

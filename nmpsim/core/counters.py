@@ -18,6 +18,8 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.critical_path import PathSection
 from nmpsim.core.host_steps import HostClipping
 from nmpsim.core.state import CountColumn, Machine, PathCause
+from nmpsim.energy.compute import compute_energy
+from nmpsim.energy.tables import EstimateTable
 from nmpsim.kernels.saturation_stages import ACTIVATION, STAGE_NAMES
 from nmpsim.records import frozen
 from nmpsim.report.analyses import UNITS
@@ -115,7 +117,7 @@ class ValueCounters:
         )
 
 
-@frozen
+@frozen(eq=False)
 class Counters:
     """Counters of each layer, copied from a machine as Python integers."""
 
@@ -128,6 +130,11 @@ class Counters:
     worked: Sequence[int]
     """[layers] bit n: core n had work."""
     values: ValueCounters
+
+    @cached_property
+    def estimates(self) -> EstimateTable:
+        """Estimates of energy and area of the device."""
+        return self.config.all_estimates
 
 
 def read_counters(machine: Machine, config: DeviceConfig) -> Counters:
@@ -279,6 +286,7 @@ def make_layer_fields(
     peak = cycles * count_macs_per_cycle(counters.config, is_wide(layer))
     moved = BytesMoved(counts[CountColumn.BYTES_READ], counts[CountColumn.BYTES_WRITTEN])
     known: dict[str, Any] = {name: getattr(layer, name) for name in _LAYER_FIELDS}
+    actions = count_actions(layer, counters, cycles)
     report = LayerReport(
         **known,
         shape=output.shape,
@@ -292,6 +300,8 @@ def make_layer_fields(
         bytes=moved,
         bursts=bursts,
         row_misses=counts[CountColumn.ROW_MISSES],
+        actions=actions,
+        energy=compute_energy(actions, counters.estimates),
         stalls=get_activity_cycles(counts),
         busy={u: counts[CountColumn.BUSY_LOAD + i] for i, u in enumerate(UNITS)},
         elements=0,
@@ -306,6 +316,33 @@ def make_layer_fields(
     )
     use = compute_device_use([report], report.cycles, counters.config.dram_channels)
     return attrs.asdict(report, recurse=False) | {"use": use}
+
+
+def count_actions(layer: Layer, counters: Counters, cycles: int) -> Mapping[str, float]:
+    """Return the number of actions of a layer that take energy, by their names in ``[energy]``.
+
+    Refreshes are a fraction of those in the layer's cycles.
+    """
+    counts, config, wide = counters.counts[layer.index], counters.config, is_wide(layer)
+    written, interval = counts[CountColumn.BURSTS_WRITTEN], config.dram_refresh_interval_cycles
+    channel_cycles = cycles * config.dram_channels
+    tensor_instructions = counts[CountColumn.TENSOR_INSTRUCTIONS]
+    return {
+        "mac_int8": 0 if wide else counts[CountColumn.MACS],
+        "mac_int16": counts[CountColumn.MACS] if wide else 0,
+        "vector_element": counts[CountColumn.VECTOR_ELEMENTS],
+        "mac_scratchpad_byte": counts[CountColumn.SCRATCHPAD_MAC],
+        "vector_scratchpad_byte": counts[CountColumn.SCRATCHPAD_VECTOR],
+        "dma_scratchpad_byte": counts[CountColumn.SCRATCHPAD_DMA],
+        "dram_read_byte": (counts[CountColumn.BURSTS] - written) * config.dram_burst_bytes,
+        "dram_written_byte": written * config.dram_burst_bytes,
+        "dram_activation": counts[CountColumn.ROW_MISSES],
+        "dram_refresh": channel_cycles / interval if interval else 0,
+        "dram_cycle": channel_cycles,
+        "control_instruction": counts[CountColumn.INSTRUCTIONS] - tensor_instructions,
+        "tensor_instruction": tensor_instructions,
+        "core_cycle": cycles * config.cores_count,
+    }
 
 
 def get_activity_cycles(counts: Sequence[int]) -> Mapping[str, int]:

@@ -58,7 +58,11 @@ class Outcome(IntEnum):
 
 
 class CountColumn(IntEnum):
-    """Columns of a layer's ``counts``; the first eight are cycles of cores by activity."""
+    """Columns of a layer's ``counts``; the first eight are cycles of cores by activity.
+
+    The columns ``SCRATCHPAD_...`` are bytes that a unit reads or writes. ``INSTRUCTIONS`` includes
+    tensor instructions.
+    """
 
     CONTROL = 0
     WAIT_LOAD = 1
@@ -78,6 +82,12 @@ class CountColumn(IntEnum):
     ROW_MISSES = 15
     MACS = 16
     TENSOR_INSTRUCTIONS = 17
+    VECTOR_ELEMENTS = 18
+    SCRATCHPAD_DMA = 19
+    SCRATCHPAD_MAC = 20
+    SCRATCHPAD_VECTOR = 21
+    BURSTS_WRITTEN = 22
+    INSTRUCTIONS = 23
 
 
 class CycleCause(IntEnum):
@@ -172,6 +182,7 @@ CORE = np.dtype(
         ("pending", "i8", (CountColumn.IDLE + 1,)),  # cycles not yet attributed to a layer
         ("booked", "i8"),  # cycle up to which ``spent`` is complete
         ("spent", "i8", (len(CycleCause),)),  # the same by cause
+        ("counted", "i8"),  # executed instructions that are attributed to a layer
         # Queueing delay of each DMA queue: in total, at the completion of instruction i at
         # i % depth, and the part that is attributed.
         ("queueing", "i8", (2,)),

@@ -21,7 +21,7 @@ _NAMES = dict.fromkeys(word.name for d in DESCRIPTORS.values() for word in d.ope
 OPERANDS = (*_NAMES, "word", "descriptor", "code", "tensor")
 """Names of accessed data; a touch has the index. The last four are those of scalar loads and
 stores, of every instruction, and of the host."""
-INPUT = OPERANDS.index("input")
+INPUT, DRAM = OPERANDS.index("input"), OPERANDS.index("dram")
 WORD, DESCRIPTOR, CODE, TENSOR = (
     OPERANDS.index(name) for name in ("word", "descriptor", "code", "tensor")
 )
@@ -283,6 +283,42 @@ def compute_footprint(kind: int, words: Any, touches: Any) -> None:
         layout = LAYOUTS[kind, at]
         if is_read(layout[OF_DIRECTION], part, whole):
             add_operand(kind, words, touches, layout, False)
+
+
+def count_operand_bytes(kind: int, words: Any, layout: Any) -> int:
+    """Return the bytes of an operand; a byte counts once for each window that contains it."""
+    nbytes = get_run_bytes(kind, words, layout)
+    for axis in range(layout[OF_AXES]):
+        at = OF_FIRST_AXIS + AXIS_COLUMNS * axis
+        first = at + FIRST_COUNT
+        if layout[at + IS_WINDOWS]:
+            nbytes *= words[layout[first]] * words[layout[first + 2]]
+            continue
+        count = words[layout[first]]
+        for more in range(first + 1, at + AXIS_COLUMNS):
+            if layout[more] >= 0:
+                count += words[layout[more]]
+        nbytes *= count
+    return int(nbytes)
+
+
+def count_scratchpad_bytes(kind: int, words: Any) -> int:
+    """Return the bytes that an instruction reads and writes in a scratchpad.
+
+    An input byte counts once for each window that contains it, any other byte once for each access.
+    """
+    total, part = 0, PART_ONLY
+    if PART_WORD[kind] >= 0:
+        part = words[PART_WORD[kind]]
+    for at in range(OPERAND_COUNTS[kind]):
+        layout = LAYOUTS[kind, at]
+        if layout[OF_NAME] == DRAM or (layout[IS_OPTIONAL] and words[layout[OF_ADDRESS]] == 0):
+            continue
+        if is_written(layout[OF_DIRECTION], part, 0):
+            total += count_operand_bytes(kind, words, layout)
+        if is_read(layout[OF_DIRECTION], part, 0):
+            total += count_operand_bytes(kind, words, layout)
+    return total
 
 
 def count_runs(touches: Any, row: Any) -> int:

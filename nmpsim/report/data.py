@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.arrays import Array, Arrays
+from nmpsim.energy.compute import compute_area
+from nmpsim.energy.estimate import Estimate, add_estimates
 from nmpsim.records import frozen
 from nmpsim.report import notebook
 from nmpsim.report.analyses import (
@@ -34,6 +36,7 @@ from nmpsim.report.device_use import (
     compute_device_use,
     describe_limiters,
 )
+from nmpsim.report.energy import RunEnergy, compute_run_energy
 from nmpsim.report.fields import (
     BY_NAME,
     NOT_IN_JSON,
@@ -48,7 +51,7 @@ from nmpsim.report.fields import (
 )
 from nmpsim.report.termination import NOT_CHECKED, ContractReport, TrapReport
 
-SCHEMA: Final = "nmpsim-report-6"
+SCHEMA: Final = "nmpsim-report-7"
 """Version of the JSON report."""
 
 
@@ -231,6 +234,13 @@ class LayerReport:
         Mapping[str, Count],
         "cycles of all units of a kind: `load` and `store` (time of the DRAM), `mac`, `vector`",
     ]
+    actions: Annotated[
+        Mapping[str, Share], "number of each [action](energy.md#actions) that takes energy"
+    ] = attrs.field(factory=dict)
+    energy: Annotated[
+        Mapping[str, Estimate],
+        "energy in picojoules by component, an [estimate](#estimate) each; empty if unknown",
+    ] = attrs.field(factory=dict)
     elements: Annotated[
         Count,
         "number of range-checked results; a [saturation](#saturation) has `count` of them",
@@ -251,6 +261,11 @@ class LayerReport:
     ]:
         """Cycles divided by their lower bound, or None if the bound is 0."""
         return self.cycles / self.bound.cycles if self.bound.cycles else None
+
+    @property
+    def total_energy(self) -> Estimate | None:
+        """Energy of the layer in picojoules, or None if it is unknown."""
+        return add_estimates(self.energy.values()) if self.energy else None
 
     @property
     def burst_cycles(self) -> int:
@@ -401,6 +416,11 @@ class RunReport:
         Mapping[str, str],
         "source of each setting: `published`, `measured`, `assumed`, `given`",
     ]
+    estimates: Annotated[
+        Mapping[str, Estimate],
+        "[estimate](#estimate) of each action in picojoules and of each part in square micrometres,"
+        " as in the [device file](energy.md): `energy_mac_int8` is `mac_int8` of `[energy]`",
+    ] = attrs.field(factory=dict)
 
     def get_display_name(self, name: str) -> str:
         """Return the display name of the layer ``name``, or ``name`` if there is no such layer."""
@@ -467,6 +487,47 @@ class RunReport:
         return describe_limiters(self.critical_path, self.use)
 
     @property
+    def energy(
+        self,
+    ) -> Annotated[
+        RunEnergy | None,
+        "energy of the run, a [run_energy](#run_energy); null if it is unknown",
+        WrittenBefore("seconds"),
+    ]:
+        """Energy of the run, or None if it is unknown or the run takes no time."""
+        return compute_run_energy((layer.energy for layer in self.layers), self.seconds)
+
+    @property
+    def area(
+        self,
+    ) -> Annotated[
+        Mapping[str, Estimate],
+        "area of the device without its DRAM in square micrometres, by component: `mac`, `vector`,"
+        " `scratchpad`, `control`, `dma`; empty if it is unknown",
+        WrittenBefore("seconds"),
+    ]:
+        """Area of the device in square micrometres by component, or {} if it is unknown."""
+        return compute_area(self.device, self.estimates) if self.estimates else {}
+
+    @property
+    def energy_pj(self) -> float | None:
+        """Best known energy of the run in picojoules, or None if it is unknown."""
+        energy = self.energy
+        return None if energy is None else energy.total.value
+
+    @property
+    def energy_delay_js(self) -> float | None:
+        """Energy-delay product of the run in joule seconds, or None if it is unknown."""
+        energy = self.energy
+        return None if energy is None else energy.delay_product.value
+
+    @property
+    def area_um2(self) -> float | None:
+        """Best known area of the device in square micrometres, or None if it is unknown."""
+        area = self.area
+        return add_estimates(area.values()).value if area else None
+
+    @property
     def saturated(self) -> int:
         """Number of saturated values in all layers; clipped values are not counted."""
         return sum(layer.saturated for layer in self.layers)
@@ -499,6 +560,6 @@ class RunReport:
     @property
     def schema(
         self,
-    ) -> Annotated[Literal["nmpsim-report-6"], "`nmpsim-report-6`", WrittenBefore("program")]:
+    ) -> Annotated[Literal["nmpsim-report-7"], "`nmpsim-report-7`", WrittenBefore("program")]:
         """Name and version of the JSON report's schema."""
         return SCHEMA

@@ -78,6 +78,13 @@ def count_macs(kind: int, d: Any) -> int:
     )
 
 
+def count_vector_elements(kind: int, d: Any) -> int:
+    """Return the elements that the vector unit processes, or 0 if another unit executes it."""
+    if _THROUGHPUTS[kind] not in (LANES, ELEMENT):
+        return 0
+    return multiply_words(_ROWS, kind, d) * multiply_words(_COLUMNS, kind, d)
+
+
 def count_busy_cycles(kind: int, d: Any, costs: Any) -> int:
     """Return the cycles for which an instruction keeps its unit busy, or 0 for a transfer."""
     return count_unit_cycles(

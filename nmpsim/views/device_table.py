@@ -9,12 +9,14 @@ from rich.console import Console
 
 from nmpsim.config import SETTINGS, DeviceConfig, default_device
 from nmpsim.diagnostics import format_count
+from nmpsim.energy.estimate import Estimate
+from nmpsim.energy.tables import EstimateTable
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
 from nmpsim.views.measures import make_columns
 
-SETTING_COLUMNS = make_columns("device_settings")
+SETTING_COLUMNS, ESTIMATE_COLUMNS = map(make_columns, ("device_settings", "device_estimates"))
 
 
 def _settings(device: DeviceConfig) -> dict[str, SettingDocument]:
@@ -34,12 +36,18 @@ class SettingDocument(TypedDict):
 class DeviceDocument(TypedDict):
     """Output of `nmpsim device --format json`."""
 
-    schema: Literal["nmpsim-device-1"]
+    schema: Literal["nmpsim-device-2"]
     name: str
     settings: Annotated[
         dict[str, SettingDocument],
         Source(_settings),
         "by name: `cores_count` is `count` of `[cores]`",
+    ]
+    estimates: Annotated[
+        dict[str, Estimate],
+        Source("all_estimates"),
+        "energy of each action in picojoules and area of each part in square micrometres:"
+        " `energy_mac_int8` is `mac_int8` of `[energy]`",
     ]
 
 
@@ -64,8 +72,23 @@ def list_settings(
     ]
 
 
+def list_estimates(estimates: EstimateTable) -> list[dict[str, float | str]]:
+    """Return section, name, range and source of each estimate as a table row."""
+    return [
+        {
+            "section": name.partition("_")[0],
+            "name": name.partition("_")[2],
+            "low": estimate.low,
+            "value": estimate.value,
+            "high": estimate.high,
+            "source": estimate.source,
+        }
+        for name, estimate in estimates.items()
+    ]
+
+
 def print_device(device: DeviceConfig, console: Console) -> None:
-    """Print all settings as a table; a star marks values that differ from the default device."""
+    """Print all settings and estimates as tables; a star marks changed settings."""
     settings, usual = device.settings(), default_device().settings()
     changed = [settings[name] != usual[name] for name in SETTINGS]
     rows = list_settings(settings, device.sources)
@@ -78,6 +101,9 @@ def print_device(device: DeviceConfig, console: Console) -> None:
     print_line(console, f"device {device.name}", "bold")
     console.print()
     print_table(console, rows, *SETTING_COLUMNS)
+    console.print()
+    print_table(console, list_estimates(device.all_estimates), *ESTIMATE_COLUMNS)
+    print_line(console, "energy in picojoules, area in square micrometres", "dim")
     console.print()
     assumed = sum(source == "assumed" for source in device.sources.values())
     print_line(

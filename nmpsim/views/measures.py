@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 
@@ -25,6 +25,8 @@ from nmpsim.report.data import LayerReport, RunReport, saturates_notably
 from nmpsim.report.fields import get_path_value
 from nmpsim.views import text
 from nmpsim.views.text import format_elem, format_percent, format_shape
+
+_Number = TypeVar("_Number", int, float)
 
 
 @frozen
@@ -120,7 +122,7 @@ def make_placement_cell(place: str) -> TableCell:
 
 @frozen
 class CycleCauseStyle:
-    """Style of a cause of cycles in tables and figures: title, meaning and color."""
+    """Style of a cause of cycles or energy in tables and figures: title, meaning and color."""
 
     title: str
     meaning: str
@@ -133,11 +135,11 @@ def load_tables(name: str) -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
 
 
-CORE_CAUSES, PATH_CAUSES = (
+CORE_CAUSES, PATH_CAUSES, ENERGY_COMPONENTS = (
     {name: CycleCauseStyle(**row) for name, row in load_tables("measures")[table].items()}
-    for table in ("core_causes", "path_causes")
+    for table in ("core_causes", "path_causes", "energy_components")
 )
-"""Causes of the cycles of cores, and of those on the critical path."""
+"""Causes of the cycles of cores, and of those on the critical path; components of the energy."""
 
 
 def find_cause(causes: Mapping[str, CycleCauseStyle], name: str) -> CycleCauseStyle:
@@ -145,7 +147,9 @@ def find_cause(causes: Mapping[str, CycleCauseStyle], name: str) -> CycleCauseSt
     return causes.get(name) or CycleCauseStyle(name, name, "#b0b7bf")
 
 
-def list_largest(shares: Mapping[str, int], count: int | None = None) -> list[tuple[str, int]]:
+def list_largest(
+    shares: Mapping[str, _Number], count: int | None = None
+) -> list[tuple[str, _Number]]:
     """Return the ``count`` largest positive items of a mapping as pairs, largest first."""
     positive = [item for item in shares.items() if item[1]]
     return sorted(positive, key=lambda item: -item[1])[:count]

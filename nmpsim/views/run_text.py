@@ -12,6 +12,7 @@ from nmpsim.report.data import RunReport
 from nmpsim.report.device_use import HostWork, Throughput
 from nmpsim.report.termination import ContractReport, TrapReport, ViolationReport
 from nmpsim.views.console import print_facts, print_heading, print_line, print_table
+from nmpsim.views.energy_text import list_energy_totals, print_energy
 from nmpsim.views.measures import (
     CORE_CAUSES,
     PATH_CAUSES,
@@ -68,6 +69,7 @@ def print_run(report: RunReport, console: Console) -> None:
     _print_causes(report, console)
     _print_path(report, console)
     _print_bounds(report, console)
+    print_energy(report, console)
     _print_outputs(report, console)
     if report.trap is not None:
         _print_trap(report, report.trap, console)
@@ -137,6 +139,7 @@ def list_run_totals(report: RunReport) -> list[tuple[str, str]]:
         *([] if throughput is None else [("throughput", describe_throughput(throughput, host))]),
         ("MACs", f"{macs:,}, {format_percent(report.use.mac_utilization, 1)}% MAC utilization"),
         ("DRAM", report.use.describe_dram()),
+        *list_energy_totals(report),
         ("layers", f"{len(report.layers) - host.layers} on the device, {host.layers} on the host"),
         ("simulation", f"{format_duration(report.host_seconds)} of wall time"),
         ("contract", describe_contract(report.contract)),

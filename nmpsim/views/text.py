@@ -102,6 +102,24 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns" if seconds > 0 else "0 s"
 
 
+def format_energy(picojoules: float) -> str:
+    """Format an energy in picojoules with a suitable unit: ``1.23 uJ``."""
+    for unit, size in (("J", 1e12), ("mJ", 1e9), ("uJ", 1e6), ("nJ", 1e3)):
+        if picojoules >= size:
+            return f"{picojoules / size:,.3g} {unit}"
+    return f"{picojoules:.3g} pJ"
+
+
+def format_area(square_micrometres: float) -> str:
+    """Format an area in square micrometres as square millimetres: ``12.3 mm2``."""
+    return f"{square_micrometres / 1e6:,.3g} mm2"
+
+
+def format_power(watts: float) -> str:
+    """Format a power in watts as milliwatts: ``312 mW``."""
+    return f"{watts * 1e3:,.3g} mW"
+
+
 def format_rate(rate: float) -> str:
     """Format a rate per second: ``1,234`` or ``3.25``."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:,.2f}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from action_recount import check_actions
 from instruction_streams import check_streams
 from lir_oracle import Execution, run_module
 from program_writer import Program
@@ -74,8 +75,10 @@ def check_program(program: Program, config: DeviceConfig, engine: str = "compile
             continue
         check_streams(bundle, config)
         device = Device(config, engine)
-        report = device.run(bundle, program.inputs, save_layers=True)
+        works: list[Any] = []
+        report = device.run(bundle, program.inputs, save_layers=True, work=works.append)
         check_laws(report, config)
+        check_actions(report, works, bundle, config)
         runs = [device.run(bundle, program.inputs)]
         if fuse or is_same:
             runs.append(device.run(bundle, program.inputs))  # layers at once, where they are proved

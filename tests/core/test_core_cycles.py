@@ -51,6 +51,8 @@ def test_a_load_takes_its_cycles() -> None:
         "BURSTS": 2,
         "ROW_MISSES": 1,
         "TENSOR_INSTRUCTIONS": 1,
+        "SCRATCHPAD_DMA": 128,
+        "INSTRUCTIONS": 2 + 1 + 1 + 1,
     }
 
 
@@ -186,7 +188,11 @@ def test_a_barrier_takes_its_cycles() -> None:
     )
     assert m.cores.clock.tolist() == [55, 55]
     assert m.barriers.cycle.tolist() == [54]
-    assert counts(m) == {"CONTROL": 8 + 39, "BARRIER": (54 - 7) + (54 - 38)}
+    assert counts(m) == {
+        "CONTROL": 8 + 39,
+        "BARRIER": (54 - 7) + (54 - 38),
+        "INSTRUCTIONS": 6 + 7,
+    }
     assert m.cores.previous_layer.tolist() == [0, 0]
 
 

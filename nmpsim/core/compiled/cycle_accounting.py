@@ -19,7 +19,7 @@ from nmpsim.isa.table import Unit
 
 CONTROL = np.int64(CountColumn.CONTROL)
 WAIT_LOAD = np.int64(CountColumn.WAIT_LOAD)
-ACTIVITIES = int(CountColumn.IDLE) + 1
+ACTIVITIES, INSTRUCTIONS = int(CountColumn.IDLE) + 1, int(CountColumn.INSTRUCTIONS)
 (
     ON_MAC,
     ON_VECTOR,
@@ -79,9 +79,11 @@ def wait_for_transfer(m: Machine, core: Int, unit: Int, slot: Int, cycles: Int) 
 
 
 def assign_pending_cycles(m: Machine, core: Int, layer: Int) -> None:
-    """Assign a core's pending cycles to the counters of a layer, and clear the pending cycles."""
+    """Assign a core's pending cycles and instructions to a layer, and clear the pending cycles."""
     attribute_cycles(m, core, ON_CONTROL)
     c, total = m.cores[core], m.layers[layer]
+    total["counts"][INSTRUCTIONS] += c["retired"] - c["counted"]
+    c["counted"] = c["retired"]
     for activity in range(ACTIVITIES):
         total["counts"][activity] += c["pending"][activity]
         c["pending"][activity] = 0

@@ -43,6 +43,7 @@ from nmpsim.memory.dram import (
     is_served,
     start_transfer,
 )
+from nmpsim.memory.footprint import count_scratchpad_bytes
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import ceil_div, convert_to_cycles, convert_to_ticks, count_grant_ticks
 from nmpsim.timing.dram import (
@@ -52,13 +53,15 @@ from nmpsim.timing.dram import (
     find_channel,
     serve_grant,
 )
-from nmpsim.timing.work import count_busy_cycles, count_macs
+from nmpsim.timing.work import count_busy_cycles, count_macs, count_vector_elements
 
 LAYER, READY, SETUP, BEGIN, PC, DESCRIPTOR, KNOWN, END = map(int, JobColumn)
 BUSY_LOAD = int(CountColumn.BUSY_LOAD)
 BURSTS, ROW_MISSES = int(CountColumn.BURSTS), int(CountColumn.ROW_MISSES)
 BYTES_READ, MACS = int(CountColumn.BYTES_READ), int(CountColumn.MACS)
 TENSOR_INSTRUCTIONS = int(CountColumn.TENSOR_INSTRUCTIONS)
+VECTOR_ELEMENTS, SCRATCHPAD = int(CountColumn.VECTOR_ELEMENTS), int(CountColumn.SCRATCHPAD_DMA)
+BURSTS_WRITTEN = int(CountColumn.BURSTS_WRITTEN)
 LOAD_UNIT, STORE_UNIT = int(Unit.LOAD), int(Unit.STORE)
 RUNNING, WAITING_UNIT = int(CoreStatus.RUNNING), int(CoreStatus.WAITING_UNIT)
 
@@ -199,8 +202,10 @@ def start_tensor_instruction(
     """Start a tensor instruction with descriptor ``words`` on its unit, and count its work."""
     unit, kind, counts = INSTRUCTION_UNIT[number], FOOTPRINT_KIND[number], m.layers[layer]["counts"]
     counts[TENSOR_INSTRUCTIONS] += 1
+    counts[SCRATCHPAD + max(unit - STORE_UNIT, 0)] += count_scratchpad_bytes(kind, words)
     if unit > STORE_UNIT:
         counts[MACS] += count_macs(kind, words)
+        counts[VECTOR_ELEMENTS] += count_vector_elements(kind, words)
         issue_compute_job(m, costs, core, unit, layer, count_busy_cycles(kind, words, costs))
         return
     # The first words of a load and a store are the same.
@@ -377,6 +382,7 @@ def serve_queue(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     c["queueing"][unit] += begin_tick // per_cycle - request
     counts[BUSY_LOAD + unit] += end - start
     counts[BURSTS] += bursts
+    counts[BURSTS_WRITTEN] += bursts * unit
     counts[ROW_MISSES] += 1 if miss else 0
     record_grant(m, core, unit, job, runs_done, bytes_done, start, end, nbytes)
     all_end = max(job[END], end_tick)

@@ -112,6 +112,9 @@ class Core:
             cycles = self.record[account]
             self.machine.layers[layer][column][: cycles.size] += cycles
             cycles[:] = 0
+        counts = self.machine.layers[layer]["counts"]
+        counts[CountColumn.INSTRUCTIONS] += self.retired - self.record["counted"]
+        self.record["counted"] = self.retired
 
 
 def find_waiting_cores(machine: Machine, status: CoreStatus, what: int) -> list[Core]:

@@ -25,8 +25,16 @@ from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, INSTRUCTIONS, TrapCause, Unit
 from nmpsim.memory import checks
 from nmpsim.memory.address_map import Region
-from nmpsim.timing.work import count_busy_cycles, count_macs
+from nmpsim.memory.footprint import count_scratchpad_bytes
+from nmpsim.timing.work import count_busy_cycles, count_macs, count_vector_elements
 
+SCRATCHPAD_COLUMNS = {
+    Unit.LOAD: CountColumn.SCRATCHPAD_DMA,
+    Unit.STORE: CountColumn.SCRATCHPAD_DMA,
+    Unit.MAC: CountColumn.SCRATCHPAD_MAC,
+    Unit.VECTOR: CountColumn.SCRATCHPAD_VECTOR,
+}
+"""Unit -> column of a layer's counts with the bytes that it accesses in scratchpads."""
 Work = Callable[[Scratchpad, Descriptor, LayerCounters], None]
 """Executes an instruction of the MAC array or the vector unit on a core's scratchpad."""
 
@@ -55,7 +63,7 @@ def execute_transfer(s: InstructionContext) -> None:
         work(s, d, layer)
     except OperandError as error:
         raise make_operand_fault(s, get_word_indices(get_descriptor_name(s))[error.word]) from error
-    finish_tensor_instruction(s, layer)
+    finish_tensor_instruction(s, d, layer)
 
 
 def execute_compute(s: InstructionContext) -> None:
@@ -66,9 +74,8 @@ def execute_compute(s: InstructionContext) -> None:
     layer = begin_tensor_instruction(s, d)
     work(Scratchpad(s.core), d, LayerCounters(s.machine, layer))
     kind, words = checks.KINDS[get_descriptor_name(s)], list(d.values())
-    s.machine.layers[layer]["counts"][CountColumn.MACS] += count_macs(kind, words)
     issue_compute_job(get_queue(s), layer, count_busy_cycles(kind, words, s.costs))
-    finish_tensor_instruction(s, layer)
+    finish_tensor_instruction(s, d, layer)
 
 
 def fetch_descriptor(s: InstructionContext) -> Descriptor:
@@ -140,9 +147,15 @@ def begin_tensor_instruction(s: InstructionContext, d: Descriptor) -> int:
     return layer
 
 
-def finish_tensor_instruction(s: InstructionContext, layer: int) -> None:
-    """Finish a tensor instruction: count it in its layer and retire it."""
-    s.machine.layers[layer]["counts"][CountColumn.TENSOR_INSTRUCTIONS] += 1
+def finish_tensor_instruction(s: InstructionContext, d: Descriptor, layer: int) -> None:
+    """Finish a tensor instruction: count it and its work in its layer, and retire it."""
+    assert s.instruction.unit is not None
+    kind, words = checks.KINDS[get_descriptor_name(s)], list(d.values())
+    counts = s.machine.layers[layer]["counts"]
+    counts[CountColumn.TENSOR_INSTRUCTIONS] += 1
+    counts[CountColumn.MACS] += count_macs(kind, words)
+    counts[CountColumn.VECTOR_ELEMENTS] += count_vector_elements(kind, words)
+    counts[SCRATCHPAD_COLUMNS[s.instruction.unit]] += count_scratchpad_bytes(kind, words)
     s.spend_cycles()
     s.retire()
 

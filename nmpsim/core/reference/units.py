@@ -271,6 +271,8 @@ def serve_queue(machine: Machine, queue: UnitQueue) -> None:
     counts = machine.layers[int(transfer[JobColumn.LAYER])]["counts"]
     counts[BUSY[queue.unit]] += end - start
     counts[CountColumn.BURSTS] += bursts
+    if queue.unit == Unit.STORE:
+        counts[CountColumn.BURSTS_WRITTEN] += bursts
     counts[CountColumn.ROW_MISSES] += int(is_miss)
     layer = transfer[JobColumn.LAYER]
     record_work(queue.core, queue.unit, layer, start, end, end, nbytes, transfer, before)

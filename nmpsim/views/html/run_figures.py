@@ -8,8 +8,10 @@ from typing import Any
 from nmpsim.config import DeviceConfig, make_device_config
 from nmpsim.report.analyses import Histogram
 from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.report.energy import RunEnergy
 from nmpsim.timing.bounds import count_macs_per_cycle
 from nmpsim.views.analyses_text import PARTS
+from nmpsim.views.energy_text import describe_estimate, get_values
 from nmpsim.views.html.figures import (
     ZOOM_HINT,
     Figure,
@@ -22,8 +24,14 @@ from nmpsim.views.html.time_figures import (
     make_scratchpad_figure,
     make_timeline_figure,
 )
-from nmpsim.views.measures import CORE_CAUSES, PATH_CAUSES, CycleCauseStyle, list_largest
-from nmpsim.views.text import format_percent
+from nmpsim.views.measures import (
+    CORE_CAUSES,
+    ENERGY_COMPONENTS,
+    PATH_CAUSES,
+    CycleCauseStyle,
+    list_largest,
+)
+from nmpsim.views.text import format_energy, format_percent
 
 _PART_COLORS = {
     "inherited": "#b0b7bf",
@@ -79,6 +87,8 @@ def make_run_figures(report: RunReport) -> Iterator[Figure]:
         yield _cause_figure(report)
     if any(report.critical_path.values()):
         yield _path_figure(report)
+    if report.energy is not None:
+        yield _energy_figure(report, report.energy)
     if any(layer.macs and layer.cycles for layer in report.layers):
         yield make_roofline_figure(report, make_device_config(report.device))
     if any(layer.saturated for layer in report.layers):
@@ -118,14 +128,30 @@ def _path_figure(report: RunReport) -> Figure:
     return _make_cause_figure(report, "Critical path by layer", text, found, PATH_CAUSES, "cycles")
 
 
+def _energy_figure(report: RunReport, energy: RunEnergy) -> Figure:
+    shares = [
+        f"{format_percent(value, energy.total.value)}% {ENERGY_COMPONENTS[name].meaning}"
+        for name, value in list_largest(get_values(energy.components))
+    ]
+    total = describe_estimate(energy.total, format_energy)
+    text = f"Energy of each layer by component. The run takes {total}: {'; '.join(shares)}."
+    found = [
+        {name: value / 1000 for name, value in get_values(layer.energy).items()}
+        for layer in report.layers
+    ]
+    title, unit = "Energy by layer and component", "nanojoules"
+    return _make_cause_figure(report, title, text, found, ENERGY_COMPONENTS, unit, unit=unit)
+
+
 def _make_cause_figure(
     report: RunReport,
     title: str,
     text: str,
-    cycles: Sequence[Mapping[str, int]],
+    amounts: Sequence[Mapping[str, float]],
     causes: Mapping[str, CycleCauseStyle],
     axis_title: str,
     cores: int | None = None,
+    unit: str = "cycles",
 ) -> Figure:
     """Return stacked bars of causes, one per layer, of heights divided by ``cores`` if given."""
     values = [
@@ -134,21 +160,21 @@ def _make_cause_figure(
             "cause": cause.title,
             "meaning": cause.meaning,
             "order": order,
-            "cycles": count if cores is None else round(count / cores, 1),
+            unit: count if cores is None else round(count / cores, 1),
             "share": f"{format_percent(count, sum(found.values()))}%",
         }
-        for found, label in zip(cycles, make_layer_labels(report), strict=True)
+        for found, label in zip(amounts, make_layer_labels(report), strict=True)
         for order, (name, cause) in enumerate(causes.items())
         if (count := found.get(name, 0))
     ]
-    fields = ("layer", "cause", "meaning", "cycles")
+    fields = ("layer", "cause", "meaning", unit)
     return make_figure(
         "bars",
         title,
         text,
         values,
         height=320,
-        field="cycles",
+        field=unit,
         axis_title=axis_title,
         part="cause",
         colors={one.title: one.color for one in causes.values()},
