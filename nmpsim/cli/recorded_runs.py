@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nmpsim.analysis.matching import StoredTensor
     from nmpsim.arrays import Arrays
     from nmpsim.bundle import Bundle, Metadata
-    from nmpsim.references import ProcessLimits, ReferenceRun
+    from nmpsim.references import ReferenceRun
 
 
 @frozen(kw_only=True)
@@ -147,7 +147,11 @@ def open_recorded_run(path: Path) -> RecordedRun:
 
 
 def run_live_reference(
-    path: Path, metadata: Metadata, inputs: Arrays, limits: ProcessLimits | None = None
+    path: Path,
+    metadata: Metadata,
+    inputs: Arrays,
+    timeout: float | None = None,
+    max_memory: int | None = None,
 ) -> ReferenceRun | None:
     """Run a model file in its own runtime, or return None if the path is no model file.
 
@@ -159,14 +163,11 @@ def run_live_reference(
         Description of the program.
     inputs : mapping of str to array
         Inputs of the program by name, as :func:`nmpsim.core.inputs.prepare_inputs` returns them.
-    limits : ProcessLimits, optional
-        Limits of the runtime's process.
+    timeout, max_memory
+        Limits of the runtime's process in seconds and bytes, as in
+        :class:`~nmpsim.references.ProcessLimits`.
     """
-    from nmpsim import session
-
-    if path.is_dir() or not session.is_model(path):
-        return None
     from nmpsim.references import ProcessLimits, open_reference
 
-    reference = open_reference(path, metadata, limits or ProcessLimits())
+    reference = open_reference(path, metadata, ProcessLimits(timeout, max_memory))
     return None if reference is None else reference.run(inputs)

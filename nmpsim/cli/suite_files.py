@@ -25,8 +25,8 @@ from nmpsim.views.text import format_shape
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from nmpsim.arrays import Arrays
     from nmpsim.bundle import Bundle, Metadata, Tensor
+    from nmpsim.references import ReferenceRun
 
 _OUTPUT = "output/"
 """Prefix of an output's name in files of recorded runs, which hold constants too."""
@@ -102,16 +102,24 @@ def _load_case(
     inputs = load_inputs(InputOptions(arguments=arguments, images=images), metadata)
     expect = case.expect
     stored = prepare_inputs(metadata, inputs)
-    outputs = None if expect.outputs is None else _outputs(expect.outputs, metadata, stored)
-    layers = None if expect.layers is None else _layers(expect, expect.layers, metadata, stored)
+
+    def run_reference(path: Path) -> ReferenceRun | None:
+        return run_live_reference(path, metadata, stored, case.timeout)
+
+    outputs = layers = None
+    if expect.outputs is not None:
+        outputs = _outputs(expect.outputs, metadata, run_reference(expect.outputs))
+    if expect.layers is not None:
+        layers = _layers(expect, expect.layers, metadata, run_reference(expect.layers))
     return CaseWork(
         case, bundle, inputs, ExpectedArrays(outputs, layers), update, core, strict=strict
     )
 
 
-def _outputs(path: Path, metadata: Metadata, inputs: Arrays) -> dict[str, npt.NDArray[Any]]:
-    """Return expected outputs by name from an ``.npz`` file, a model, or the only array."""
-    live = run_live_reference(path, metadata, inputs)
+def _outputs(
+    path: Path, metadata: Metadata, live: ReferenceRun | None
+) -> dict[str, npt.NDArray[Any]]:
+    """Return expected outputs by name from a model's run, an ``.npz`` file, or the only array."""
     if live is not None:
         return dict(live.outputs)
     file = ArrayFile(path)
@@ -124,14 +132,13 @@ def _outputs(path: Path, metadata: Metadata, inputs: Arrays) -> dict[str, npt.ND
 
 
 def _layers(
-    expect: Expectations, path: Path, metadata: Metadata, inputs: Arrays
+    expect: Expectations, path: Path, metadata: Metadata, live: ReferenceRun | None
 ) -> dict[str, npt.NDArray[Any]]:
     """Return expected outputs of layers by name; names of another tool are matched with layers."""
-    live = run_live_reference(path, metadata, inputs)
     if live is not None:
         from nmpsim.verification import list_expected_outputs
 
-        return list_expected_outputs(metadata, live)
+        return list_expected_outputs(metadata, live, expect.map, expect.layout)
     file = ArrayFile(path)
     if not file.is_archive:
         raise file.make_error(

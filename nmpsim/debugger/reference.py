@@ -16,7 +16,7 @@ from nmpsim.analysis.difference import (
     quantize_values,
 )
 from nmpsim.analysis.layer_moves import LayerMove
-from nmpsim.analysis.matching import StoredTensor, match_layers
+from nmpsim.analysis.matching import StoredTensor, TensorMatching, match_layers
 from nmpsim.arrays import Array
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Layer, Metadata, Tensor
@@ -84,6 +84,7 @@ class ReferenceOutputs:
         names: Mapping[str, str] | None = None,
         layout: str = "auto",
         moves: Mapping[int, LayerMove] | None = None,
+        outputs: Mapping[int, Array] | None = None,
     ) -> None:
         """Match the tensors of a reference with the layers of a program.
 
@@ -100,6 +101,8 @@ class ReferenceOutputs:
         moves
             Layers that only transpose or copy the output of another layer, by index. If the
             reference lacks them, their outputs are computed from the other layer's.
+        outputs
+            Outputs of layers by index, if the program has run.
 
         Raises
         ------
@@ -110,8 +113,9 @@ class ReferenceOutputs:
         self._metadata, self._references = metadata, references
         self._names, self._layout = names, layout
         self._moves = {} if moves is None else moves
-        self.matching = match_layers(metadata, references, names, layout)
-        self._index_pairs()
+        self._layers = metadata.layers
+        self.matching: TensorMatching
+        self.match_values({} if outputs is None else outputs)
         if not self._pairs:
             some = [one.name for one in references[:4]]
             raise fail(
@@ -121,7 +125,6 @@ class ReferenceOutputs:
                 expected="keys such as 0003:conv, an index and a layer's name",
                 hint="Write the file with `nmpsim run --save-layers`, or map names with --map.",
             )
-        self._layers = metadata.layers
         self._outputs = {layer.index: layer.output for layer in metadata.layers}
         self._edges: tuple[tuple[int, int], ...] | None = None
 

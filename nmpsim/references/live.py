@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -14,6 +15,7 @@ from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle.metadata import Metadata, Tensor, is_same_shape
 from nmpsim.diagnostics import fail, list_alternatives
 from nmpsim.frontends import find_front_end
+from nmpsim.input_files import read_first_bytes
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.references.runtime import (
     NO_LIMITS,
@@ -22,27 +24,59 @@ from nmpsim.references.runtime import (
     ReferenceRuntime,
     host_saturates_pairs,
 )
+from nmpsim.references.runtime_process import RuntimeProcess
+
+RuntimeLoader = Callable[[Path], ReferenceRuntime]
 
 
-def _load_tflite(path: Path, limits: ProcessLimits) -> ReferenceRuntime:
+def _import_litert(metadata: Metadata) -> RuntimeLoader:
     from nmpsim.references.litert import LiteRTRuntime
-    from nmpsim.references.runtime_process import RuntimeProcess
 
-    return RuntimeProcess(LiteRTRuntime, path, limits)
+    return LiteRTRuntime
 
 
-def _load_onnx(path: Path, limits: ProcessLimits) -> ReferenceRuntime:
+def _import_onnx_runtime(metadata: Metadata) -> RuntimeLoader:
     from nmpsim.references.onnx_runtime import OnnxRuntime
-    from nmpsim.references.runtime_process import RuntimeProcess
 
-    return RuntimeProcess(OnnxRuntime, path, limits)
+    return OnnxRuntime
 
 
-RUNTIMES: dict[str, Callable[[Path, ProcessLimits], ReferenceRuntime]] = {
-    "TFLite": _load_tflite,
-    "ONNX": _load_onnx,
+def _import_pytorch(metadata: Metadata) -> RuntimeLoader:
+    from nmpsim.references.pytorch import TorchRuntime
+
+    return partial(TorchRuntime, engine=_find_torch_engine(metadata))
+
+
+PYTORCH = "PyTorch"
+RUNTIMES: dict[str, Callable[[Metadata], RuntimeLoader]] = {
+    "TFLite": _import_litert,
+    "ONNX": _import_onnx_runtime,
+    PYTORCH: _import_pytorch,
 }
-"""Name of a front end -> function that loads a file of its format in the reference runtime."""
+"""Model format -> function that imports its runtime, and returns the function that loads a file."""
+_PYTORCH_SUFFIXES = (".pt", ".pt2", ".pth")
+
+
+def _find_torch_engine(metadata: Metadata) -> str | None:
+    """Return the engine of PyTorch whose arithmetic the program follows, or None if none is."""
+    from nmpsim.frontends.torch.recording import ENGINE_PROFILES
+
+    own = {metadata.numerics, *(layer.numerics for layer in metadata.layers)}
+    used = [engine for engine, profile in ENGINE_PROFILES.items() if profile in own]
+    # The engine x86 computes convolutions as onednn and other operations as fbgemm.
+    mixed = {"fbgemm", "onednn"} <= set(used)
+    return "x86" if mixed else next(iter(used), None)
+
+
+def find_reference_format(path: Path) -> str | None:
+    """Return the format of a model file that a reference runtime can run, or None.
+
+    Raises UserError (MODEL001) for a model in another format.
+    """
+    if path.suffix.lower() in _PYTORCH_SUFFIXES and read_first_bytes(path, 2) == b"PK":
+        return PYTORCH
+    front_end = find_front_end(path)
+    return None if front_end is None else front_end.name
 
 
 @attrs.frozen(eq=False)
@@ -146,13 +180,14 @@ class LiveReference:
 
     def _convert_input(self, tensor: Tensor, stored: Array, source: ReferenceInput) -> Array:
         """Convert stored values of a program's input to the type of the model's input."""
-        pairs = zip(source.shape, stored.shape, strict=False)
-        if len(source.shape) != stored.ndim or any(own > 1 and own != size for own, size in pairs):
+        shape = stored.shape if source.shape is None else source.shape
+        pairs = zip(shape, stored.shape, strict=False)
+        if len(shape) != stored.ndim or any(own > 1 and own != size for own, size in pairs):
             raise fail(
                 "REF001",
                 f"input {source.name!r} of the reference has another shape than the program's",
                 place=self.path,
-                found="x".join(map(str, source.shape)),
+                found="x".join(map(str, shape)),
                 expected="x".join(map(str, stored.shape)),
                 hint="Pass the model from which the program was compiled.",
             )
@@ -161,7 +196,7 @@ class LiveReference:
         if ELEM_DTYPES[user.elem] != stored.dtype:  # the user's values are unsigned
             offset = (user.offset or 0) - (tensor.offset or 0)
             values = (stored.astype(np.int32) + offset).astype(ELEM_DTYPES[user.elem])
-        if values.dtype == source.dtype:
+        if source.dtype is None or values.dtype == source.dtype:
             return values
         if source.dtype == np.float32 and tensor.scale is not None:
             real = dequantize_values(stored, tensor.elem, tensor.scale, tensor.offset)
@@ -196,7 +231,8 @@ def open_reference(
         MODEL001 for an unsupported model format, PKG001 if the runtime is not installed, REF001 if
         the runtime cannot load the file, crashes or exceeds a limit, or the model has other inputs.
     """
-    front_end = find_front_end(path)
-    if front_end is None:
+    found = find_reference_format(path)
+    if found is None:
         return None
-    return LiveReference(RUNTIMES[front_end.name](path, limits), path, metadata)
+    runtime = RuntimeProcess(RUNTIMES[found](metadata), path, limits)
+    return LiveReference(runtime, path, metadata)

@@ -17,15 +17,19 @@ from nmpsim.diagnostics import UserError, fail
 EXTRA = "reference"
 """Extra of nmpsim's package metadata with the reference runtimes."""
 
+DEFAULT_TIMEOUT = 600.0
+"""Seconds in which a model must be loaded, and seconds for each run, unless a limit is given."""
+
 
 @attrs.frozen
 class ReferenceInput:
     """Input of a model as the reference runtime declares it."""
 
     name: str
-    dtype: np.dtype[Any]
-    shape: Shape
-    """Shape in the file; an open dimension is 0 or less."""
+    dtype: np.dtype[Any] | None
+    """Element type; None if the file does not declare it."""
+    shape: Shape | None
+    """Shape in the file; an open dimension is 0 or less. None if the file does not declare it."""
 
 
 @attrs.frozen
@@ -33,7 +37,7 @@ class ProcessLimits:
     """Limits of the process in which a reference runtime runs."""
 
     timeout: float | None = None
-    """Seconds to load the model, and seconds for each run; unlimited if None."""
+    """Seconds to load the model, and seconds for each run; ``DEFAULT_TIMEOUT`` if None."""
     max_memory: int | None = None
     """Bytes; None means the default memory limit."""
 
@@ -50,7 +54,7 @@ class ReferenceRuntime(Protocol):
     """Whether its kernels saturate sums of two products on x86 processors without VNNI."""
     inputs: tuple[ReferenceInput, ...]
     output_names: tuple[str, ...]
-    """Names of the model's outputs, in the order of the file."""
+    """Names of the model's outputs, in the order of the file; empty if known after a run only."""
 
     def run(self, inputs: Arrays, float_names: Collection[str]) -> Mapping[str, Array]:
         """Run the model; return the results of its operations by name, in order of execution.

@@ -15,7 +15,12 @@ from typing import Any
 from nmpsim.arrays import Array, Arrays
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.host_memory import format_size, get_default_memory_limit, limit_address_space
-from nmpsim.references.runtime import NO_LIMITS, ProcessLimits, ReferenceRuntime
+from nmpsim.references.runtime import (
+    DEFAULT_TIMEOUT,
+    NO_LIMITS,
+    ProcessLimits,
+    ReferenceRuntime,
+)
 from nmpsim.subprocesses import block_interrupts
 
 _LIBRARIES_BYTES = 1 << 30
@@ -51,7 +56,8 @@ class RuntimeProcess:
             REF001 if the process crashes or exceeds a limit, and the errors of ``load``.
         """
         context = multiprocessing.get_context("spawn")
-        self._path, self._timeout = path, limits.timeout
+        self._path = path
+        self._timeout = DEFAULT_TIMEOUT if limits.timeout is None else limits.timeout
         self._connection, end = context.Pipe()
         self._process = context.Process(
             target=_serve_requests, args=(end, load, path, limits.max_memory), daemon=True
@@ -90,7 +96,7 @@ class RuntimeProcess:
                     "the reference runtime takes longer than allowed",
                     place=self._path,
                     expected=f"a result within {self._timeout:g} s",
-                    hint="Pass a longer --timeout.",
+                    hint="Pass a longer --timeout, or the runtime's tensors in an .npz file.",
                 )
             result = self._connection.recv()
         except (EOFError, OSError):

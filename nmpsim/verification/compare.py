@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import attrs
@@ -147,6 +148,8 @@ def verify_sample(
     reference: ReferenceRun,
     *,
     name: str = "",
+    names: Mapping[str, str] | None = None,
+    layout: str = "auto",
     tolerance: Tolerance = EXACT,
     limits: Limits = NO_LIMITS,
     progress: ProgressCallback | None = None,
@@ -167,6 +170,9 @@ def verify_sample(
         Results of the reference on the same inputs.
     name : str
         Name of the input for the result.
+    names, layout
+        Names and layout of the reference's tensors, as for
+        :func:`~nmpsim.analysis.matching.match_layers`.
     tolerance : Tolerance
         Differences up to which elements count as equal.
     limits : Limits
@@ -174,16 +180,21 @@ def verify_sample(
     progress : callable, optional
         Called after each layer.
     """
-    moves = find_layer_moves(bundle)
-    expected = ReferenceOutputs(bundle.metadata, reference.tensors, moves=moves)
     report = device.run(bundle, inputs, save_layers=True, progress=progress, limits=limits)
+    saved = {
+        layer.index: report.layer_outputs.get(make_layer_key(layer))
+        for layer in bundle.metadata.layers
+    }
+    expected = ReferenceOutputs(
+        bundle.metadata,
+        reference.tensors,
+        names,
+        layout,
+        find_layer_moves(bundle),
+        {index: values for index, values in saved.items() if values is not None},
+    )
     layers = [
-        _compare_layer(
-            layer,
-            report.layer_outputs.get(make_layer_key(layer)),
-            expected.get_output(layer),
-            tolerance,
-        )
+        _compare_layer(layer, saved[layer.index], expected.get_output(layer), tolerance)
         for layer in bundle.metadata.layers
     ]
     if all(one.difference is None for one in layers) and report.trap is None:
@@ -216,12 +227,18 @@ def verify_sample(
     return SampleVerification(name, tuple(layers), outputs, variants, causes)
 
 
-def list_expected_outputs(metadata: Metadata, reference: ReferenceRun) -> dict[str, Array]:
+def list_expected_outputs(
+    metadata: Metadata,
+    reference: ReferenceRun,
+    names: Mapping[str, str] | None = None,
+    layout: str = "auto",
+) -> dict[str, Array]:
     """Return the reference output of each matched layer by layer name, in the program's layout.
 
-    Raises UserError (DIFF001) if no tensor of the reference matches a layer.
+    ``names`` and ``layout`` are as for :func:`~nmpsim.analysis.matching.match_layers`. Raises
+    UserError (DIFF001) if no tensor of the reference matches a layer.
     """
-    expected = ReferenceOutputs(metadata, reference.tensors)
+    expected = ReferenceOutputs(metadata, reference.tensors, names, layout)
     outputs = {one.name: expected.get_output(one) for one in metadata.layers}
     return {name: values for name, values in outputs.items() if values is not None}
 

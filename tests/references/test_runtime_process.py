@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nmpsim.diagnostics import UserError
-from nmpsim.references.runtime import ProcessLimits
+from nmpsim.references.runtime import DEFAULT_TIMEOUT, ProcessLimits
 from nmpsim.references.runtime_process import RuntimeProcess
 from tests.references.failing_runtime import FailingRuntime
 
@@ -21,6 +21,7 @@ def test_results_and_defects_of_the_process_are_returned() -> None:
     runtime = RuntimeProcess(FailingRuntime, Path("works.tflite"))
     assert (runtime.name, runtime.output_names) == ("failing runtime 1.0", ("y",))
     assert runtime.inputs[0].shape == (2,)
+    assert runtime._timeout == DEFAULT_TIMEOUT
     np.testing.assert_array_equal(runtime.run({"x": X}, ())["y"], X)
     with pytest.raises(RuntimeError, match="KeyError: 'z'"):
         runtime.run_variants({"x": X})

@@ -1,14 +1,17 @@
-"""Verify trained networks with LiteRT and ONNX Runtime, where they are installed."""
+"""Verify networks with LiteRT, ONNX Runtime and PyTorch, where they are installed."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 
 import nmpsim
 from nmpsim.core.inputs import prepare_inputs
+from nmpsim.diagnostics import UserError
 from nmpsim.references import open_reference
 from nmpsim.verification import verify_sample
 
@@ -33,3 +36,86 @@ def test_a_network_equals_its_runtime(shared: Path, package: str, name: str, lay
     found = verify_sample(bundle, nmpsim.Device(threads=1), inputs, run)
     assert found.is_equal
     assert len(found.compared) == layers
+
+
+@pytest.fixture
+def torch_network() -> Any:
+    """Quantized convolution with ReLU, pool and fully connected layer of PyTorch's fbgemm."""
+    torch = pytest.importorskip("torch")
+    nn, quantization = torch.nn, torch.ao.quantization
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = "fbgemm"
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 4)
+    )
+    model = quantization.QuantWrapper(net).eval()
+    quantization.fuse_modules(model, [["module.0", "module.1"]], inplace=True)
+    model.qconfig = quantization.get_default_qconfig("fbgemm")
+    quantization.prepare(model, inplace=True)
+    torch.manual_seed(1)
+    example = torch.randn(1, 3, 8, 8)
+    model(example)
+    yield torch, quantization.convert(model), example
+    torch.backends.quantized.engine = before
+
+
+@pytest.mark.filterwarnings("ignore")  # what PyTorch deprecates
+def test_a_torchscript_file_is_a_reference(torch_network: Any, tmp_path: Path) -> None:
+    torch, model, example = torch_network
+    bundle = nmpsim.compile(nmpsim.from_torch(model, example), tiling="simple").bundle
+    path = tmp_path / "model.pt"
+    torch.jit.save(torch.jit.script(model), path)
+    inputs = {bundle.metadata.inputs[0].name: example.numpy()}
+    reference = open_reference(path, bundle.metadata)
+    assert reference is not None
+    assert reference.runtime.name.endswith("engine fbgemm")
+    run = reference.run(prepare_inputs(bundle.metadata, inputs))
+    found = verify_sample(bundle, nmpsim.Device(threads=1), inputs, run)
+    assert found.is_equal
+    assert len(found.compared) >= 5
+    torch.save(torch.nn.ReLU(), path)
+    with pytest.raises(UserError, match="no model that runs without its Python code"):
+        open_reference(path, bundle.metadata)
+
+
+def test_an_exported_program_is_a_reference(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model, example = (
+        torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()),
+        torch.ones(1, 3, 8, 8),
+    )
+    bundle = nmpsim.compile(nmpsim.from_torch(model.eval(), example), tiling="simple").bundle
+    path = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(model, (example,)), path)
+    inputs = {bundle.metadata.inputs[0].name: example.numpy()}
+    reference = open_reference(path, bundle.metadata)
+    assert reference is not None
+    run = reference.run(prepare_inputs(bundle.metadata, inputs))
+    np.testing.assert_allclose(run.outputs["output"], model(example).detach().numpy(), atol=1e-6)
+    assert verify_sample(bundle, nmpsim.Device(threads=1), inputs, run).compared
+
+
+class Command:
+    """Object whose unpickling creates a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_an_exported_program_cannot_run_pickled_code(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    example = torch.ones(2)
+    bundle = nmpsim.compile(nmpsim.from_torch(torch.nn.ReLU().eval(), example)).bundle
+    path, bad, made = tmp_path / "model.pt2", tmp_path / "bad.pt2", tmp_path / "made"
+    torch.export.save(torch.export.export(torch.nn.ReLU(), (example,)), path)
+    torch.save({"x": Command(made)}, tmp_path / "pickled")
+    with ZipFile(path) as old, ZipFile(bad, "w") as new:
+        for name in old.namelist():
+            is_inputs = name.endswith("sample_inputs/model.pt")
+            new.writestr(name, (tmp_path / "pickled").read_bytes() if is_inputs else old.read(name))
+    with pytest.raises(UserError, match="PyTorch cannot run the model"):
+        open_reference(bad, bundle.metadata)
+    assert not made.exists()

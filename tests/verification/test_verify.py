@@ -84,7 +84,7 @@ def verify(
 ) -> Callable[..., Result]:
     """Return a function that runs the command with the tensors as those of the reference."""
     runtime = FakeRuntime(bundle, tensors)
-    monkeypatch.setitem(live.RUNTIMES, "TFLite", lambda path, limits: runtime)
+    monkeypatch.setattr(live, "RuntimeProcess", lambda load, path, limits: runtime)
     model = tmp_path / "net.tflite"
     model.write_bytes(TFLITE)
 
@@ -144,6 +144,15 @@ def test_differences_within_the_tolerance_are_equal(
 ) -> None:
     tensors["conv2__2"][0, 1, 2, 3] += 1
     assert verify("--within", 1).exit_code == 0
+
+
+def test_layers_and_layout_can_be_chosen(verify: Callable[..., Result], tensors: Tensors) -> None:
+    tensors["other"] = tensors["conv2__2"] + 2
+    assert verify("--map", "other=conv2__2").exit_code == 1
+    for name, values in tensors.items():
+        tensors[name] = values.transpose(0, 3, 1, 2) if values.ndim == 4 else values
+    assert verify("--layout", "nchw").exit_code == 0
+    assert verify("--layout", "same").exit_code == 1
 
 
 def test_other_settings_of_the_runtime_are_compared(

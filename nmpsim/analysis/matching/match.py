@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, pairwise, product, takewhile
 
@@ -40,7 +40,7 @@ from nmpsim.analysis.matching.tensors import (
     StoredTensor,
     list_layer_tensors,
 )
-from nmpsim.arrays import Array, Shape
+from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.lir.layers import find_layer
@@ -185,17 +185,21 @@ class _Matcher:
                 self._used.add(other)
 
     def infer_layout(self, layout: str) -> None:
-        """Infer the layout from the names that match, or from all shapes if none does."""
+        """Infer the layout from the names that match, or from all shapes if these fit several."""
         self.layout = layout
         if layout != "auto":
             return
         pairs = [(one.tensor, one.reference) for one in self._pairs.values()]
         pairs += pair_unique_names(*self._left(), list_spellings, lambda one, other: True)
-        shapes: Iterable[tuple[Shape, Shape]] = [(one.shape, other.shape) for one, other in pairs]
-        if not pairs:
-            mine, theirs = (dict.fromkeys(one.shape for one in run) for run in self._left())
-            shapes = islice(product(mine, theirs), MAX_CELLS)
-        self.layout = infer_layout(shapes) or find_similar_layout(pairs)
+        # Conversions of inputs and outputs may have the layout of the model's file.
+        named = [pair for pair in pairs if pair[0].opcode not in _CONVERSIONS]
+        left = [one for one in self._left()[0] if one.opcode not in _CONVERSIONS]
+        mine, theirs = (dict.fromkeys(one.shape for one in run) for run in (left, self._left()[1]))
+        self.layout = (
+            infer_layout((one.shape, other.shape) for one, other in named)
+            or infer_layout(islice(product(mine, theirs), MAX_CELLS))
+            or find_similar_layout(pairs)
+        )
 
     def pair_names(self, how: str, list_keys: NameKeys) -> None:
         """Match tensors by unique keys; equal own names match even if shape or type do not fit."""

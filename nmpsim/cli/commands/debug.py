@@ -217,7 +217,6 @@ def _make_shell(options: DebugOptions) -> Shell:
     from nmpsim.array_files import ArrayFile
     from nmpsim.cli.recorded_runs import run_live_reference
     from nmpsim.debugger.commands.shell import Shell
-    from nmpsim.references import ProcessLimits
 
     is_core = read_first_bytes(options.bundle, 2) == b"PK"  # core files are archives
     core = _open_core(options) if is_core else None
@@ -226,10 +225,10 @@ def _make_shell(options: DebugOptions) -> Shell:
         with _apply_timeout(options, debugger), _show_progress(debugger):
             _go_to_stop(debugger, core)
     metadata, inputs = debugger.bundle.metadata, debugger.inputs
-    limits = ProcessLimits(options.limits.timeout, options.max_memory)
+    limits = options.limits.timeout, options.max_memory
     shell = Shell(
         debugger,
-        lambda path: run_live_reference(path, metadata, inputs, limits) or ArrayFile(path),
+        lambda path: run_live_reference(path, metadata, inputs, *limits) or ArrayFile(path),
     )
     shell.reference_names = options.matching.read_names()
     shell.reference_layout = options.matching.reference_layout

@@ -26,6 +26,7 @@ from nmpsim.cli.parameters import (
     define_command,
     define_option,
 )
+from nmpsim.cli.recorded_runs import MatchingOptions
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail
 from nmpsim.records import frozen
 
@@ -43,6 +44,7 @@ class VerifyOptions:
     reference: InputFile | None = define_option(
         "Model to run as the reference. [default: MODEL]", "MODEL"
     )
+    matching: MatchingOptions
     device: InputFile | None = make_device_option("the bundle's")
     within: Natural = define_option(
         "Allowed difference in units of the last place.", "N", default=0
@@ -61,10 +63,10 @@ class VerifyOptions:
 def command(options: VerifyOptions) -> int:
     """Run a model in its own runtime too, and compare every layer's output.
 
-    A TFLite model runs in LiteRT with reference kernels, an ONNX model in ONNX Runtime. A layer
-    that differs is executed again on the reference's inputs, which separates layers that are wrong
-    by themselves from layers with wrong inputs. A folder or a quoted glob pattern verifies each of
-    its files.
+    A TFLite model runs in LiteRT with reference kernels, an ONNX model in ONNX Runtime. The
+    reference of a bundle may also be a PyTorch model (.pt2, TorchScript .pt). A layer that differs
+    is executed again on the reference's inputs, which separates layers that are wrong by themselves
+    from layers with wrong inputs. A folder or a quoted glob pattern verifies each of its files.
 
     \b
       nmpsim verify MODEL.tflite --input X.npy
@@ -83,7 +85,7 @@ def command(options: VerifyOptions) -> int:
     from nmpsim.views.verify_text import print_verification
 
     check_outputs([options.output], [options.program, options.reference])
-    arguments = options.inputs.arguments
+    names, arguments = options.matching.read_names(), options.inputs.arguments
     bundle = load_program(options.program, device=config, inputs=arguments)
     inputs = ProgramInputs.from_bundle(bundle.metadata, options.inputs.images)
     samples = find_samples(arguments, inputs)
@@ -109,6 +111,8 @@ def command(options: VerifyOptions) -> int:
                     arrays,
                     reference.run(prepare_inputs(bundle.metadata, arrays), has_variants=True),
                     name=sample.name,
+                    names=names,
+                    layout=options.matching.reference_layout,
                     tolerance=Tolerance(options.within),
                     limits=options.limits.make_limits(),
                     progress=progress if len(samples) == 1 else None,
@@ -147,4 +151,4 @@ def _open_reference(options: VerifyOptions, bundle: Bundle) -> LiveReference:
             hint="Pass the model from which it was made with --reference MODEL.",
         )
     raise fail("MODEL001", "the reference is not a model file", place=path,
-               expected="a TFLite or ONNX model")  # fmt: skip
+               expected="a TFLite, ONNX or PyTorch model")  # fmt: skip

@@ -36,7 +36,9 @@ _MAX_GROUPS = 100
 """Limit for convolutions that x86 computes by onednn; source: ``should_use_onednn_quant``."""
 
 
-def record_model(model: Any, example: Any, engine: str | None) -> ModelRecording:
+def record_model(
+    model: Any, example: Any, engine: str | None, *, keeps_values: bool = False
+) -> ModelRecording:
     """Run a PyTorch model on an example; return a recording of its operations.
 
     Parameters
@@ -48,6 +50,8 @@ def record_model(model: Any, example: Any, engine: str | None) -> ModelRecording
     engine : str, optional
         Engine that the model was converted for; by default
         ``torch.backends.quantized.engine``.
+    keeps_values : bool
+        Whether all recorded tensors have values, instead of constants only.
 
     Raises
     ------
@@ -70,7 +74,7 @@ def record_model(model: Any, example: Any, engine: str | None) -> ModelRecording
         if not isinstance(one, torch.Tensor):
             found = f"example input {index} of type {type(one).__name__}"
             raise _unsupported(model, found, "a tensor for each input")
-    recorder = _Recorder(model, chosen)
+    recorder = _Recorder(model, chosen, keeps_values)
     inputs = tuple(
         (name, recorder.begin(one))
         for name, one in zip(_names(model, len(examples)), examples, strict=True)
@@ -170,9 +174,9 @@ class _DispatchMode(TorchDispatchMode):  # type: ignore[misc]
 class _Recorder:
     """Recorder of the operations of a model."""
 
-    def __init__(self, model: Any, engine: str) -> None:
+    def __init__(self, model: Any, engine: str, keeps_values: bool) -> None:
         self.calls: list[RecordedCall] = []
-        self._engine = engine
+        self._engine, self._keeps_values = engine, keeps_values
         self._tensors: dict[int, RecordedTensor] = {}
         """Identity of a tensor -> its current record."""
         self._alive: list[torch.Tensor] = []
@@ -274,7 +278,7 @@ class _Recorder:
         self._count += 1
         is_plain = value.is_quantized and value.qscheme() == torch.per_tensor_affine
         values = None
-        if is_constant:
+        if is_constant or self._keeps_values:
             plain = value.int_repr() if value.is_quantized else value
             values = plain.detach().cpu().numpy().copy()
         tensor = RecordedTensor(

@@ -37,7 +37,7 @@ class RecordedTensor:
     channels_last: bool = False
     """Whether an image's channels are adjacent in memory, which selects PyTorch's kernel."""
     values: Array | None = None
-    """Values if it does not depend on the inputs; the integers if it is quantized."""
+    """Values of a constant, or of any tensor if values are kept; the integers if quantized."""
     name: str = ""
     """Path of a parameter in the model."""
 

@@ -143,6 +143,14 @@ def test_a_partial_reference_leaves_other_layers_unmatched() -> None:
     assert match(mine, {**names, **interior}) == {name: name for name in names}
 
 
+def test_transposes_of_the_program_do_not_decide_the_layout() -> None:
+    pool = make_values(1, 8, 4, 4)
+    mine = make_tensors(conv=make_values(1, 4, 4, 4), pool=pool.transpose(0, 2, 3, 1), plain=pool)
+    mine[2] = attrs.evolve(mine[2], opcode="transpose")
+    theirs = make_tensors(conv=mine[0].load().array.reshape(1, 4, 4, 4), pool=pool)
+    assert match_tensors(mine, theirs).layout == "nchw"
+
+
 def test_values_decide_the_layout_of_cubes() -> None:
     mine = {name: make_values(1, 6, 6, 6) for name in ("one", "other")}
     turned = {name: values.transpose(0, 3, 1, 2) for name, values in mine.items()}
