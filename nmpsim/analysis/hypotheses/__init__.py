@@ -7,7 +7,8 @@
 from nmpsim.analysis.hypotheses.search import (
     HypothesisResults,
     LayerExplanation,
+    SearchLimits,
     search_hypotheses,
 )
 
-__all__ = ["LayerExplanation", "HypothesisResults", "search_hypotheses"]
+__all__ = ["HypothesisResults", "LayerExplanation", "SearchLimits", "search_hypotheses"]

@@ -123,7 +123,7 @@ def change_signedness(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
             continue
         text = f"the {label} as u{dtype.name}, not {dtype.name}"
         if name == layer.output:
-            yield text, layer.replace_conversion(flip_sign_bits)
+            yield text, layer.replace_conversion(flip_sign_bits, flip_sign_bits)
         elif name in layer.inputs or name in layer.program.module.constants:
             flipped = flip_sign_bits(layer.get_values(name))
             yield text, layer.replace_values({name: flipped})

@@ -43,6 +43,8 @@ class IsolatedLayer:
     """Stored values of the inputs by tensor name."""
     convert_result: Callable[[Array], Array] | None = None
     """Function that is applied to the stored result."""
+    restore_result: Callable[[Array], Array] | None = None
+    """Inverse of ``convert_result``; None if it has none."""
 
     @property
     def operation(self) -> Instruction:
@@ -131,9 +133,24 @@ class IsolatedLayer:
         changed = attrs.evolve(first, opcode=opcode, attributes=attributes)
         return self._evolve(instructions=(changed, *others))
 
-    def replace_conversion(self, function: Callable[[Array], Array]) -> IsolatedLayer:
+    def replace_conversion(
+        self,
+        function: Callable[[Array], Array],
+        inverse: Callable[[Array], Array] | None = None,
+    ) -> IsolatedLayer:
         """Return a copy that applies ``function`` to the stored result after execution."""
-        return attrs.evolve(self, convert_result=function)
+        return attrs.evolve(self, convert_result=function, restore_result=inverse)
+
+    def reorder_result(self, reorder: Callable[[Array], Array]) -> IsolatedLayer:
+        """Return a copy that reorders the elements of its result by ``reorder``."""
+
+        def restore(values: Array) -> Array:
+            order = reorder(np.arange(values.size).reshape(values.shape))
+            restored = np.empty_like(values)
+            restored.reshape(-1)[order.reshape(-1)] = values.reshape(-1)
+            return restored
+
+        return self.replace_conversion(reorder, restore)
 
     def replace_quantization(
         self, name: str, scale: float | None = None, offset: int | None = None
@@ -269,6 +286,21 @@ def _requantize(type: TensorType, scale: float | None, offset: int | None) -> Te
     limits = np.iinfo(type.dtype)
     low, high = (scale * (int(limit) - offset) for limit in (limits.min, limits.max))
     return attrs.evolve(type, quant=Quantization(scale, offset, low, high))
+
+
+@attrs.frozen(eq=False)
+class WrongLayer:
+    """Layer with a wrong result: its actual and its expected result."""
+
+    layer: IsolatedLayer
+    actual: Array
+    expected: Array
+
+    @property
+    def wrong_channels(self) -> Array:
+        """Whether each channel contains a wrong element: bool [channels]."""
+        wrong = self.actual != self.expected
+        return np.asarray(wrong.reshape(-1, wrong.shape[-1]).any(axis=0))
 
 
 Change: TypeAlias = tuple[str, IsolatedLayer]

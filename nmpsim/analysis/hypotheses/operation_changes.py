@@ -8,6 +8,7 @@ from itertools import permutations
 
 import numpy as np
 
+from nmpsim.analysis.constant_forms import MAX_SHIFTS
 from nmpsim.analysis.hypotheses.layer import Change, IsolatedLayer
 from nmpsim.arrays import Array, Arrays
 from nmpsim.isa.profiles import NUMERICS_NAMES
@@ -79,6 +80,8 @@ def change_operation(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
         for counts in (0, 1):
             mean = {**pool, "CountIncludePads": counts}
             yield "the mean, not the maximum", layer.replace_operation("avgpool", mean)
+    elif opcode == "inserttensor":
+        yield from _move_insertion(layer)
     elif opcode == "transpose":
         shape = layer.get_type(layer.output).shape
         source = layer.get_type(layer.operation.operands[1].name).shape
@@ -86,6 +89,18 @@ def change_operation(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
             if tuple(source[axis] for axis in shuffle) == shape:
                 text = f"the axes in the order {', '.join(map(str, shuffle))}"
                 yield text, layer.replace_attributes(Shuffle=shuffle)
+
+
+def _move_insertion(layer: IsolatedLayer) -> Iterator[Change]:
+    """Yield (description, layer) pairs whose tensor is inserted at another offset."""
+    offsets, axis = list(layer.get_attribute("Offsets")), layer.get_attribute("Axis")
+    target, source = (layer.get_type(one.name).shape for one in layer.operation.operands)
+    last = target[axis] - layer.get_attribute("Count") * source[axis]
+    for offset in range(min(last + 1, MAX_SHIFTS)):
+        if offset != offsets[axis]:
+            changed = (*offsets[:axis], offset, *offsets[axis + 1 :])
+            text = f"the offset {offset} on axis {axis}, not {offsets[axis]}"
+            yield text, layer.replace_attributes(Offsets=changed)
 
 
 def change_numerics(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
@@ -122,14 +137,14 @@ def _swap_inputs(layer: IsolatedLayer, first: str, second: str) -> Iterator[Chan
         yield "the scales of the two inputs swapped", changed
 
 
-def change_order(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
+def change_layout(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
     """Yield (description, layer) pairs with permuted elements of an input or of the result."""
     for label, name in layer.list_operands():
         for text, array in _list_reordered(layer.inputs[name]) if name in layer.inputs else ():
             yield f"the {label} {text}", layer.replace_values({name: array})
     probe = np.empty(layer.get_type(layer.output).shape, np.int8)
     for number, (text, _) in enumerate(_list_reordered(probe)):
-        yield f"the result {text}", layer.replace_conversion(partial(_reorder, number=number))
+        yield f"the result {text}", layer.reorder_result(partial(_reorder, number=number))
 
 
 def _reorder(values: Array, number: int) -> Array:

@@ -8,13 +8,11 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.hypotheses.layer import IsolatedLayer
-from nmpsim.analysis.identify.layers import LayerSample, RecordedLayer, make_recorded_layer
+from nmpsim.analysis.hypotheses.recorded import record_layer
+from nmpsim.analysis.identify.layers import LayerSample, RecordedLayer
 from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator, find_rules
 from nmpsim.arrays import Array
-from nmpsim.compiler.clip_bounds import get_input_range
 from nmpsim.compiler.numerics import PROFILES
-from nmpsim.compiler.resolve import resolve_operands
-from nmpsim.lir.opcode import WEIGHTED
 
 ACCUMULATOR_BITS = (16, 18, 20, 22, 24)
 """Widths of accumulators that are tried."""
@@ -27,7 +25,7 @@ def list_rounding_rules(
 
     Other rounding rules are tried only if ``may_be_rounding`` is set.
     """
-    recorded = _make_recorded_layer(layer, expected)
+    recorded = record_layer(layer, expected)
     if recorded is None:
         return
     yield from _list_accumulators(recorded, layer.program.numerics)
@@ -36,23 +34,6 @@ def list_rounding_rules(
     rules = find_rules(recorded).rules
     more = f" (or {len(rules) - 1} other rules)" if len(rules) > 1 else ""
     yield f"the requantization `{rules[0].name}`{more}" if rules else "", bool(rules)
-
-
-def _make_recorded_layer(layer: IsolatedLayer, expected: Array) -> RecordedLayer | None:
-    module, source = layer.program.module, layer.find_operand("Src")
-    if layer.kind not in WEIGHTED or source is None or source not in layer.inputs:
-        return None
-    first, *activations = resolve_operands(module)[1]
-    inputs = layer.get_values(source)[None]
-    if first.operands[0].type.dtype != expected.dtype or not expected.size:
-        return None
-    recorded = make_recorded_layer(module, first, inputs, expected[None])
-    if recorded is None:
-        return None
-    low, high = recorded.clip
-    for lowest, highest in map(get_input_range, activations):
-        low, high = max(lowest, min(low, highest)), min(highest, max(high, lowest))
-    return attrs.evolve(recorded, clip=(low, high))
 
 
 def _list_accumulators(layer: RecordedLayer, numerics: str) -> Iterator[tuple[str, bool]]:

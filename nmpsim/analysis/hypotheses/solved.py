@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 import attrs
 import numpy as np
 
-from nmpsim.analysis.hypotheses.layer import Change, IsolatedLayer
+from nmpsim.analysis.hypotheses.layer import Change, IsolatedLayer, WrongLayer
+from nmpsim.analysis.hypotheses.window_changes import LayerWindow, make_window
 from nmpsim.arrays import Array
 from nmpsim.core.device import Device
+from nmpsim.lir.opcode import OpcodeKind
 
 MIN_ELEMENTS = 4
 """Smallest number of unsaturated elements from which a number is computed."""
@@ -27,21 +29,6 @@ MAX_REFINED_ERROR = 3
 """Largest error in units of the last place at which numbers are refined."""
 _SLACK = 0.2
 """Additional error of real arithmetic in units of the last place."""
-
-
-@attrs.frozen(eq=False)
-class WrongLayer:
-    """Layer with a wrong result: its actual and its expected result."""
-
-    layer: IsolatedLayer
-    actual: Array
-    expected: Array
-
-    @property
-    def wrong_channels(self) -> Array:
-        """Whether each channel contains a wrong element: bool [channels]."""
-        wrong = self.actual != self.expected
-        return np.asarray(wrong.reshape(-1, wrong.shape[-1]).any(axis=0))
 
 
 @attrs.frozen(eq=False)
@@ -195,6 +182,9 @@ def _list_numbers(layer: IsolatedLayer) -> Iterator[_Number]:
     for label, name in layer.list_operands()[1:]:
         if label != "bias":
             yield from _list_type_numbers(layer, name, label)
+    window = make_window(layer)
+    if window is not None and window.has_padding and layer.kind is OpcodeKind.CONVOLUTION:
+        yield _make_padding_number(window)
     tables = [layer.find_operand("FilterScales", "Scales"), layer.find_operand("BiasScales")]
     known = [name for name in tables if name is not None]
     if known:
@@ -239,6 +229,18 @@ def _list_type_numbers(layer: IsolatedLayer, name: str, label: str) -> Iterator[
         yield _Number(f"the zero point of the {label}", offset, replace_offset, is_integer=True)
     scale = np.array([quant.scale])
     yield _Number(f"the scale of the {label}", scale, replace_scale, invert=is_result)
+
+
+def _make_padding_number(window: LayerWindow) -> _Number:
+    """Return the value of the padding, which is the zero point of the input."""
+    limits = np.iinfo(window.values.dtype)
+
+    def replace(values: Array) -> IsolatedLayer:
+        value = int(np.clip(np.rint(values.item()), limits.min, limits.max))
+        return window.change(window.before, constant_values=value)
+
+    current = np.array([float(window.zero_point)])
+    return _Number("the padding value", current, replace, is_integer=True)
 
 
 def _make_table_number(layer: IsolatedLayer, tables: list[str], name: str) -> _Number:

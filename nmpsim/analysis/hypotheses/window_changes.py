@@ -18,19 +18,26 @@ _STEPS = ((1, 1), (2, 2), (3, 3), (1, 2), (2, 1))
 Pair = tuple[int, int]
 
 
-def change_window(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
-    """Yield (description, layer) pairs with changed pads, padding values, strides or dilations."""
+def make_window(layer: IsolatedLayer) -> LayerWindow | None:
+    """Make the window of a convolution or pool with two dimensions, or None for another layer."""
     source = layer.find_operand("Src")
     if layer.kind not in _WINDOWED or source is None or len(layer.get_attribute("Kernels")) != 2:
+        return None
+    return LayerWindow(layer, source)
+
+
+def change_window(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
+    """Yield (description, layer) pairs with changed pads, padding values, strides or dilations."""
+    window = make_window(layer)
+    if window is None:
         return
-    window = _Window(layer, source)
     (top, left), (bottom, right) = window.before, window.after
     if (top, left) != (bottom, right):
         yield "the padding on the other side", window.change((bottom, right))
         if top != bottom and left != right:
             yield "the rows' padding on the other side", window.change((bottom, left))
             yield "the columns' padding on the other side", window.change((top, right))
-    if top or left or bottom or right:
+    if window.has_padding:
         yield from _change_padding_values(layer, window)
     for rows in range((window.kernel[0] - 1) * window.dilation[0] + 1):
         for columns in range((window.kernel[1] - 1) * window.dilation[1] + 1):
@@ -51,7 +58,7 @@ def change_window(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
                 yield text, window.change(before, dilation=steps)
 
 
-def _change_padding_values(layer: IsolatedLayer, window: _Window) -> Iterator[Change]:
+def _change_padding_values(layer: IsolatedLayer, window: LayerWindow) -> Iterator[Change]:
     offset = window.zero_point
     if layer.kind is OpcodeKind.MAX_POOL:
         yield "zero points as padding", window.change(window.before, constant_values=offset)
@@ -65,7 +72,7 @@ def _change_padding_values(layer: IsolatedLayer, window: _Window) -> Iterator[Ch
         yield "mirrored pixels as padding", window.change(window.before, mode="reflect")
 
 
-class _Window:
+class LayerWindow:
     """Window of a layer, which is changed by padding or cropping of the layer's input."""
 
     def __init__(self, layer: IsolatedLayer, source: str) -> None:
@@ -79,6 +86,11 @@ class _Window:
         self.after: Pair = (pads[2], pads[3])
         quant = layer.get_type(source).quant
         self.zero_point = quant.offset if quant else 0
+
+    @property
+    def has_padding(self) -> bool:
+        """Whether a window contains padding."""
+        return any((*self.before, *self.after))
 
     def change(
         self,

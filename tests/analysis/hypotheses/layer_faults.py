@@ -1,4 +1,4 @@
-"""Small networks, faults planted in them, and the descriptions that name each fault.
+"""Faults planted in small networks, and the descriptions that name each fault.
 
 Run this file to repeat the campaign: ``python -m tests.analysis.hypotheses.layer_faults SEED N``.
 """
@@ -8,308 +8,31 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "compiler"))
-from lir_draft import Draft, Ref, int8, tensor_type
+sys.path.insert(0, str(Path(__file__).parent))
+from layer_networks import CONFIG, STRUCTURES, Array, Network, Rng, add_activation, make_network
+from lir_draft import Ref, tensor_type
 
-import nmpsim
 from nmpsim.analysis.hypotheses import HypothesisResults, search_hypotheses
-from nmpsim.bundle import Bundle, parse_bundle
-from nmpsim.compiler.driver import compile_module
 from nmpsim.core.device import Device
 from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import UserError
-from nmpsim.interpreter import dequantize, execute_real
-from nmpsim.lir.nodes import Instruction, Module
-from nmpsim.lir.verify import verify
 
-Array = np.ndarray[Any, Any]
-Rng = np.random.Generator
-CONFIG = attrs.evolve(nmpsim.default_device(), cores_count=2)
-
-
-@attrs.frozen(eq=False)
-class Network:
-    """Network whose second layer gets a fault, with inputs."""
-
-    module: Module
-    inputs: Mapping[str, Array]
-    numerics: str
-    layer: str
-    """Name of the instruction of the layer."""
-
-    @property
-    def operation(self) -> Instruction:
-        return next(one for one in self.module.instructions if one.name == self.layer)
-
-    def name(self, index: int) -> str:
-        """Return the name of an operand of the layer."""
-        return self.operation.operands[index].name
-
-    def constant(self, index: int) -> Array:
-        return self.module.constants[self.name(index)]
-
-    def with_constants(self, **values: Array) -> Network:
-        constants = {**self.module.constants, **values}
-        return self._evolve(constants=constants)
-
-    def with_operation(self, **changes: Any) -> Network:
-        return self._evolve(
-            instructions=tuple(
-                attrs.evolve(one, **changes) if one.name == self.layer else one
-                for one in self.module.instructions
-            )
-        )
-
-    def with_attributes(self, **attributes: Any) -> Network:
-        return self.with_operation(attributes={**self.operation.attributes, **attributes})
-
-    def with_type(self, name: str, scale: float = 1.0, offset: int | None = None) -> Network:
-        """Return a network with a tensor's scale multiplied and its zero point replaced."""
-
-        def change(type: Any) -> Any:
-            new = type.quant.offset if offset is None else offset
-            return tensor_type(type.elem, type.shape, type.quant.scale * scale, new)
-
-        weights = tuple(
-            attrs.evolve(one, type=change(one.type)) if one.name == name else one
-            for one in self.module.weights
-        )
-        instructions = tuple(
-            attrs.evolve(one, attributes={**one.attributes, "Ty": change(one.attributes["Ty"])})
-            if one.name == name
-            else one
-            for one in self.module.instructions
-        )
-        return self._evolve(weights=weights, instructions=instructions)
-
-    def without_instruction(self, opcode: str) -> Network:
-        """Return a network in which an activation is a view of its input."""
-        (clip,) = (one for one in self.module.instructions if one.opcode == opcode)
-        target, source = (one.name for one in clip.operands)
-        instructions = [
-            attrs.evolve(
-                one,
-                operands=tuple(
-                    attrs.evolve(o, name=target) if o.name == source else o for o in one.operands
-                ),
-            )
-            for one in self.module.instructions
-            if one is not clip and one.name != source
-        ]
-        return self._evolve(
-            instructions=tuple(attrs.evolve(o, number=n) for n, o in enumerate(instructions))
-        )
-
-    def _evolve(self, **changes: Any) -> Network:
-        return attrs.evolve(self, module=attrs.evolve(self.module, **changes))
-
-    def compile(self) -> Bundle:
-        verify(self.module)
-        return parse_bundle(compile_module(self.module, CONFIG, numerics=self.numerics))
-
-
-# --- networks ---------------------------------------------------------------------------------
-
-
-def make_network(structure: str, rng: Rng, numerics: str = "glow-int") -> Network:
-    """Return a random network: the maximum of two inputs, then a layer of a structure."""
-    draft = Draft()
-    height, width = (int(rng.integers(5, 10)) for _ in range(2))
-    channels = int(rng.choice([3, 4, 8]))
-    shape = (1, height, width, channels)
-    is_symmetric = numerics in ("q31", "onnx") and structure != "add"
-    offset = int(rng.integers(-20, 20))
-    kind = int8(shape, float(rng.uniform(0.01, 0.05)), offset)
-    if structure in ("fc", "rowwise"):
-        kind = int8((6, 24), float(rng.uniform(0.01, 0.05)), offset)
-    left, right = draft.input(kind), draft.input(kind)
-    source = draft.emit("elementmax", draft.buffer(kind), left, right)
-    build = _STRUCTURES[structure]
-    result = build(draft, source, rng, is_symmetric)
-    name = draft.instructions[-1].name
-    module = draft.module()
-    inputs = {
-        name: np.clip(rng.normal(offset, 45, kind.shape), -128, 127).astype(np.int8)
-        for name in draft.inputs
-    }
-    network = Network(module, inputs, numerics, name)
-    network = _fit_scale(network, result)
-    if structure.endswith("relu"):
-        network = _add_relu(network, result)
-    return network
-
-
-def _fit_scale(network: Network, result: Ref) -> Network:
-    """Return a network whose result uses most of its type."""
-    if network.operation.opcode == "maxpool":
-        return network
-    types = {one.name: one.type for one in network.module.weights}
-    reals = {name: dequantize(array, types[name]) for name, array in network.inputs.items()}
-    real = list(execute_real(network.module, reals))[-1][2]
-    spread = 2.2 * float(np.std(real))
-    return network.with_type(
-        result.name, spread / 100 / 0.5, int(np.clip(-real.mean() / (spread / 100), -90, 90))
-    )
-
-
-def _add_relu(network: Network, result: Ref) -> Network:
-    """Return a network with a ReLU as last instruction."""
-    type = next(one.type for one in network.module.weights if one.name == result.name)
-    draft = Draft()
-    draft.weights = list(network.module.weights)
-    draft.instructions = list(network.module.instructions)
-    draft.constants = dict(network.module.constants)
-    draft._names = 100
-    last = draft.output(type)
-    before = draft.buffer(type)
-    draft.weights = [one for one in draft.weights if one.name != result.name]
-    old = draft.instructions.pop(-2)
-    buffer = draft.instructions.pop(-1)
-    first = attrs.evolve(old.operands[0], name=before.name)
-    draft.instructions += [
-        attrs.evolve(buffer, number=old.number),
-        attrs.evolve(old, number=old.number + 1, operands=(first, *old.operands[1:])),
-    ]
-    draft.emit("relu", last, before)
-    return attrs.evolve(network, module=draft.module())
-
-
-def _pick_window(
-    rng: Rng, shape: tuple[int, ...], largest: int = 3
-) -> tuple[dict[str, Any], tuple[int, int]]:
-    kernel = tuple(int(rng.integers(2, largest + 1)) for _ in range(2))
-    if rng.random() < 0.6:
-        kernel = (3, 3)
-    strides = tuple(int(rng.choice([1, 2])) for _ in range(2))
-    pads = []
-    for size, k, s in zip(shape[1:3], kernel, strides, strict=True):
-        total = max((-(-size // s) - 1) * s + k - size, 0)
-        pads.append((total // 2, total - total // 2))
-    attributes = {
-        "Kernels": kernel,
-        "Strides": strides,
-        "Pads": (pads[0][0], pads[1][0], pads[0][1], pads[1][1]),
-    }
-    out = tuple(
-        (size + sum(pad) - k) // s + 1
-        for size, pad, k, s in zip(shape[1:3], pads, kernel, strides, strict=True)
-    )
-    return attributes, out
-
-
-def _weights(rng: Rng, shape: tuple[int, ...]) -> Array:
-    return np.clip(rng.normal(0, 40, shape), -127, 127).astype(np.int8)
-
-
-def _bias(rng: Rng, count: int) -> Array:
-    return rng.integers(-9000, 9000, count).astype(np.int32)
-
-
-def _conv(
-    draft: Draft, source: Ref, rng: Rng, symmetric: bool, groups: int = 1, channelwise: bool = False
-) -> Ref:
-    attributes, out = _pick_window(rng, source.shape)
-    depth = source.shape[3]
-    count = depth if groups != 1 else int(rng.choice([depth, 6, 8]))
-    shape = (count, *attributes["Kernels"], depth // (groups if groups == 1 else depth))
-    scale, offset = float(rng.uniform(0.002, 0.01)), 0 if symmetric else int(rng.integers(-5, 6))
-    if channelwise:
-        offset = 0
-    weights = draft.constant(_weights(rng, shape), "i8", scale, offset)
-    product = source.type.quant.scale * weights.type.quant.scale
-    bias = draft.constant(_bias(rng, count), "i32", product)
-    result = draft.output(int8((1, *out, count)))
-    attributes |= {"Group": groups if groups == 1 else depth, "Dilation": (1, 1)}
-    if not channelwise:
-        return draft.emit(
-            "convolution",
-            result,
-            source,
-            weights,
-            bias,
-            Layout="NHWC",
-            FusedActivation="NONE",
-            FusedActivationArgs=(),
-            **attributes,
-        )
-    scales = (scale * rng.uniform(0.5, 2, count)).astype(np.float32)
-    tables = [
-        draft.constant(scales, "float"),
-        draft.constant(np.zeros(count, np.int32), "index32"),
-        draft.constant((np.float32(source.type.quant.scale) * scales).astype(np.float32), "float"),
-        draft.constant(np.zeros(count, np.int32), "index32"),
-    ]
-    return draft.emit(
-        "channelwisequantizedconvolution",
-        result,
-        source,
-        weights,
-        bias,
-        *tables,
-        FusedActivation="NONE",
-        FusedActivationArgs=(),
-        **attributes,
-    )
-
-
-def _fc(draft: Draft, source: Ref, rng: Rng, symmetric: bool, rowwise: bool = False) -> Ref:
-    rows, depth = source.shape
-    count = 10
-    scale, offset = float(rng.uniform(0.002, 0.01)), 0 if symmetric else int(rng.integers(-5, 6))
-    shape = (count, depth) if rowwise else (depth, count)
-    weights = draft.constant(_weights(rng, shape), "i8", scale, 0 if rowwise else offset)
-    bias = draft.constant(
-        _bias(rng, count), "i32", source.type.quant.scale * weights.type.quant.scale
-    )
-    result = draft.output(int8((rows, count)))
-    if not rowwise:
-        return draft.emit("fullyconnected", result, source, weights, bias)
-    scales = draft.constant((scale * rng.uniform(0.5, 2, count)).astype(np.float32), "float")
-    offsets = draft.constant(np.zeros(count, np.int32), "index32")
-    return draft.emit(
-        "rowwisequantizedfullyconnected", result, source, weights, bias, scales, offsets
-    )
-
-
-def _add(draft: Draft, source: Ref, rng: Rng, symmetric: bool) -> Ref:
-    other = draft.input(
-        int8(source.shape, source.type.quant.scale * 1.7, -source.type.quant.offset)
-    )
-    return draft.emit("elementadd", draft.output(int8(source.shape)), source, other)
-
-
-def _pool(draft: Draft, source: Ref, rng: Rng, symmetric: bool, opcode: str = "maxpool") -> Ref:
-    attributes, out = _pick_window(rng, source.shape)
-    shape = (1, *out, source.shape[3])
-    quant = source.type.quant
-    result = draft.output(int8(shape, quant.scale, quant.offset))
-    more = {"CountIncludePads": 0} if opcode == "avgpool" else {}
-    return draft.emit(opcode, result, source, Layout=0, **more, **attributes)
-
-
-_STRUCTURES: dict[str, Callable[..., Ref]] = {
-    "conv": _conv,
-    "conv relu": _conv,
-    "channelwise": lambda *args: _conv(*args, channelwise=True),
-    "depthwise": lambda *args: _conv(*args, groups=0, channelwise=True),
-    "fc": _fc,
-    "rowwise": lambda *args: _fc(*args, rowwise=True),
-    "add": _add,
-    "maxpool": _pool,
-    "avgpool": lambda *args: _pool(*args, opcode="avgpool"),
-}
-CONVS = ("conv", "channelwise", "depthwise", "conv relu")
-WEIGHTED = (*CONVS, "fc", "rowwise")
+CONVS = tuple(one for one in STRUCTURES if one.startswith(("conv", "grouped", "channel", "depth")))
+WEIGHTED = (*CONVS, "fc", "fc int16", "rowwise")
+INT8 = tuple(one for one in WEIGHTED if "int16" not in one)
+WINDOWS = (*CONVS, "maxpool", "avgpool")
+UNGROUPED = tuple(one for one in CONVS if "grouped" not in one and one != "depthwise")
+CHANNELWISE = ("channelwise", "channelwise grouped", "depthwise")
+INT8_RESULT = tuple(one for one in INT8 if one != "conv relu")
 ONE_RESULT = tuple(one for one in WEIGHTED if one != "conv relu")
 """Structures in which one tensor has the type of the result."""
-WINDOWS = (*CONVS, "maxpool", "avgpool")
 
 
 # --- faults -----------------------------------------------------------------------------------
@@ -322,12 +45,13 @@ class Fault:
     structures: tuple[str, ...]
     plant: Callable[[Network, Rng], Network]
     text: str
-    """Regular expression of an explanation that names the fault."""
+    """Regular expression of an explanation that names the fault; empty if none may be named."""
+    only_in_reference: bool = False
 
 
-def _weights_fault(change: Callable[[Array], Array]) -> Callable[[Network, Rng], Network]:
+def _weights_fault(change: Callable[[Array, Rng], Array]) -> Callable[[Network, Rng], Network]:
     return lambda net, rng: net.with_constants(
-        **{net.name(2): np.ascontiguousarray(change(net.constant(2)))}
+        **{net.name(2): np.ascontiguousarray(change(net.constant(2), rng))}
     )
 
 
@@ -377,7 +101,7 @@ def _shift_pads(net: Network, rng: Rng) -> Network:
 
 
 def _relu(net: Network, rng: Rng) -> Network:
-    return _add_relu(net, Ref(net.name(0), None, "output"))  # type: ignore[arg-type]
+    return add_activation(net, Ref(net.name(0), None, "output"))  # type: ignore[arg-type]
 
 
 def _stale(net: Network, rng: Rng) -> Network:
@@ -391,41 +115,216 @@ def _swapped(net: Network, rng: Rng) -> Network:
     return net.with_operation(operands=(first, b, a))
 
 
+def _with_window(net: Network, **changes: Any) -> Network:
+    """Return a network with another window and the padding that keeps the result's size."""
+    attributes = {**net.operation.attributes, **changes}
+    pads = list(attributes["Pads"])
+    shapes = {one.name: one.type.shape for one in net.module.weights}
+    shapes |= {one.name: one.attributes["Ty"].shape for one in net.module.instructions
+               if "Ty" in one.attributes}  # fmt: skip
+    target, source = (shapes[net.name(index)] for index in (0, 1))
+    for axis in range(2):
+        dilation = attributes.get("Dilation", (1, 1))[axis]
+        span = (attributes["Kernels"][axis] - 1) * dilation + 1
+        length = (target[axis + 1] - 1) * attributes["Strides"][axis] + span
+        pads[axis + 2] = length - source[axis + 1] - pads[axis]
+    return net if min(pads) < 0 else net.with_attributes(**changes, Pads=tuple(pads))
+
+
+def _double_dilation(net: Network, rng: Rng) -> Network:
+    dilation = tuple(2 * one for one in net.operation.attributes["Dilation"])
+    kernel, pads = net.operation.attributes["Kernels"], net.operation.attributes["Pads"]
+    before = [pad * 2 for pad in pads[:2]]
+    changed = net.with_attributes(Pads=(*before, *pads[2:])) if max(kernel) == 3 else net
+    return _with_window(changed, Dilation=dilation)
+
+
+def _pad_with_another_value(net: Network, rng: Rng) -> Network:
+    """Return a network whose inputs contain the padding."""
+    pads = net.operation.attributes["Pads"]
+    name = next(iter(net.inputs))
+    kind = next(one.type for one in net.module.weights if one.name == name)
+    offset = kind.quant.offset
+    limits = np.iinfo(kind.dtype)
+    values = (0, limits.min, limits.max, offset + 1, int(rng.integers(limits.min, limits.max)))
+    value = int(rng.choice([v for v in values if v != offset]))
+    around = ((0, 0), (pads[0], pads[2]), (pads[1], pads[3]), (0, 0))
+    inputs = {n: np.pad(x, around, constant_values=value) for n, x in net.inputs.items()}
+    changed = tensor_type(kind.elem, inputs[name].shape, kind.quant.scale, offset)
+    return net.with_attributes(Pads=(0, 0, 0, 0)).with_input_type(changed, inputs)
+
+
+def _input_fault(change: Callable[[Array, Rng], Array]) -> Callable[[Network, Rng], Network]:
+    """Return a function that replaces the input of the layer under test."""
+
+    def plant(net: Network, rng: Rng) -> Network:
+        first, second = list(net.inputs)[:2]
+        values = change(np.maximum(net.inputs[first], net.inputs[second]), rng)
+        return attrs.evolve(net, inputs={**net.inputs, first: values, second: values})
+
+    return plant
+
+
+def _permute(values: Array, axis: int, rng: Rng) -> Array:
+    return np.take(values, rng.permutation(values.shape[axis]), axis)
+
+
+def _swap(values: Array, axis: int, rng: Rng) -> Array:
+    """Return values with two channels swapped."""
+    order = np.arange(values.shape[axis])
+    pair = rng.choice(order.size, 2, replace=False)
+    order[pair] = order[pair[::-1]]
+    return np.take(values, order, axis)
+
+
+def _permute_outputs(net: Network, rng: Rng) -> Network:
+    """Return a network with the output channels of all constants in another order."""
+    axis = 1 if net.operation.opcode == "fullyconnected" else 0
+    order = rng.permutation(net.constant(3).size)
+    count = len(net.operation.operands)
+    tables = {net.name(i): net.constant(i)[order] for i in range(3, count)}
+    return net.with_constants(**{net.name(2): np.take(net.constant(2), order, axis)}, **tables)
+
+
+def _change_weights(count: int) -> Callable[[Network, Rng], Network]:
+    """Return a function that replaces a few weights."""
+
+    def plant(net: Network, rng: Rng) -> Network:
+        weights = net.constant(2).copy()
+        limits = np.iinfo(weights.dtype)
+        for index in rng.choice(weights.size, count, replace=False):
+            old = int(weights.flat[index])
+            weights.flat[index] = -old if abs(old) > limits.max // 4 else limits.max - abs(old)
+        return net.with_constants(**{net.name(2): weights})
+
+    return plant
+
+
+def _move_part(net: Network, rng: Rng) -> Network:
+    offsets = net.operation.attributes["Offsets"]
+    return net.with_attributes(Offsets=(*offsets[:3], offsets[3] - int(rng.integers(1, 3))))
+
+
+def _random_weights(net: Network, rng: Rng) -> Network:
+    weights = net.constant(2)
+    return net.with_constants(
+        **{net.name(2): rng.permutation(weights.reshape(-1)).reshape(weights.shape)}
+    )
+
+
 FAULTS: dict[str, Fault] = {
+    "strides": Fault(
+        WINDOWS,
+        lambda n, r: _with_window(
+            n, Strides=tuple(3 - s for s in n.operation.attributes["Strides"])
+        ),
+        "strides",
+    ),
+    "one stride": Fault(
+        WINDOWS,
+        lambda n, r: _with_window(n, Strides=(2, n.operation.attributes["Strides"][1])),
+        "strides",
+    ),
+    "dilation": Fault(CONVS, _double_dilation, "dilation"),
+    "padding value": Fault(
+        CONVS, _pad_with_another_value, "as padding|padding value", only_in_reference=True
+    ),
+    "input unsigned": Fault(
+        WEIGHTED,
+        _input_fault(lambda x, r: x ^ np.iinfo(x.dtype).min),
+        "the input as uint",
+        only_in_reference=True,
+    ),
+    "input channels permuted": Fault(
+        WEIGHTED,
+        _input_fault(lambda x, r: _permute(x, -1, r)),
+        "channels",
+        only_in_reference=True,
+    ),
+    "input channels swapped": Fault(
+        WEIGHTED,
+        _input_fault(lambda x, r: _swap(x, -1, r)),
+        "channels",
+        only_in_reference=True,
+    ),
+    "input NCHW": Fault(
+        CONVS,
+        _input_fault(lambda x, r: np.ascontiguousarray(x.transpose(0, 3, 1, 2)).reshape(x.shape)),
+        "NCHW|NHWC",
+        only_in_reference=True,
+    ),
+    "weights' inputs permuted": Fault(
+        (*UNGROUPED, "rowwise"),
+        _weights_fault(lambda w, r: _permute(w, -1, r)),
+        "channels|weights' inputs",
+    ),
+    "weights' inputs swapped": Fault(
+        (*UNGROUPED, "rowwise"),
+        _weights_fault(lambda w, r: _swap(w, -1, r)),
+        "channels|weights",
+    ),
+    "weights' outputs permuted": Fault(
+        (*CONVS, "rowwise"), _weights_fault(lambda w, r: _permute(w, 0, r)), "output channels"
+    ),
+    "weights' outputs swapped": Fault(
+        (*CONVS, "rowwise"), _weights_fault(lambda w, r: _swap(w, 0, r)), "output channels|weights"
+    ),
+    "outputs permuted": Fault((*UNGROUPED, "fc", "rowwise"), _permute_outputs, "channels"),
+    "bias permuted": Fault(WEIGHTED, _bias_fault(lambda b, r: _permute(b, 0, r)), "bias"),
+    "scales permuted": Fault(
+        (*CHANNELWISE, "rowwise"),
+        lambda n, r: n.with_constants(**{n.name(4): _permute(n.constant(4), 0, r)}),
+        "scale",
+    ),
+    "one weight": Fault(WEIGHTED, _change_weights(1), "weight"),
+    "three weights": Fault(WEIGHTED, _change_weights(3), "weight"),
+    "ReLU6": Fault(
+        ("conv", "channelwise", "add", "fc"),
+        lambda n, r: add_activation(
+            n,
+            Ref(n.name(0), None, "output"),
+            "clip",
+            Min=0.0,
+            Max=6.0,  # type: ignore[arg-type]
+        ),
+        "ReLU|no activation",
+    ),
+    "offset of a part": Fault(("concat",), _move_part, "offset"),
+    "random weights": Fault(WEIGHTED, _random_weights, ""),
     "kernel transposed": Fault(
         CONVS,
-        _weights_fault(lambda w: w.transpose(0, 2, 1, 3) if w.shape[1] == w.shape[2] else w),
+        _weights_fault(lambda w, r: w.transpose(0, 2, 1, 3) if w.shape[1] == w.shape[2] else w),
         "axes swapped",
     ),
     "kernel flipped": Fault(
-        CONVS, _weights_fault(lambda w: w[:, ::-1]), "flipped vertically|rows moved"
+        CONVS, _weights_fault(lambda w, r: w[:, ::-1]), "flipped vertically|rows moved"
     ),
-    "kernel rotated": Fault(CONVS, _weights_fault(lambda w: w[:, ::-1, ::-1]), "180"),
+    "kernel rotated": Fault(CONVS, _weights_fault(lambda w, r: w[:, ::-1, ::-1]), "180"),
     "O and I swapped": Fault(
-        ("conv", "channelwise", "conv relu"),
-        _weights_fault(lambda w: w.transpose(3, 1, 2, 0).reshape(w.shape)),
+        UNGROUPED,
+        _weights_fault(lambda w, r: w.transpose(3, 1, 2, 0).reshape(w.shape)),
         "IHWO|input and output channels swapped",
     ),
     "O and I swapped in a matrix": Fault(
-        ("fc", "rowwise"), _weights_fault(lambda w: w.T.reshape(w.shape)), "memory in the order"
+        ("fc", "rowwise"), _weights_fault(lambda w, r: w.T.reshape(w.shape)), "memory in the order"
     ),
     "HWIO": Fault(
-        ("conv", "channelwise"),
-        _weights_fault(lambda w: w.transpose(1, 2, 3, 0).reshape(w.shape)),
+        UNGROUPED,
+        _weights_fault(lambda w, r: w.transpose(1, 2, 3, 0).reshape(w.shape)),
         "HWIO",
     ),
     "inputs rolled": Fault(
-        ("conv", "channelwise", "rowwise"),
-        _weights_fault(lambda w: np.roll(w, 1, -1)),
+        (*UNGROUPED, "rowwise"),
+        _weights_fault(lambda w, r: np.roll(w, 1, -1)),
         "channels moved by 1|input channels",
     ),
     "inputs reversed": Fault(
-        ("conv", "channelwise", "rowwise"),
-        _weights_fault(lambda w: w[..., ::-1]),
+        (*UNGROUPED, "rowwise"),
+        _weights_fault(lambda w, r: w[..., ::-1]),
         "input channels in reverse",
     ),
     "outputs rolled": Fault(
-        CONVS, _weights_fault(lambda w: np.roll(w, 1, 0)), "output channels moved"
+        CONVS, _weights_fault(lambda w, r: np.roll(w, 1, 0)), "output channels moved"
     ),
     "bias zero": Fault(
         WEIGHTED, _bias_fault(lambda b, r: 0 * b), "a bias of zero|which is zero here"
@@ -443,10 +342,10 @@ FAULTS: dict[str, Fault] = {
         "another bias in 1 ",
     ),
     "input zero point +1": Fault(
-        (*WEIGHTED, "add"), _offset_fault(1, lambda o: o + 1), "zero point .*of the (first )?input"
+        (*INT8, "add"), _offset_fault(1, lambda o: o + 1), "zero point .*of the (first )?input"
     ),
     "input zero point 0": Fault(
-        (*WEIGHTED, "add"), _offset_fault(1, lambda o: 0), "zero point .*of the (first )?input"
+        (*INT8, "add"), _offset_fault(1, lambda o: 0), "zero point .*of the (first )?input"
     ),
     "weights zero point +1": Fault(
         ("conv", "fc"), _offset_fault(2, lambda o: o + 1), "zero point.* of the weights"
@@ -455,33 +354,31 @@ FAULTS: dict[str, Fault] = {
         ("conv", "fc"), _offset_fault(2, lambda o: 0), "zero point.* of the weights"
     ),
     "weights unsigned": Fault(
-        WEIGHTED, _weights_fault(lambda w: w ^ np.int8(-128)), "the weights as uint8"
+        WEIGHTED, _weights_fault(lambda w, r: w ^ np.iinfo(w.dtype).min), "the weights as uint"
     ),
     "result zero point -1": Fault(
-        (*WEIGHTED, "add"), _offset_fault(0, lambda o: o - 1), "zero point .*of the result"
+        (*INT8, "add"), _offset_fault(0, lambda o: o - 1), "zero point .*of the result"
     ),
     "result zero point 9": Fault(
-        (*ONE_RESULT, "add"), _offset_fault(0, lambda o: o + 9), "zero point .*of the result"
+        (*INT8_RESULT, "add"),
+        _offset_fault(0, lambda o: o + 9),
+        "zero point .*of the result",
     ),
     "padding on the other side": Fault(
         WINDOWS, _swap_pads, "padding on the other side|padding \\d"
     ),
     "padding on one side": Fault(WINDOWS, _shift_pads, "padding"),
     "ReLU missing or extra": Fault(("conv", "channelwise", "add"), _relu, "ReLU|no activation"),
-    "channel scale": Fault(
-        ("channelwise", "depthwise"), _table_fault(4), "scale of the weights in 1 "
-    ),
+    "channel scale": Fault(CHANNELWISE, _table_fault(4), "scale of the weights in 1 "),
     "row scale": Fault(("rowwise",), _table_fault(4), "scale of the weights in 1 "),
-    "channel scales": Fault(
-        ("channelwise", "depthwise"), _table_fault(4, 6), "scale of weights and bias in 1 "
-    ),
+    "channel scales": Fault(CHANNELWISE, _table_fault(4, 6), "scale of weights and bias in 1 "),
     "result scale": Fault(
         ONE_RESULT, lambda n, r: n.with_type(n.name(0), 1.3), "scale of the result"
     ),
     "input scale": Fault(
         ("add",), lambda n, r: n.with_type(n.name(2), 1.3), "scale of the second input"
     ),
-    "stale input": Fault(tuple(_STRUCTURES), _stale, "input__1|buffer__3 as the"),
+    "stale input": Fault(tuple(STRUCTURES), _stale, "input__1|buffer__3 as the"),
     "swapped inputs": Fault(("add",), _swapped, "two inputs swapped"),
     "numerics": Fault(
         WEIGHTED,
@@ -505,6 +402,29 @@ FAULTS: dict[str, Fault] = {
 }
 
 
+SIMPLE = (
+    "kernel transposed", "kernel flipped", "bias zero", "bias doubled", "one bias",
+    "input zero point +1", "result zero point -1", "inputs reversed", "padding on the other side",
+    "channel scale", "result scale", "weights unsigned", "ReLU missing or extra", "stale input",
+    "one weight", "outputs permuted", "dilation", "input scale",
+)  # fmt: skip
+"""Faults of which two are planted together."""
+
+
+def draw_pair(rng: Rng) -> Fault:
+    """Return the combination of two different faults that a structure can have."""
+    while True:
+        first, second = (FAULTS[str(one)] for one in rng.choice(SIMPLE, 2, replace=False))
+        common = tuple(one for one in first.structures if one in second.structures)
+        if common:
+            break
+
+    def plant(network: Network, rng: Rng) -> Network:
+        return second.plant(first.plant(network, rng), rng)
+
+    return Fault(common, plant, f"(?=.*({first.text}))(?=.*({second.text}))")
+
+
 @attrs.frozen
 class Trial:
     """Result of a search for a planted fault."""
@@ -526,8 +446,11 @@ def try_fault(
         bundles = network.compile(), faulty.compile()
     except UserError:
         return None
+    if fault.only_in_reference and in_program:
+        return None
     outputs = [
-        device.run(bundle, network.inputs, save_layers=True).layer_outputs for bundle in bundles
+        device.run(bundle, one.inputs, save_layers=True).layer_outputs
+        for bundle, one in zip(bundles, (network, faulty), strict=True)
     ]
     right, wrong = (list(one.values())[-1] for one in outputs)
     if np.array_equal(right, wrong):
@@ -535,32 +458,37 @@ def try_fault(
     program, reference = (bundles[1], 0) if in_program else (bundles[0], 1)
     index = len(program.metadata.layers) - 1
     key = make_layer_key(program.metadata.layers[index])
+    known = outputs[0 if fault.only_in_reference else reference]
     before = {
-        make_layer_key(layer): outputs[reference][k]
-        for layer, k in zip(program.metadata.layers[:-1], outputs[reference], strict=False)
+        make_layer_key(layer): known[k]
+        for layer, k in zip(program.metadata.layers[:-1], known, strict=False)
     }
     expected = list(outputs[reference].values())[-1]
     results = search_hypotheses(
         program, index, network.inputs, {**before, key: expected}, expected, device=device
     )
     texts = [one.text for one in results.explanations]
-    named = [text for text in texts if re.search(fault.text, text)]
-    return Trial(results, bool(named), tuple(text for text in texts if text not in named))
+    named = [text for text in texts if fault.text and re.search(fault.text, text)]
+    is_named = bool(named) if fault.text else not texts
+    return Trial(results, is_named, tuple(text for text in texts if text not in named))
 
 
 def main() -> None:
     """Run a campaign and print the share of named faults by kind, and false causes."""
     first, count = int(sys.argv[1]), int(sys.argv[2])
+    everything = {**FAULTS, "two faults": FAULTS["one weight"]}
+    chosen = {name: everything[name] for name in sys.argv[3:]} or everything
     device = Device(CONFIG)
     totals: Counter[str] = Counter()
     named: Counter[str] = Counter()
     others: list[str] = []
     for seed in range(first, first + count):
-        rng = np.random.default_rng(seed)
-        for name, fault in FAULTS.items():
+        for name, fault in chosen.items():
+            rng = np.random.default_rng([seed, *name.encode()])
+            fault = draw_pair(rng) if name == "two faults" else fault
             structure = str(rng.choice(list(fault.structures)))
             numerics = str(rng.choice(["glow-int", "q31", "glow-float"]))
-            in_program = bool(rng.integers(2))
+            in_program = bool(rng.integers(2)) and not fault.only_in_reference
             try:
                 network = make_network(structure, rng, numerics)
                 trial = try_fault(network, fault, rng, device, in_program)
@@ -577,6 +505,7 @@ def main() -> None:
                 tried = sum(trial.results.tried.values())
                 others.append(
                     f"NOT NAMED {where}: tried {tried} {trial.results.problem} {trial.false_causes}"
+                    f"{fault.text if name == 'two faults' else ''}"
                 )
             elif trial.false_causes:
                 others.append(f"also {where}: {trial.false_causes}")

@@ -1,0 +1,260 @@
+"""Orders of channels and single weights that are solved from the expected result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from nmpsim.analysis.hypotheses.layer import Change, WrongLayer
+from nmpsim.analysis.hypotheses.linear_model import LinearModel, make_linear_model
+from nmpsim.arrays import Array
+
+MAX_WEIGHTS = 8
+"""Largest number of wrong weights of an output channel that are solved."""
+MIN_ROWS = 3
+"""Smallest number of known results that depend on a wrong weight."""
+MAX_PRODUCTS = 1 << 24
+"""Largest number of products of input channels, weight channels and elements."""
+MAX_RESTARTS = 50
+"""Largest number of random orders from which the search for an order starts."""
+MAX_SWAPS = 200
+"""Largest number of swaps that improve an order of channels."""
+_LISTED = 4
+"""Number of channels that the description of an order lists."""
+
+
+def list_solved_orders(wrong: WrongLayer) -> Iterator[Change]:
+    """Yield changes of the order of channels, solved from the expected result."""
+    layer = wrong.layer
+    order = _match_columns(*_sample_columns(wrong))
+    if order is not None:
+        reorder = partial(np.take, indices=order, axis=-1)
+        yield f"the result with {describe_order(order)}", layer.reorder_result(reorder)
+    model = make_linear_model(wrong)
+    if model is None:
+        return
+    order = _solve_output_order(model)
+    name = layer.find_constant("Filter", "Weights")
+    if order is not None and name is not None:
+        values = layer.get_values(name)
+        axis = 1 if layer.operation.opcode == "fullyconnected" else 0
+        changed = layer.replace_values({name: np.take(values, order, axis)})
+        yield f"the weights with output {describe_order(order)}", changed
+    source = layer.find_operand("Src")
+    order = _solve_input_order(model)
+    if order is not None and source is not None:
+        values = layer.get_values(source)
+        changed = layer.replace_values({source: np.take(values, order, -1)})
+        yield f"the input with {describe_order(order)}", changed
+
+
+def describe_order(order: Array) -> str:
+    """Describe an order of channels, such as "channels 3 and 5 swapped"."""
+    moved = np.flatnonzero(order != np.arange(order.size)).tolist()
+    if len(moved) == 2:
+        return f"channels {moved[0]} and {moved[1]} swapped"
+    pairs = ", ".join(f"{one} is {order[one]}" for one in moved[:_LISTED])
+    more = f" and {len(moved) - _LISTED} more" if len(moved) > _LISTED else ""
+    return f"channels in another order ({pairs}{more})"
+
+
+def _is_new_order(order: Array) -> bool:
+    """Return whether an array is a permutation, but not the identity."""
+    count = np.arange(order.size)
+    return bool(np.array_equal(np.sort(order), count) and not np.array_equal(order, count))
+
+
+def _sample_columns(wrong: WrongLayer) -> tuple[Array, Array]:
+    """Return at most 512 rows of the actual and the expected result: float64 [rows, channels]."""
+    channels = wrong.expected.shape[-1]
+    step = max(wrong.expected.size // channels // 512, 1)
+    columns = (one.reshape(-1, channels)[::step] for one in (wrong.actual, wrong.expected))
+    actual, expected = (one.astype(np.float64) for one in columns)
+    return actual, expected
+
+
+def _match_columns(actual: Array, expected: Array) -> Array | None:
+    """Return the actual column that is closest to each expected one, or None.
+
+    Returns None unless each column is the closest to another one.
+    """
+    order = np.array(
+        [np.abs(actual - column[:, None]).mean(axis=0).argmin() for column in expected.T]
+    )
+    return order if _is_new_order(order) else None
+
+
+def _solve_output_order(model: LinearModel) -> Array | None:
+    """Return the output channel whose weights each channel uses, or None if they are its own."""
+    sums: dict[int, Array] = {}
+    order = []
+    for output in range(model.outputs):
+        group = model.select_group(output).start // model.group_inputs
+        if group not in sums:
+            sums = {group: model.compute_sums(group)}
+        clipped = np.clip(sums[group], *model.limits[:, output])
+        errors = np.abs(clipped - model.targets[:, output, None]).mean(axis=0)
+        order.append(output if errors[output] <= errors.min() else errors.argmin())
+    found = np.array(order)
+    return found if _is_new_order(found) else None
+
+
+def _solve_input_order(model: LinearModel) -> Array | None:
+    """Return the input channel that each channel of the weights should read, or None.
+
+    The order whose products are most similar to the targets is improved by swaps of two channels.
+    """
+    inputs = model.windows.shape[2]
+    rows = min(len(model.windows), MAX_PRODUCTS // (inputs * inputs * model.outputs))
+    if inputs < 2 or rows * model.outputs < np.log2(inputs) * inputs / 4 + 8:
+        return None  # an element confirms about four bits
+    chosen = np.linspace(0, len(model.windows) - 1, rows).astype(np.int64)
+    is_known = model.is_known[chosen]
+    targets = np.where(is_known, model.targets[chosen], 0)
+    products = np.zeros((inputs, inputs, rows, model.outputs))
+    for output in range(model.outputs):
+        # The channels of other groups of weights contribute nothing.
+        part = np.tensordot(model.windows[chosen], model.weights[output], (1, 0))
+        products[:, model.select_group(output), :, output] = part.transpose(1, 2, 0)
+    products = np.where(is_known, products, 0).reshape(inputs, inputs, -1)
+    return _improve_order(products, targets.reshape(-1), model, is_known)
+
+
+def _improve_order(
+    products: Array, targets: Array, model: LinearModel, is_known: Array
+) -> Array | None:
+    """Return the order of inputs after which the sum of products is near the targets, or None.
+
+    ``products`` [inputs, weights, elements] are the contributions of each input channel with the
+    weights of each channel.
+    """
+    inputs, everything = len(products), np.arange(len(products))
+    limits = np.where(is_known, model.tolerances, np.inf).reshape(-1)
+    similarity = 2 * products @ targets - np.square(products).sum(axis=2)
+    rng = np.random.default_rng(inputs)
+    restarts = min(MAX_RESTARTS, MAX_PRODUCTS // products.size)
+    starts = (rng.permutation(inputs) for _ in range(restarts))
+    for order in (everything.copy(), _assign(similarity), *starts):
+        residual = targets - products[order, everything].sum(axis=0)
+        for _ in range(MAX_SWAPS):
+            if np.all(np.abs(residual) <= limits):
+                return order if _is_new_order(order) else None
+            current = products[order, everything]
+            best, gain, change = None, 1e-6 * float(residual @ residual), residual
+            for first in range(inputs - 1):
+                others = everything[first + 1 :]
+                swapped = (
+                    products[order[others], first]
+                    + products[order[first], others]
+                    - current[first]
+                    - current[others]
+                )
+                gains = 2 * swapped @ residual - np.square(swapped).sum(axis=1)
+                index = int(gains.argmax())
+                if gains[index] > gain:
+                    best, gain, change = (first, int(others[index])), gains[index], swapped[index]
+            if best is None:
+                break
+            order[list(best)] = order[list(best[::-1])]
+            residual = residual - change
+    return None
+
+
+def _assign(similarity: Array) -> Array:
+    """Return the row assigned to each column, the most similar pairs first."""
+    order = np.zeros(len(similarity), np.int64)
+    remaining = similarity.copy()
+    for _ in range(len(similarity)):
+        row, column = np.unravel_index(remaining.argmax(), remaining.shape)
+        order[column] = row
+        remaining[row], remaining[:, column] = -np.inf, -np.inf
+    return order
+
+
+def list_solved_weights(wrong: WrongLayer) -> Iterator[Change]:
+    """Yield the change of a few weights to values solved from the expected result."""
+    model, layer = make_linear_model(wrong), wrong.layer
+    name = layer.find_constant("Filter", "Weights")
+    if model is None or name is None:
+        return
+    stored = layer.get_values(name)
+    is_column = layer.operation.opcode == "fullyconnected"
+    changes = np.zeros(model.weights.shape, np.int64)
+    wrong_channels = (np.abs(model.residuals) > model.tolerances).any(axis=0)
+    for output in map(int, np.flatnonzero(wrong_channels)):
+        is_known = model.is_known[:, output]
+        windows = model.windows[is_known][..., model.select_group(output)]
+        columns = windows.reshape(len(windows), -1)
+        target, tolerance = model.residuals[is_known, output], model.tolerances[output]
+        found = _solve_weights(columns, target, tolerance)
+        if found is None:
+            return
+        changes[output] = found.reshape(changes.shape[1:])
+    places = np.argwhere(changes)
+    solutions = [changes] if len(places) else []
+    for place, step in product(places, (1, -1)):  # real arithmetic may be off by one unit
+        solutions.append(changes.copy())
+        solutions[-1][tuple(place)] += step
+    limits = np.iinfo(stored.dtype)
+    for changed in solutions:
+        values = stored + (changed[:, 0].T if is_column else changed).reshape(stored.shape)
+        if limits.min <= values.min() and values.max() <= limits.max:
+            text = _describe_weights(stored, values)
+            yield text, layer.replace_values({name: values.astype(stored.dtype)})
+
+
+def _describe_weights(stored: Array, values: Array) -> str:
+    places = np.argwhere(values != stored)
+    at = tuple(places[0])
+    text = f"weight {list(map(int, at))} equal to {values[at]}, not {stored[at]}"
+    return text if len(places) == 1 else f"other values of {len(places)} weights ({text})"
+
+
+def _solve_weights(columns: Array, target: Array, tolerance: float) -> Array | None:
+    """Return integers, few of them not 0, whose products with columns are near the target.
+
+    Returns None if too few rows confirm the integers.
+    """
+    norms = np.sqrt(np.square(columns).sum(axis=0))
+    is_rare = np.count_nonzero(columns, axis=0) < MIN_ROWS
+    support: list[int] = []
+    residual = target
+    most = min(MAX_WEIGHTS, len(columns) // MIN_ROWS)
+    while np.any(np.abs(residual) > tolerance):
+        if len(support) >= most:
+            return None
+        with np.errstate(all="ignore"):
+            fit = np.where(norms > 0, np.abs(residual @ columns) / norms, 0)
+        fit[support] = 0
+        fit[is_rare] = 0
+        support.append(int(fit.argmax()))
+        chosen = columns[:, support]
+        real = np.linalg.lstsq(chosen, target, rcond=None)[0]
+        whole = _round_within(chosen, target, real, tolerance)
+        residual = target - chosen @ whole
+    found = np.zeros(columns.shape[1], np.int64)
+    if support:
+        found[support] = whole
+    return found
+
+
+def _round_within(columns: Array, target: Array, real: Array, tolerance: float) -> Array:
+    """Round numbers so that the products with columns are nearest to the target."""
+    whole = np.rint(real)
+
+    def measure(values: Array) -> float:
+        excess = np.abs(target - columns @ values) - tolerance
+        return float(np.maximum(excess, 0).sum())
+
+    least = measure(whole)
+    for index in [*range(len(whole))] * 4:
+        for step in (-1, 1):
+            other = whole.copy()
+            other[index] += step
+            amount = measure(other)
+            if amount < least:
+                whole, least = other, amount
+    return whole
