@@ -1,4 +1,4 @@
-"""Arrays from untrusted ``.npy`` and ``.npz`` files.
+"""Arrays from untrusted ``.npy``, ``.npz`` and raw binary files, and from folders of them.
 
 A header is read before its data, and data only on request, so that neither a damaged file nor one
 that claims an absurd size can exhaust memory. Nothing is unpickled.
@@ -12,12 +12,13 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from nmpsim.arrays import Array
+from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import Place, UserError, fail, list_alternatives
 from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.input_files import CHECK_FILE_HINT
@@ -28,6 +29,12 @@ _COPIES = 3
 """Copies of the data in memory: bytes, native order, and the caller's."""
 _BLOCK = 1 << 20
 _HINT = "Write arrays of numbers with numpy.save or numpy.savez."
+
+
+RAW_SUFFIXES = (".bin", ".raw")
+"""Endings of files with the bytes of an array."""
+MAX_FOLDER_FILES = 10_000
+"""Most files of a folder of arrays."""
 
 
 def _damage() -> tuple[type[Exception], ...]:
@@ -209,6 +216,65 @@ class ArrayFile:
                 except HeaderError as error:
                     message = f"{_subject(key)} {error.message}"
                     raise self.make_error(message, error.found, error.expected) from None
+
+
+class RawFile(ArrayFile):
+    """File with the bytes of one array, whose type and shape the file does not contain."""
+
+    def __init__(self, path: Path, code: str = "INPUT003") -> None:
+        self.path, self._code, self.is_archive, self.keys = path, code, False, ("",)
+
+    @contextmanager
+    def _open_array(self, key: str) -> Iterator[tuple[IO[bytes], ArrayHeader]]:
+        with self._open_bytes() as file:
+            yield file, ArrayHeader(np.dtype(np.uint8), (os.fstat(file.fileno()).st_size,), False)
+
+    def get_typed_array(self, dtype: np.dtype[Any], shape: Shape) -> StoredArray:
+        """Return the stored array of little-endian elements of ``dtype``; nothing is read."""
+        return StoredArray(dtype.newbyteorder("<"), shape, False, self, "")
+
+
+class ArrayFolder:
+    """Folder of ``.npy`` and raw ``.bin`` and ``.raw`` files, whose names are keys of arrays.
+
+    A key is the path of a file in the folder without the ending. Raises UserError: FILE001 if the
+    folder cannot be read, ``code`` if it contains no such file.
+    """
+
+    is_archive = True
+
+    def __init__(self, path: Path, code: str = "INPUT003") -> None:
+        self.path, self._files = path, dict[str, ArrayFile]()
+        try:
+            found = list(islice(path.rglob("*"), MAX_FOLDER_FILES + 1))
+            paths = [one for one in sorted(found) if one.is_file()]
+        except OSError as error:
+            message = f"cannot read the folder: {error.strerror or error}"
+            raise fail("FILE001", message, place=path, hint=CHECK_FILE_HINT) from error
+        paths = [one for one in paths if one.suffix.lower() in (".npy", *RAW_SUFFIXES)]
+        if not paths or len(found) > MAX_FOLDER_FILES:
+            raise fail(
+                code,
+                "the folder cannot be used as a file of arrays",
+                place=path,
+                found=f"{len(paths)} arrays in {len(found):,} files",
+                expected=f"1 to {MAX_FOLDER_FILES:,} files such as conv1.npy or conv1.raw",
+                hint="Write each array with numpy.save to a file with the name of the tensor.",
+            )
+        for one in paths:
+            key = one.relative_to(path).with_suffix("").as_posix()
+            make = RawFile if one.suffix.lower() in RAW_SUFFIXES else ArrayFile
+            self._files.setdefault(key, make(one, code))
+        self.keys = tuple(self._files)
+
+    @contextmanager
+    def keep_open(self) -> Iterator[ArrayFolder]:
+        """Return the folder as a context manager, as :meth:`ArrayFile.keep_open`."""
+        yield self
+
+    def get_array(self, key: str) -> StoredArray:
+        """Return the stored array with the key ``key``; only a header is read."""
+        return self._files[key].get_array("")
 
 
 def read_arrays(

@@ -103,8 +103,9 @@ def identify_program(
     program
         Program with its constants.
     dumps
-        ``.npz`` files with inputs and results of layers, by name of the tensor. If layers lack
-        their input or result, arrays of other names are matched with the remaining tensors.
+        ``.npz`` files or folders with inputs and results of layers, by name of the tensor. If
+        layers lack their input or result, arrays of other names are matched with the remaining
+        tensors.
     progress
         Called before each layer.
     names

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from nmpsim.analysis.matching.tensors import parse_saved_key
-from nmpsim.array_files import ArrayFile
+from nmpsim.array_files import ArrayFile, ArrayFolder, RawFile, StoredArray
 from nmpsim.arrays import Array
 from nmpsim.compiler.operations import BufferView
 from nmpsim.diagnostics import UserError, fail
@@ -23,33 +23,34 @@ _UNSIGNED = {"i8": np.uint8, "i16": np.uint16}
 
 
 class Dumps:
-    """Dumps of a device: recorded tensors of a program in an ``.npz`` file.
+    """Dumps of a device: recorded tensors of a program in an ``.npz`` file or a folder.
 
     Parameters
     ----------
     path
-        The file. Its keys are names of tensors, or those of ``nmpsim run --save-layers``.
+        The ``.npz`` file, or the folder of ``.npy``, ``.raw`` and ``.bin`` files. Its keys are
+        names of tensors, or those of ``nmpsim run --save-layers``.
     channels_first
         Whether a tensor whose shape fits both layouts has channels first, unless nmpsim wrote it.
 
     Raises
     ------
     UserError
-        FILE001 or INPUT003 if the file cannot be read.
+        FILE001 or INPUT003 if the file or folder cannot be read.
     """
 
     def __init__(self, path: Path, channels_first: bool = False) -> None:
         self.path, self.channels_first = path, channels_first
-        self.file = ArrayFile(path)
-        """The file itself."""
+        self.file = ArrayFolder(path) if path.is_dir() else ArrayFile(path)
+        """The file or folder itself."""
         if not self.file.is_archive:
             raise fail(
                 "INPUT003",
                 "the dumps have no names of tensors",
                 place=path,
                 found="an .npy file",
-                expected="an .npz file with an array for each tensor",
-                hint="Write the dumps with numpy.savez(FILE, NAME=ARRAY, ...).",
+                expected="an .npz file or a folder with an array for each tensor",
+                hint="Pass the folder of the .npy files, which have the names of tensors.",
             )
         self._keys: dict[str, str] = {}
         for key in self.file.keys:
@@ -67,6 +68,10 @@ class Dumps:
     def keys(self) -> tuple[str, ...]:
         """Names of the arrays in the file."""
         return self.file.keys
+
+    def is_raw(self, key: str) -> bool:
+        """Return whether an array is a raw file, whose type and shape are those of its tensor."""
+        return isinstance(self.file.get_array(key).file, RawFile)
 
     def find_key(self, names: Sequence[str]) -> str | None:
         """Return the key of the array of a tensor that has one of the names, or None."""
@@ -113,7 +118,9 @@ class Dumps:
             del self._keys[name], self.by_order[name]
 
     def _read_array(self, view: BufferView, key: str, is_weight: bool) -> Array:
-        stored = self.file.get_array(key)
+        stored, is_first = self.file.get_array(key), self._has_channels_first(key, is_weight)
+        if isinstance(stored.file, RawFile):
+            stored = self._read_raw_header(stored.file, view, key, is_first)
         elements = view.type.elements
         count = math.prod(stored.shape)
         has_axes = len(stored.shape) == len(view.shape) == 4
@@ -131,10 +138,25 @@ class Dumps:
         items = array.size // elements
         if items * elements != array.size:
             raise self._make_error(view, key, "size", f"shape {list(array.shape)}", _describe(view))
-        has_number = (parse_saved_key(key) or (None,))[0] is not None
-        is_first = self._layouts.get(key, self.channels_first and not has_number)
-        is_first = is_first and not is_weight
         return self._convert(_arrange(array, view, items, is_first), view, key)
+
+    def _has_channels_first(self, key: str, is_weight: bool) -> bool:
+        has_number = (parse_saved_key(key) or (None,))[0] is not None
+        return not is_weight and self._layouts.get(key, self.channels_first and not has_number)
+
+    def _read_raw_header(
+        self, file: RawFile, view: BufferView, key: str, is_first: bool
+    ) -> StoredArray:
+        """Return a raw file as an array of a tensor's type, with one or several of its shapes."""
+        size, dtype = file.get_array("").size, view.type.dtype
+        batch, *shape = view.shape or (1,)
+        if len(shape) == 3 and is_first:
+            shape = [shape[2], *shape[:2]]
+        items, rest = divmod(size, math.prod(shape) * dtype.itemsize)
+        if rest or items % batch:
+            expected = f"{_describe(view)}: a multiple of {view.type.nbytes:,} bytes"
+            raise self._make_error(view, key, "size", f"{size:,} bytes", expected)
+        return file.get_typed_array(dtype, (items, *shape))
 
     def _convert(self, array: Array, view: BufferView, key: str) -> Array:
         """Return an array in the stored type of a tensor."""

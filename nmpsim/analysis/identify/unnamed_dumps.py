@@ -21,7 +21,7 @@ from nmpsim.analysis.matching import (
 from nmpsim.analysis.matching.match import BY_ORDER, BY_VALUES
 from nmpsim.analysis.matching.tensors import parse_saved_key
 from nmpsim.analysis.program import Program
-from nmpsim.array_files import StoredArray
+from nmpsim.array_files import RawFile, StoredArray
 from nmpsim.arrays import Array, Arrays
 from nmpsim.compiler.operations import BufferView
 from nmpsim.compiler.resolve import find_inputs_and_outputs
@@ -63,13 +63,19 @@ def match_unnamed_dumps(
         for alias in list_name_forms(name)
     } | {one.name: one.name for one in known}
     mapped = {key: aliases.get(name, name) for key, name in names.items()}
+    own_names = {one.name: result_names[0] for one, result_names in known.items()}
+    if layout == "auto" and dumps.channels_first:
+        layout = "nchw"
+    for key, name in list(mapped.items()):
+        if key in dumps.keys and name in own_names and dumps.is_raw(key):
+            is_first = layout == "nchw"
+            dumps.assign(own_names[name], key, is_by_order=False, channels_first=is_first)
+            del mapped[key]
     tensors = [
         one
         for one, result_names in known.items()
         if one.name in mapped.values() or dumps.find_key([one.name, *result_names]) is None
     ]
-    if layout == "auto" and dumps.channels_first:
-        layout = "nchw"
     with dumps.file.keep_open():
         references = _list_references(program, dumps, set(mapped))
         shapes = {tuple(sorted(one.shape)) for one in references}
@@ -137,7 +143,8 @@ def _list_references(program: Program, dumps: Dumps, mapped: set[str]) -> dict[S
             array = dumps.file.get_array(key)
         except UserError:  # an array that is not needed need not be readable
             continue
-        if array.dtype.kind in "iuf" and 0 not in array.shape:
+        has_type = not isinstance(array.file, RawFile)
+        if has_type and array.dtype.kind in "iuf" and 0 not in array.shape:
             stored[key] = array
     batches = Counter(array.shape[0] for array in stored.values() if len(array.shape) > 1)
     items = batches.most_common(1)[0][0] if batches else 1

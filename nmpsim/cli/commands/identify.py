@@ -32,7 +32,7 @@ class IdentifyOptions:
     """Options of ``nmpsim identify``."""
 
     program: InputFile = define_argument("NET.lir|NET.bin|MODEL")
-    dumps: tuple[InputFile, ...] = define_option("Inputs and results of layers.", "D.npz")
+    dumps: tuple[InputFile, ...] = define_option("Inputs and results of layers.", "D.npz|FOLDER")
     matching: MatchingOptions
     weights: InputFile | None = WEIGHTS_OPTION
     tensors: InputFile | None = TENSORS_OPTION
@@ -49,7 +49,8 @@ def command(options: IdentifyOptions) -> int:
     """Find the arithmetic that explains recorded layers: a profile, or a formulas file.
 
     The arrays of D.npz have the names of the program's tensors, or are written by
-    `nmpsim run --save-layers`. Other arrays are matched by order and shape, or with --map.
+    `nmpsim run --save-layers`. Other arrays are matched by order and shape, or with --map. A folder
+    contains a file for each tensor: NAME.npy, or NAME.raw with the bytes of its values.
 
     Exit codes: 0 one rule for each kind of layer explains all results, 1 none does, 2 unusable
     arguments or files.

@@ -266,6 +266,31 @@ def test_unknown_names_of_a_map_are_refused(
     assert "--map names a tensor that" in result.output and found in result.output
 
 
+def write_folder(folder: Path, **arrays: Any) -> Path:
+    """Write x as an .npy file and other arrays as raw files."""
+    folder.mkdir()
+    np.save(folder / "x.npy", X)
+    for name, values in arrays.items():
+        values.tofile(folder / f"{name}.raw")
+    return folder
+
+
+def test_folders_with_a_file_for_each_tensor_are_read(model: Path, tmp_path: Path) -> None:
+    y = np.load(record(tmp_path / "right.npz", onnx_runtime))["y"]
+    found = read(model, write_folder(tmp_path / "named", y=y))
+    assert (found["profile"], found["by_name"]) == ("float", 2)
+    mapped = write_folder(tmp_path / "mapped", other=y)
+    assert read(model, mapped, "--map", "other=y") == found
+    for values, text in ((y.reshape(-1)[:-1], "1,871 bytes"), (y[0, 0], "156 bytes")):
+        name = f"{values.size} values"
+        result = identify(model, write_folder(tmp_path / name, y=values))
+        assert result.exit_code == 2
+        assert text in result.output and "a multiple of 936 bytes" in result.output
+    (tmp_path / "empty").mkdir()
+    result = identify(model, tmp_path / "empty")
+    assert result.exit_code == 2 and "0 arrays in 0 files" in result.output
+
+
 def test_arrays_that_were_read_in_part_are_named(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
