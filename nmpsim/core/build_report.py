@@ -6,7 +6,7 @@ docs/timing.md has the formula for the cycles of a host layer.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -24,6 +24,7 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.report.data import OutputReport, RunReport
+from nmpsim.report.savings import Savings
 from nmpsim.report.termination import ContractReport, TrapReport
 
 _SUMS = {
@@ -198,6 +199,7 @@ def build_run_report(
     trap: TrapReport | None,
     contract: ContractReport,
     layer_outputs: Mapping[str, npt.NDArray[Any]],
+    savings_meter: Callable[[], Savings | None] | None = None,
 ) -> RunReport:
     """Build the report of a run from the machine, its counters and the cycles of each layer."""
     metadata, config = bundle.metadata, counted.config
@@ -232,6 +234,7 @@ def build_run_report(
         contract=contract,
         layer_outputs=layer_outputs,
         notes=_notes(metadata),
+        savings_meter=savings_meter,
     )
 
 

@@ -122,6 +122,14 @@ class Engine(ABC):
         """
         return None
 
+    def run_timing(self, machine: Machine, costs: Costs) -> bool:
+        """Run a machine to its end without computing values; return whether the cycles are known.
+
+        Memory stays as it is. The cycles are unknown if a scalar instruction accesses memory, and
+        for very long programs.
+        """
+        return False
+
     def replay(
         self,
         machine: Machine,

@@ -151,6 +151,10 @@ class AutoEngine(Engine):
         """Record a program on the current engine, or return None if it cannot. See ``Engine``."""
         return self.current_engine.record(machine, costs, consume)
 
+    def run_timing(self, machine: Machine, costs: Costs) -> bool:
+        """Run a machine on the current engine without computing values. See ``Engine``."""
+        return self.current_engine.run_timing(machine, costs)
+
     def replay(
         self,
         machine: Machine,

@@ -32,6 +32,11 @@ def load_machine(
     """
     _check_fits(bundle, config)
     check_run_memory(bundle, config, max_memory, threads=threads, save_layers=save_layers)
+    return make_bundle_machine(bundle, config)
+
+
+def make_bundle_machine(bundle: Bundle, config: DeviceConfig) -> Machine:
+    """Make a machine for a bundle in its initial state; memory is allocated as it is written."""
     layers = bundle.metadata.layers
     last = max((layer.barrier for layer in layers if layer.barrier is not None), default=-1)
     barriers = [len(layers)] * (last + 1)

@@ -28,6 +28,7 @@ from nmpsim.core.engine import Engine, LayerCallback, RecordedStep
 from nmpsim.core.host_steps import execute_host_step, read_tensor
 from nmpsim.core.limits import Limits
 from nmpsim.core.run_modes import Mode, ModeEvent, RestartError, Violation
+from nmpsim.core.savings import SavingsMeter
 from nmpsim.core.state import CSR_COLUMN, NEVER, Int64s, Machine, Outcome, end_segment, start_cores
 from nmpsim.core.stop_conditions import (
     STEPS_PER_TURN,
@@ -219,6 +220,9 @@ class Run:
             trap=trap,
             contract=self._contract_report(trap),
             layer_outputs=self._saved,
+            savings_meter=SavingsMeter(
+                self._bundle, self._config, self._engine.name, dict(self.account.cycles)
+            ),
         )
 
     @property

@@ -28,7 +28,7 @@ from nmpsim.lir.layers import find_layer
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.memory.address_map import read_bytes, read_word
 from nmpsim.report.data import RunReport, Saturation
-from nmpsim.report.device_use import compute_limiter_shares
+from nmpsim.report.savings import describe_limiter, sum_path_by_limiter
 
 MAX_BYTES = 1 << 20
 """Largest number of bytes that is read at once."""
@@ -70,8 +70,8 @@ class LayerState:
     """Saturated values so far, without clipped ones."""
     elements: int
     """Results written so far."""
-    limited_by: str = ""
-    """Largest part of the critical path with its share; empty if the path is not known yet."""
+    critical_path: str = ""
+    """Resource with the largest share of the critical path; empty if the path is not known yet."""
 
 
 @attrs.frozen
@@ -101,7 +101,7 @@ def list_layer_states(
             state = "done"
         elif layer.index == current and has_begun:
             state = "running"
-        limited_by = compute_limiter_shares(counters.critical_path).items()
+        path = counters.critical_path
         states.append(
             LayerState(
                 **{name: getattr(layer, name) for name in _LAYER_FIELDS},
@@ -109,7 +109,7 @@ def list_layer_states(
                 cycles=counters.cycles if state != "pending" else 0,
                 saturated=counters.saturated,
                 elements=counters.elements if state != "pending" else 0,
-                limited_by=next((f"{name} {part:.0%}" for name, part in limited_by), ""),
+                critical_path=describe_limiter(sum_path_by_limiter(path), sum(path.values())),
             )
         )
     return tuple(states)

@@ -6,7 +6,7 @@ The type of a field holds its description (:mod:`nmpsim.report.fields`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, overload
 
 import attrs
@@ -34,7 +34,6 @@ from nmpsim.report.device_use import (
     HostWork,
     Throughput,
     compute_device_use,
-    describe_limiters,
 )
 from nmpsim.report.energy import RunEnergy, compute_run_energy
 from nmpsim.report.fields import (
@@ -45,9 +44,16 @@ from nmpsim.report.fields import (
     JsonType,
     Real,
     Share,
+    Source,
     Values,
     Whole,
     WrittenBefore,
+)
+from nmpsim.report.savings import (
+    Savings,
+    describe_cores_with_work,
+    describe_savings,
+    sum_path_by_limiter,
 )
 from nmpsim.report.termination import NOT_CHECKED, ContractReport, TrapReport
 
@@ -77,7 +83,7 @@ class Bound:
         self,
     ) -> Annotated[
         Literal["compute", "memory", "none"],
-        "what limits the layer: `compute`, `memory`, or `none` if it takes no time",
+        "resource of the largest bound: `compute`, `memory`, or `none` if the layer takes no time",
         WrittenBefore("formula"),
     ]:
         """Resource that determines the bound: ``compute``, ``memory``, or ``none`` if it is 0."""
@@ -385,6 +391,12 @@ class RunReport:
         "null, or with `--sensitivity` the effect of assumed settings on the cycles: a"
         " [sensitivity](#sensitivity)",
     ] = None
+    savings: Annotated[
+        Savings | None,
+        "null, or with `--savings` the cycles that free resources would save: [savings](#savings)",
+    ] = None
+    savings_meter: Annotated[Callable[[], Savings | None] | None, NOT_IN_JSON] = None
+    """Function that measures the savings if ``savings`` is None; it returns None if impossible."""
     histograms: Annotated[
         tuple[Histogram, ...], "list: a [histogram](#histogram) for each `--histogram`"
     ] = ()
@@ -475,16 +487,39 @@ class RunReport:
         """Cycles on the critical path in which the DRAM served other transfers first."""
         return sum(layer.queueing for layer in self.layers)
 
+    def measure_savings(self) -> Savings | None:
+        """Measure what free resources would save; the first call simulates the run again.
+
+        Returns None if the run ended early, or if its cycles depend on data.
+        """
+        if self.savings is not None or self.savings_meter is None or self.trap is not None:
+            return self.savings
+        return self.savings_meter()
+
     @property
     def limited_by(
         self,
     ) -> Annotated[
         str,
-        "limiters of the run as text; empty if the critical path is unknown",
+        "limiters of the run as text, from `savings` or the critical path; empty if both are"
+        " unknown",
         WrittenBefore("seconds"),
+        Source(lambda report: report.describe_limits(report.savings)),
     ]:
         """Text that names what limits the speed of the run, or "" if it is unknown."""
-        return describe_limiters(self.critical_path, self.use)
+        return self.describe_limits(self.measure_savings())
+
+    def describe_limits(self, savings: Savings | None) -> str:
+        """Describe what limits the run, by the critical path without savings; "" if unknown."""
+        cycles = self.device_cycles
+        if savings is None:
+            path = sum_path_by_limiter(self.critical_path)
+            return describe_savings(path, cycles, is_bound=True)
+        cores = describe_cores_with_work(
+            self.layers, savings.run, self.device.get("cores_count", 0)
+        )
+        text = describe_savings(savings.run, cycles)
+        return f"{text}; {cores}" if cores else text
 
     @property
     def energy(

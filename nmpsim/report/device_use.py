@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from nmpsim.records import frozen
@@ -47,19 +47,6 @@ PATH_CAUSES = (
     "semaphore",
 )
 """Causes on the critical path; their cycles add up to the cycles of the run."""
-
-MOSTLY = 0.5
-"""Share of the critical path above which a run has a single limiter."""
-LIMITERS: Mapping[str, tuple[str, ...]] = {
-    "DRAM bandwidth": ("dram_service", "row_miss"),
-    "the MAC arrays": ("mac",),
-    "the vector units": ("vector",),
-    "the latency of transfers": ("latency", "dma_start"),
-    "control code": ("control",),
-    "synchronization": ("barrier", "semaphore"),
-}
-"""Limiter of a run -> its causes on the critical path."""
-
 
 HOST_COSTS = (
     "host_operation_cycles",
@@ -131,40 +118,6 @@ def compute_device_use(layers: Iterable[Any], cycles: int, channels: int) -> Dev
     return DeviceUse(
         busy / cycles, max(busy - bursts, 0) / cycles, wasted / cycles, multiplied / cycles
     )
-
-
-def compute_limiter_shares(path: Mapping[str, int]) -> Mapping[str, float]:
-    """Compute the share of each limiter in a critical path, largest first; {} for an empty path."""
-    total = sum(path.values())
-    if not total:
-        return {}
-    shares = {
-        name: sum(path.get(cause, 0) for cause in causes) / total
-        for name, causes in LIMITERS.items()
-    }
-    return dict(sorted(shares.items(), key=lambda item: -item[1]))
-
-
-def describe_limiters(path: Mapping[str, int], use: DeviceUse) -> str:
-    """Describe what limits a run's speed in one line; return "" if the critical path is empty.
-
-    Parameters
-    ----------
-    path
-        Cycles of the critical path by cause.
-    use
-        Use of the device in these cycles.
-    """
-    shares = compute_limiter_shares(path)
-    if not shares:
-        return ""
-    first, second, *_ = shares
-    text = f"limited by {first} ({100 * shares[first]:.0f} % of the critical path)"
-    if shares[first] < MOSTLY:
-        text += f" and {second} ({100 * shares[second]:.0f} %)"
-    elif first == "DRAM bandwidth":
-        text = f"limited by {first} ({100 * use.dram_busy:.0f} % busy)"
-    return text
 
 
 @frozen

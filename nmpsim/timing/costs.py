@@ -8,7 +8,11 @@ from nmpsim.config import DeviceConfig
 
 
 class Costs(NamedTuple):
-    """Cost settings of a device, with the names of the same settings in ``DeviceConfig``."""
+    """Cost settings of a device, with the names of the same settings in ``DeviceConfig``.
+
+    The fields with defaults are no settings. They are 0 in simulations that measure how many
+    cycles a run would save if a resource were free (:mod:`nmpsim.core.savings`).
+    """
 
     control_taken_branch_cycles: int
     control_multiply_cycles: int
@@ -42,8 +46,17 @@ class Costs(NamedTuple):
     sync_barrier_cycles: int
     sync_semaphore_cycles: int
     limits_cycles: int
+    instruction_cycles: int = 1
+    """Cycles of every instruction."""
+    is_mac_timed: int = 1
+    """0 if instructions of the MAC array take no cycles."""
+    is_vector_timed: int = 1
+    """0 if instructions of the vector unit take no cycles."""
+    is_imbalance_timed: int = 1
+    """0 if barriers release as if the cores had divided their work evenly."""
 
 
 def get_costs(config: DeviceConfig) -> Costs:
     """Return the costs of a device: its settings that determine cycles, as integers."""
-    return Costs(*(int(getattr(config, name)) for name in Costs._fields))
+    names = (name for name in Costs._fields if name not in Costs._field_defaults)
+    return Costs(*(int(getattr(config, name)) for name in names))

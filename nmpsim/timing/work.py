@@ -57,13 +57,14 @@ def count_unit_cycles(
 ) -> int:
     """Return the cycles that a unit works, or 0 for a transfer of data between memories."""
     if throughput == PRODUCT:
-        return count_conv_cycles(rows, 1, 1, depth, columns, groups, wide, costs)
+        cycles = count_conv_cycles(rows, 1, 1, depth, columns, groups, wide, costs)
+        return int(cycles * costs.is_mac_timed)
     if throughput == DEPTHWISE:
-        return count_depthwise_cycles(rows, 1, columns, wide, costs)
+        return int(count_depthwise_cycles(rows, 1, columns, wide, costs) * costs.is_mac_timed)
     if throughput == LANES:
-        return count_vector_cycles(rows, columns, wide, costs)
+        return int(count_vector_cycles(rows, columns, wide, costs) * costs.is_vector_timed)
     if throughput == ELEMENT:
-        return count_transpose_cycles(rows, costs)
+        return int(count_transpose_cycles(rows, costs) * costs.is_vector_timed)
     return 0
 
 

@@ -23,6 +23,7 @@ from nmpsim.lir.names import get_operation_name
 from nmpsim.records import frozen
 from nmpsim.report.data import LayerReport, RunReport, saturates_notably
 from nmpsim.report.fields import get_path_value
+from nmpsim.report.savings import describe_limiter
 from nmpsim.views import text
 from nmpsim.views.text import format_elem, format_percent, format_shape
 
@@ -309,21 +310,28 @@ DEBUGGER_COLUMNS, RUN_COLUMNS = (
 def list_layer_columns(report: RunReport, view: str) -> list[TableColumn]:
     """Return the table columns for the layers of a run in a view, such as ``slowest``.
 
-    The share of a scratchpad is omitted if the run recorded no timeline.
+    The share of a scratchpad is omitted if the run recorded no timeline, and the limiting resource
+    if it is unknown.
     """
     used: Counter[int] = Counter()
     for block in report.scratchpads:
         used[block.layer] += block.end - block.begin
     shown = load_tables("measures")["layer_views"][view]
+    savings = report.measure_savings() if "limited by" in shown else None
     size = 0
     if used and "scratchpad" in shown:
         size = make_device_config(report.device).scratchpad_bytes
-    readers: Readers = {
+    readers: dict[str, Callable[[Any], Any]] = {
         "time": lambda layer: make_share_cell(layer.cycles, report.cycles),
         "scratchpad": lambda layer: make_share_cell(used[layer.index], size),
     }
+    if savings is not None:
+        saved = savings.layers
+        readers["limited by"] = lambda layer: (
+            describe_limiter(saved[layer.index], layer.cycles) or None
+        )
     return [
         attrs.evolve(LAYER_COLUMNS[key], value=readers.get(key, LAYER_COLUMNS[key].value))
         for key in shown
-        if used or key != "scratchpad"
+        if (used or key != "scratchpad") and (savings or key != "limited by")
     ]

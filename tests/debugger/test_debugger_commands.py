@@ -62,13 +62,13 @@ def test_a_layer_shows_its_limiting_resource(shell: Shell) -> None:
     found = shell.execute("layer conv2")
     data = found.data
     assert sum(data["critical_path"].values()) == data["cycles"]
-    assert f"  {data['limited_by']}; {data['queueing']} cycles queued" in found.text
+    assert f"  {data['limits']}; {data['queueing']} cycles queued" in found.text
     assert f"  critical path mac {data['critical_path']['mac']}, " in found.text
     assert shell.execute("layer fc").data["critical_path"] == {}, "it has not run"
     assert "on the host: " in shell.execute("layer prob").text
     assert "cycles not counted" in shell.execute("layer prob").text
     states = shell.execute("layers").data["layers"]
-    assert [bool(state["limited_by"]) for state in states] == [0 < i < 4 for i in range(8)]
+    assert [bool(state["critical_path"]) for state in states] == [0 < i < 4 for i in range(8)]
 
 
 def test_the_critical_path_is_known_after_an_interruption(shell: Shell) -> None:

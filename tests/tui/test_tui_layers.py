@@ -45,7 +45,7 @@ ROWS = [
         ("!conv", [1, 3]),
         ("op=maxpool", [1]),
         ("op!=maxpool", [0, 2, 3]),
-        ("limited=dram", [2]),
+        ("critical=dram", [2]),
         ("cycles>=462 cycles<900", [0]),
         ("layer<=1", [0, 1]),
         ("share=1%", [0, 1, 2, 3]),
@@ -91,7 +91,7 @@ def test_the_screen_lists_layers(digits: Bundle) -> None:
         states = user.app.current_view.layers
         slowest = max(states, key=lambda one: one.cycles)
         text = user.text()
-        assert f"most time [{slowest.index}] " in text and slowest.limited_by in text
+        assert f"most time [{slowest.index}] " in text and slowest.critical_path in text
         layers = user.app.active_pane
         await user.press("end", "right_square_bracket")
         assert "by cycles" in user.text()
@@ -140,7 +140,7 @@ def test_a_click_on_a_title_sorts(start: Start) -> None:
     drive(start(), SMALL, play)
 
 
-@pytest.mark.parametrize(("columns", "title"), [(80, "operation"), (200, "limited by")])
+@pytest.mark.parametrize(("columns", "title"), [(80, "operation"), (200, "critical path")])
 def test_names_use_the_free_room(columns: int, title: str, digits: Bundle) -> None:
     async def play(user: User) -> None:
         await user.press("c", *("z" if columns == 200 else ""))

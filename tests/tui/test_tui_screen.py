@@ -57,12 +57,12 @@ def test_a_large_screen_shows_all_panes(start: Start) -> None:
         assert all(pane.display and pane.size.area > 300 for pane in user.app.panes)
         assert text.count("conv1__2") >= 4  # layers, source, tensor, time
         assert "1 Layers" not in text
-        assert "Layers, limited by " in text and "3 host layers, 84 elements, not" in text
+        assert "Layers, critical path: " in text and "3 host layers, 84 elements, not" in text
         report = user.app.shell.debugger.report().layers[1]
         assert f"Time, layer 1: DRAM busy {report.use.dram_busy:.1%}, MAC" in text
         zoomed = await user.press("z")
         assert "1 Layers" in zoomed
-        assert "the MAC arrays 35%" in zoomed
+        assert "MAC arrays 35%" in zoomed
         assert sum(pane.display for pane in user.app.panes) == 1
 
     drive(start(), LARGE, play)

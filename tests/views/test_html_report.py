@@ -186,7 +186,7 @@ def test_slow_layers_show_bounds_and_causes():
     titles = [heading.title for heading in table.headings]
     rows = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in table.rows]
     assert [row["cycles"] for row in rows] == ["2,499", "1,000", "1"]
-    assert rows[0]["limited by"] == "compute"
+    assert rows[0]["bound by"] == "compute"
     assert rows[0]["formula"] == "50000 MACs / (1 cores x 64 MACs a cycle)"
     assert rows[0]["x bound"] == "3.20"
     assert [row["cores"] for row in rows] == ["1", "1", "host"]
@@ -333,7 +333,7 @@ def test_the_first_screen_shows_the_summary():
     )
     report = sample_report(layers=layers, cycles=4000, shadow=shadow)
     assert headline("verdict", report) == (
-        f"L{report.limited_by[1:]}; in 2 layers of 4 more than 0.1% of the values saturated;"
+        f"F{report.limited_by[1:]}; in 2 layers of 4 more than 0.1% of the values saturated;"
         " the worst SQNR is 21.2 dB."
     )
     numbers = headline("numbers", report, "run-0")

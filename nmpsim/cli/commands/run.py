@@ -98,6 +98,7 @@ class RunCommandOptions:
         "LAYER",
         group=_ANALYSES,
     )
+    savings: bool = define_option("Add the savings of free resources to the JSON.", group=_ANALYSES)
     timeline: bool = define_option("Add unit and scratchpad activity to the JSON.", group=_ANALYSES)
     node_data: OutputFile | None = define_option(
         "Write node data for Model Explorer.", "FILE.json", group=_ANALYSES
@@ -157,7 +158,7 @@ def command(options: RunCommandOptions) -> int:
     print_image_formats(samples)
     device = session.Device(
         config or session.get_device(bundle),
-        engine=choose_engine(options.engine, runs_often=options.sensitivity),
+        engine=choose_engine(options.engine, runs_often=options.sensitivity or options.savings),
         threads=options.threads,
         max_memory=options.max_memory,
     )
@@ -388,6 +389,7 @@ def _show(options: RunCommandOptions, bundle: Bundle, report: RunReport) -> None
 
         report = attrs.evolve(
             report,
+            savings=report.measure_savings() if options.savings else None,
             histograms=histograms(report, options.histogram),
             memory=memory_map(bundle),
             edges=layer_edges(bundle),

@@ -13,7 +13,14 @@ from nmpsim.core.compiled.kernel_arguments import (
     make_recording_buffers,
 )
 from nmpsim.core.compiled.parallel_cores import ParallelCores
-from nmpsim.core.compiled.recording import STEPS_PER_TURN, Recording, Recordings, record_program
+from nmpsim.core.compiled.recording import (
+    STEPS_PER_TURN,
+    Recording,
+    Recordings,
+    RecordTurns,
+    record_program,
+    run_timing,
+)
 from nmpsim.core.compiled.replay import Workers, prepare_replay
 from nmpsim.core.compiled.warmup import Warmup
 from nmpsim.core.engine import Compilation, Engine, EventConsumer, LayerCallback, RecordedStep
@@ -103,16 +110,17 @@ class CompiledEngine(Engine):
 
         if consume is not None:
             self._kernels.notify_compiling(check_events)
-        stops = make_stop_conditions(machine.cores.size, steps_per_turn=STEPS_PER_TURN)
-
-        def loop(ahead: Machine, recorder: RecordingBuffers, turns: int) -> Outcome | None:
-            context = self._make_context(ahead, recorder)
-            return self._run_loop(ahead, costs, context, turns, False, stops)
-
-        found = record_program(machine, costs, loop, pass_on)
+        found = record_program(machine, costs, self._make_recording_loop(machine, costs), pass_on)
         if is_accepted and (found is None or known is None):
             self._recordings.add(found)
         return found and (known or found)
+
+    def run_timing(self, machine: Machine, costs: Costs) -> bool:
+        """Run a machine to its end without computing values. See ``Engine``."""
+        if IS_JIT_DISABLED:
+            return False
+        self._compile_once(machine, costs)
+        return run_timing(machine, self._make_recording_loop(machine, costs))
 
     def replay(
         self,
@@ -147,6 +155,16 @@ class CompiledEngine(Engine):
         if failure:
             raise failure
         return None
+
+    def _make_recording_loop(self, machine: Machine, costs: Costs) -> RecordTurns:
+        """Return a function that records some turns of the program in a machine."""
+        stops = make_stop_conditions(machine.cores.size, steps_per_turn=STEPS_PER_TURN)
+
+        def loop(ahead: Machine, recorder: RecordingBuffers, turns: int) -> Outcome | None:
+            context = self._make_context(ahead, recorder)
+            return self._run_loop(ahead, costs, context, turns, False, stops)
+
+        return loop
 
     def _make_context(self, machine: Machine, recorder: RecordingBuffers) -> LoopContext:
         workspace = self._workers.get_workspace(machine)

@@ -22,7 +22,6 @@ from nmpsim.core.compiled.traps import (
     STOPPED,
     WENT_ON,
     WORD,
-    ZERO,
     retire_and_advance,
     to_signed,
     trap,
@@ -135,4 +134,4 @@ def issue_tensor_instruction(
             return trap(m, core, OPERAND_FAULT, address + 4 * bad)
     execute(m, context, core, number, d, layer)
     start_tensor_instruction(m, costs, core, number, d, layer)
-    return retire_and_advance(m, core, ZERO)
+    return retire_and_advance(m, core, costs.instruction_cycles)

@@ -6,7 +6,7 @@ instructions depend on data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -108,25 +108,43 @@ def record_program(
     path = PathRecorder(ahead, costs)
     recorder = make_recording_buffers(machine.cores.size, ROWS)
     pieces: list[Int64s] = []
-    retired_before = machine.cores.retired.sum()
-    for _ in range(0, MAX_TURNS, TURNS):
-        outcome = loop(ahead, recorder, TURNS)
+    for outcome in _record_turns(ahead, recorder, loop):
         path.add_entries(ahead, drain_work_log(ahead), drain_wait_log(ahead))
         if not consume(
             recorder.events[: recorder.counters[EVENTS_USED]], recorder.items, FIRST_WORD + WORDS
         ):
             return None
         pieces.append(recorder.items[: recorder.counters[USED]].copy())
-        recorder.counters[USED] = recorder.counters[EVENTS_USED] = 0
         if outcome == Outcome.DONE:
             epochs = int(recorder.counters[CURRENT_EPOCH]) + 1
             return _recording(
                 np.concatenate(pieces), epochs, machine, ahead, path.complete_path(ahead)
             )
-        steps = ahead.cores.retired.sum() - retired_before
-        if outcome != Outcome.PAUSED or sum(map(len, pieces)) > MAX_ITEMS or steps > MAX_STEPS:
+        if sum(map(len, pieces)) > MAX_ITEMS:
             return None
     return None
+
+
+def run_timing(machine: Machine, loop: RecordTurns) -> bool:
+    """Run a program to its end without computing values; return whether the cycles are known."""
+    recorder, outcome = make_recording_buffers(machine.cores.size, ROWS), None
+    for outcome in _record_turns(machine, recorder, loop):  # noqa: B007 - the last one counts
+        pass
+    return outcome == Outcome.DONE
+
+
+def _record_turns(
+    machine: Machine, recorder: RecordingBuffers, loop: RecordTurns
+) -> Iterator[Outcome | None]:
+    """Yield the outcomes of recording some turns, until the program ends or is too long."""
+    retired_before = machine.cores.retired.sum()
+    for _ in range(0, MAX_TURNS, TURNS):
+        outcome = loop(machine, recorder, TURNS)
+        yield outcome
+        recorder.counters[USED] = recorder.counters[EVENTS_USED] = 0
+        steps = machine.cores.retired.sum() - retired_before
+        if outcome != Outcome.PAUSED or steps > MAX_STEPS:
+            return
 
 
 def _recording(

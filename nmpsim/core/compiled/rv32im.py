@@ -156,7 +156,7 @@ def decode(entry: Int64s, costs: Costs, pc: Int, number: Int, word: Int) -> None
     kind = KIND_OF[number]
     entry[TAG], entry[NUMBER] = pc + 1, number
     entry[RD], entry[RS1], entry[RS2] = decode_rd(word), decode_rs1(word), decode_rs2(word)
-    entry[ADDEND], entry[OFFSET], entry[CYCLES] = 0, 0, 1
+    entry[ADDEND], entry[OFFSET], entry[CYCLES] = 0, 0, costs.instruction_cycles
     if kind == KIND.REGISTER:
         return
     if kind == KIND.IMMEDIATE:
@@ -256,7 +256,7 @@ def execute_rv32im(
         and the number of turns that followed. ``stops.clocks`` is up to date if that core differs.
     """
     limit = costs.limits_cycles
-    branch_cycles = 1 + costs.control_taken_branch_cycles
+    branch_cycles = costs.instruction_cycles + costs.control_taken_branch_cycles
     ended, cause, value = WENT_ON, ZERO - 1, ZERO
     steps, turns, turn_end, last = ZERO, ZERO, steps_left, ZERO - 1
     began, came = core, ZERO
@@ -303,7 +303,7 @@ def execute_rv32im(
                     registers[rd] = np.int32(to_signed(result, bits))
                     registers[0] = 0
                 pc += 4
-                clock += 1 + get_extra_access_cycles(costs, region)
+                clock += costs.instruction_cycles + get_extra_access_cycles(costs, region)
             else:
                 taken = is_branch_taken(number, a, b)
                 target = decoded[at + np.uintp(OFFSET)]
@@ -311,7 +311,7 @@ def execute_rv32im(
                     target = compute_jump_target(number, a, target)
                 if taken == 0:
                     pc += 4
-                    clock += 1
+                    clock += costs.instruction_cycles
                 elif target & 3:
                     cause, value = FETCH_MISALIGNED, target
                     break

@@ -151,32 +151,32 @@ def execute_synchronization(
             return trap(m, core, ILLEGAL_INSTRUCTION, word)
         if await_job(m, costs, core, unit, m.cores[core].issued[unit] - outstanding - 1) < 0:
             return STOPPED
-        return retire_and_advance(m, core, ZERO)
+        return retire_and_advance(m, core, costs.instruction_cycles)
     if not has_turn:
         return NEEDS_TURN
     which = np.int64(m.cores[core].registers[decode_rs1(word)]) & WORD
     count = np.int64(m.cores[core].registers[decode_rs2(word)]) & WORD
     if number == OP.nmp_halt:
-        retire_and_advance(m, core, ZERO)
+        retire_and_advance(m, core, costs.instruction_cycles)
         halt(m, core)
         return STOPPED
     if number == OP.nmp_barrier:
-        retire_and_advance(m, core, ZERO)
+        retire_and_advance(m, core, costs.instruction_cycles)
         arrive_at_barrier(m, costs, core, which, count)
         return STOPPED
     if number == OP.nmp_post and which < SEMAPHORES:
-        retire_and_advance(m, core, ZERO)
+        retire_and_advance(m, core, costs.instruction_cycles)
         post(m, costs, core, which, count)
         return WENT_ON
     if number == OP.nmp_pend and which < SEMAPHORES:
-        retire_and_advance(m, core, ZERO)
+        retire_and_advance(m, core, costs.instruction_cycles)
         return WENT_ON if pend(m, core, which, count) else STOPPED
     return trap(m, core, ILLEGAL_INSTRUCTION, word)
 
 
 @jit
 @handles_instructions(InstructionKind.FENCE, InstructionKind.SYSTEM)
-def execute_system(m: Machine, core: Int, number: Int, word: Int) -> Any:
+def execute_system(m: Machine, costs: Costs, core: Int, number: Int, word: Int) -> Any:
     """Execute ``ecall``, ``ebreak``, ``mret``, a fence or ``wfi``; return the execution status."""
     if number == OP.ecall:
         return trap(m, core, ENVIRONMENT_CALL, ZERO)
@@ -187,20 +187,20 @@ def execute_system(m: Machine, core: Int, number: Int, word: Int) -> Any:
         enabled = csr[MSTATUS] & MPIE
         csr[MSTATUS] = MPP | MPIE | (MIE if enabled else 0)
         m.cores[core].pc = csr[MEPC]
-        return retire(m, core, ZERO)
+        return retire(m, core, costs.instruction_cycles)
     if number == OP.fence or number == OP.fence_i or number == OP.wfi:
-        return retire_and_advance(m, core, ZERO)
+        return retire_and_advance(m, core, costs.instruction_cycles)
     return trap(m, core, ILLEGAL_INSTRUCTION, word)
 
 
 @jit
-def execute_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
+def execute_csr(m: Machine, costs: Costs, core: Int, number: Int, word: Int) -> Any:
     """Execute a ``csrr*`` instruction and return the execution status."""
     old = access_csr(m, core, number, word)
     if old == ILLEGAL_ACCESS:
         return trap(m, core, ILLEGAL_INSTRUCTION, word)
     set_register(m, core, decode_rd(word), old)
-    return retire_and_advance(m, core, ZERO)
+    return retire_and_advance(m, core, costs.instruction_cycles)
 
 
 @jit
@@ -213,7 +213,7 @@ def execute_scalar(
     if kind == KIND.SYNC:
         return execute_synchronization(m, costs, core, number, word, has_turn)
     if kind == KIND.CSR:
-        return execute_csr(m, core, number, word)
+        return execute_csr(m, costs, core, number, word)
     if kind == KIND.FENCE or kind == KIND.SYSTEM:
-        return execute_system(m, core, number, word)
+        return execute_system(m, costs, core, number, word)
     return trap(m, core, ILLEGAL_INSTRUCTION, word)

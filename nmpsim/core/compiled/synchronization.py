@@ -18,10 +18,14 @@ from nmpsim.core.compiled.cycle_accounting import (
 )
 from nmpsim.core.compiled.units import record_wait
 from nmpsim.core.state import CoreStatus, CountColumn, Int, Machine, WaitTarget
+from nmpsim.isa.table import Unit
 from nmpsim.timing import Costs
+from nmpsim.timing.compute import convert_to_cycles
+from nmpsim.timing.dram import FREE
 
 RUNNING, _WAITING_UNIT, AT_BARRIER, PENDING, HALTED = map(int, CoreStatus)
 AT_A_BARRIER, AT_A_SEMAPHORE = int(WaitTarget.BARRIER), int(WaitTarget.SEMAPHORE)
+UNITS = len(Unit)
 BARRIER, SEMAPHORE = int(CountColumn.BARRIER), int(CountColumn.SEMAPHORE)
 
 
@@ -37,18 +41,39 @@ def is_waiting_for(m: Machine, core: Int, status: Int, number: Int) -> Any:
     return m.cores[core]["status"] == status and m.cores[core]["wait"][0] == number
 
 
+def return_to_cycle(m: Machine, core: Int, cycle: Int) -> None:
+    """Set the clock and the units of a core back to ``cycle`` where they are later."""
+    c = m.cores[core]
+    c["clock"], c["booked"] = min(c["clock"], cycle), min(c["booked"], cycle)
+    for unit in range(UNITS):
+        c["unit_free"][unit] = min(c["unit_free"][unit], cycle)
+
+
 def arrive_at_barrier(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> None:
-    """Set a core to waiting at a barrier, or release all cores if ``cores`` have arrived."""
+    """Set a core to waiting at a barrier, or release all cores if ``cores`` have arrived.
+
+    Without imbalance, late cores go back to the mean cycle of arrival, or to the cycle at which the
+    DRAM has served all requests if that is later.
+    """
     set_waiting(m, core, AT_BARRIER, barrier, cores)
-    arrived, latest, last, has_work = 0, 0, core, False
+    arrived, latest, last, total, has_work = 0, 0, core, 0, False
     for other in range(m.cores.size):
         if is_waiting_for(m, other, AT_BARRIER, barrier):
             arrived += 1
+            total += m.cores[other]["clock"]
             if m.cores[other]["clock"] > latest:
                 latest, last = m.cores[other]["clock"], other
             has_work = has_work or m.cores[other]["layer"] >= 0
     if arrived < cores:
         return
+    if not costs.is_imbalance_timed:
+        even = total // arrived
+        for channel in range(costs.dram_channels):
+            even = max(even, convert_to_cycles(m.shared[0]["dram"][channel, FREE], costs))
+        latest = min(latest, even)
+        for other in range(m.cores.size):
+            if is_waiting_for(m, other, AT_BARRIER, barrier):
+                return_to_cycle(m, other, latest)
     release = latest + costs.sync_barrier_cycles
     is_known = barrier < m.barriers.size
     ended = m.barriers[barrier]["layer"] if is_known else m.layers.size - 1

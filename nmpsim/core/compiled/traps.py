@@ -79,15 +79,15 @@ def set_register(m: Machine, core: Int, rd: Int, value: Int) -> None:
 
 
 @jit
-def retire(m: Machine, core: Int, extra: Int) -> Any:
-    """Retire an instruction that took one cycle plus ``extra``; return WENT_ON."""
+def retire(m: Machine, core: Int, cycles: Int) -> Any:
+    """Retire an instruction that took ``cycles`` cycles; return WENT_ON."""
     m.cores[core].retired += 1
-    spend_cycles(m, core, CONTROL, 1 + extra)
+    spend_cycles(m, core, CONTROL, cycles)
     return WENT_ON
 
 
 @jit
-def retire_and_advance(m: Machine, core: Int, extra: Int) -> Any:
+def retire_and_advance(m: Machine, core: Int, cycles: Int) -> Any:
     """Retire an instruction, advance the pc by 4 and return WENT_ON."""
     m.cores[core].pc += 4
-    return retire(m, core, extra)
+    return retire(m, core, cycles)

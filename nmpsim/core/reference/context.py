@@ -33,6 +33,10 @@ class ViolationError(Exception):
     """Exception raised if an executed instruction violates the contract."""
 
 
+class DataDependentError(Exception):
+    """Exception raised if an instruction needs data in a simulation that computes no values."""
+
+
 @frozen
 class InstructionContext:
     """Context of an instruction: its core, operands and costs.
@@ -50,6 +54,8 @@ class InstructionContext:
     """The instruction word."""
     has_turn: bool
     """Whether it is the core's turn; otherwise the core runs ahead of others."""
+    computes_values: bool = True
+    """Whether tensor instructions compute values, not only their cycles."""
 
     @property
     def machine(self) -> Machine:
@@ -91,8 +97,9 @@ class InstructionContext:
             raise EndOfTurnError
 
     def spend_cycles(self, extra: int = 0) -> None:
-        """Advance the core's clock by one cycle plus ``extra`` cycles."""
-        self.core.spend_cycles(CountColumn.CONTROL, CycleCause.CONTROL, 1 + extra)
+        """Advance the core's clock by the cycles of any instruction plus ``extra`` cycles."""
+        cycles = self.costs.instruction_cycles + extra
+        self.core.spend_cycles(CountColumn.CONTROL, CycleCause.CONTROL, cycles)
 
     def retire(self) -> None:
         """Retire the instruction and advance the pc to the next instruction."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nmpsim.core.reference.context import EndOfTurnError, InstructionContext, TrapError
-from nmpsim.core.reference.cores import find_waiting_cores
+from nmpsim.core.reference.cores import Core, find_waiting_cores
 from nmpsim.core.reference.record import record_wait
 from nmpsim.core.reference.units import UnitQueue, await_job
 from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.state import CoreStatus, CountColumn, CycleCause, WaitTarget
 from nmpsim.isa.table import SEMAPHORES, TrapCause, Unit
+from nmpsim.timing.compute import convert_to_cycles
+from nmpsim.timing.dram import FREE
 
 
 def jump(s: InstructionContext, target: int) -> None:
@@ -99,8 +101,12 @@ def barrier(s: InstructionContext) -> None:
     arrived = find_waiting_cores(s.machine, CoreStatus.AT_BARRIER, number)
     if len(arrived) >= count:
         latest = max(c.clock for c in arrived)
+        if not s.costs.is_imbalance_timed:
+            latest = compute_even_arrival(s, arrived)
+            for core in arrived:
+                core.return_to_cycle(latest)
         release = latest + s.costs.sync_barrier_cycles
-        last = next(c.number for c in arrived if c.clock == latest)
+        last = next((c.number for c in arrived if c.clock == latest), arrived[0].number)
         for core in arrived:
             record_wait(core, WaitTarget.BARRIER, latest, release, last)
             core.spend_cycles(CountColumn.BARRIER, CycleCause.IMBALANCE, latest - core.clock)
@@ -115,6 +121,18 @@ def barrier(s: InstructionContext) -> None:
                     core.mark_unused()
                 core.leave_layer(int(s.machine.barriers[number]["layer"]))
     raise EndOfTurnError
+
+
+def compute_even_arrival(s: InstructionContext, arrived: Sequence[Core]) -> int:
+    """Compute the cycle at which all cores would arrive if they had divided their work evenly.
+
+    This is the mean cycle of their arrivals, or the cycle at which the DRAM has served all requests
+    if that is later; at most the last arrival.
+    """
+    channels = s.machine.shared["dram"][0, : s.costs.dram_channels, FREE]
+    mean = sum(core.clock for core in arrived) // len(arrived)
+    even = max(mean, convert_to_cycles(int(channels.max()), s.costs))
+    return min(even, max(core.clock for core in arrived))
 
 
 def record_layer_end(s: InstructionContext, number: int, release: int) -> None:

@@ -86,6 +86,12 @@ class Core:
         self.clock = self.record["booked"] = end
         return idle
 
+    def return_to_cycle(self, cycle: int) -> None:
+        """Set the clock and the units back to ``cycle`` where they are later."""
+        self.clock = min(self.clock, cycle)
+        self.record["booked"] = min(int(self.record["booked"]), cycle)
+        self.record["unit_free"] = np.minimum(self.record["unit_free"], cycle)
+
     def begin_layer(self, layer: int) -> None:
         """Begin a layer: attribute work since the last barrier, and later work, to ``layer``."""
         if self.layer >= 0 and self.layer != layer:

@@ -15,6 +15,7 @@ import numpy as np
 from nmpsim.core.engine import Engine
 from nmpsim.core.reference.access import ACCESS, locate
 from nmpsim.core.reference.context import (
+    DataDependentError,
     EndOfRunError,
     EndOfTurnError,
     InstructionContext,
@@ -43,6 +44,7 @@ from nmpsim.core.work import count_loggable_steps
 from nmpsim.isa.codec import decode
 from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.table import InstructionKind, TrapCause, Unit, list_mnemonics
+from nmpsim.memory.address_map import Region
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
@@ -92,6 +94,18 @@ class ReferenceEngine(Engine):
             if machine.cores["retired"].sum() - steps_before >= MAX_STEPS:
                 break
         return Outcome.PAUSED
+
+    def run_timing(self, machine: Machine, costs: Costs) -> bool:
+        """Run a machine to its end without computing values. See ``Engine``."""
+        stops = make_default_stop_conditions(machine.cores.size, strict=False)
+        watch = ExecutionMonitor(stops, costs, computes_values=False)
+        machine, outcome = as_plain_arrays(machine), None
+        try:
+            while outcome is None:
+                outcome = execute_next_event(machine, costs, False, watch)
+        except DataDependentError:
+            return False
+        return outcome == Outcome.DONE
 
 
 def execute_next_event(
@@ -233,5 +247,21 @@ def execute_instruction(core: Core, costs: Costs, has_turn: bool, watch: Executi
     if decoded is None:
         raise TrapError(TrapCause.ILLEGAL_INSTRUCTION, word)
     watch.begin_instruction(core, decoded, word)
-    step = InstructionContext(core, costs, decoded.instruction, decoded.operands, word, has_turn)
+    if not watch.computes_values:
+        check_independent(decoded.instruction.mnemonic, found.region)
+    step = InstructionContext(
+        core,
+        costs,
+        decoded.instruction,
+        decoded.operands,
+        word,
+        has_turn,
+        watch.computes_values,
+    )
     INSTRUCTIONS[decoded.instruction.mnemonic](step)
+
+
+def check_independent(mnemonic: str, region: Region) -> None:
+    """Raise DataDependentError if an instruction accesses memory or is in writable memory."""
+    if mnemonic in ACCESS or region is not Region.IMAGE:
+        raise DataDependentError

@@ -70,9 +70,11 @@ def execute_compute(s: InstructionContext) -> None:
     """Execute an instruction of the MAC array or the vector unit."""
     work = COMPUTE[s.instruction.mnemonic]
     d = fetch_descriptor(s)
-    check_scales(s, d)
+    if s.computes_values:
+        check_scales(s, d)
     layer = begin_tensor_instruction(s, d)
-    work(Scratchpad(s.core), d, LayerCounters(s.machine, layer))
+    if s.computes_values:
+        work(Scratchpad(s.core), d, LayerCounters(s.machine, layer))
     kind, words = checks.KINDS[get_descriptor_name(s)], list(d.values())
     issue_compute_job(get_queue(s), layer, count_busy_cycles(kind, words, s.costs))
     finish_tensor_instruction(s, d, layer)

@@ -33,26 +33,41 @@ def load(s: InstructionContext, d: Descriptor, layer: int) -> None:
     """Execute ``nmp.load``: fill the padding, copy data from DRAM, and enqueue the transfer."""
     source = locate_dram(s, d, (Region.IMAGE, Region.RAM))
     rows, runs, run = d["count_y"], d["count_x"], d["run_bytes"]
-    spm, step_x, step_y = Scratchpad(s.core), d["spm_stride_x"], d["spm_stride_y"]
     high = d["pad_y_before"] + rows + d["pad_y_after"]
     wide = d["pad_x_before"] + runs + d["pad_x_after"]
     padding = (wide * high - rows * runs) * run
-    if padding > 0:
-        nbytes = get_element_type(d).nbytes
+    if s.computes_values:
+        fill_scratchpad(s, d, source, (high, wide) if padding > 0 else None)
+    s.machine.layers[layer]["counts"][CountColumn.BYTES_READ] += rows * runs * run
+    filling = ceil_div(padding, s.costs.dma_fill_bytes_per_cycle)
+    enqueue_transfer(s, Unit.LOAD, d, layer, s.costs.dma_startup_cycles + filling)
+
+
+def fill_scratchpad(
+    s: InstructionContext,
+    d: Descriptor,
+    source: MemoryLocation | None,
+    padded: tuple[int, int] | None,
+) -> None:
+    """Write the result of a load to the scratchpad: padding first, then the data from DRAM.
+
+    ``padded`` has the rows and the runs in a row with padding, or None without padding.
+    """
+    spm, step_x, step_y = Scratchpad(s.core), d["spm_stride_x"], d["spm_stride_y"]
+    run = d["run_bytes"]
+    if padded is not None:
+        nbytes, (high, wide) = get_element_type(d).nbytes, padded
         addresses = compute_addresses(
             d["spm"], (high, step_y), (wide, step_x), (run // nbytes, nbytes)
         )
         spm.write(nbytes, addresses, np.full(addresses.shape, d["fill"]))
     if source is not None:
         corner = d["spm"] + d["pad_y_before"] * step_y + d["pad_x_before"] * step_x
-        for y in range(rows):
-            for x in range(runs):
+        for y in range(d["count_y"]):
+            for x in range(d["count_x"]):
                 start = source.offset + y * d["dram_stride_y"] + x * d["dram_stride_x"]
                 target = spm.view(corner + y * step_y + x * step_x, run)
                 target[:] = source.memory[start : start + run]
-    s.machine.layers[layer]["counts"][CountColumn.BYTES_READ] += rows * runs * run
-    filling = ceil_div(padding, s.costs.dma_fill_bytes_per_cycle)
-    enqueue_transfer(s, Unit.LOAD, d, layer, s.costs.dma_startup_cycles + filling)
 
 
 def store(s: InstructionContext, d: Descriptor, layer: int) -> None:
@@ -60,7 +75,7 @@ def store(s: InstructionContext, d: Descriptor, layer: int) -> None:
     target = locate_dram(s, d, (Region.RAM,))
     rows, runs, run = d["count_y"], d["count_x"], d["run_bytes"]
     spm = Scratchpad(s.core)
-    if target is not None:
+    if target is not None and s.computes_values:
         for y in range(rows):
             for x in range(runs):
                 start = target.offset + y * d["dram_stride_y"] + x * d["dram_stride_x"]

@@ -18,8 +18,11 @@ NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
 class ExecutionMonitor:
     """Monitor that evaluates the stop conditions of a run and records the trace."""
 
-    def __init__(self, stops: StopConditions, costs: Costs) -> None:
+    def __init__(
+        self, stops: StopConditions, costs: Costs, *, computes_values: bool = True
+    ) -> None:
         self.stops = stops
+        self.computes_values = computes_values
         self._decoded: DecodedInstruction | None = None
         self._word, self._source = 0, 0
         self._words: list[int] = []

@@ -29,7 +29,7 @@ from nmpsim.debugger.inspect import (
     read_values,
     unravel_index,
 )
-from nmpsim.report.device_use import describe_limiters
+from nmpsim.report.savings import describe_savings, sum_path_by_limiter
 
 MAX_SHOWN = 256
 """Maximum number of elements of a tensor that are listed, also in JSON."""
@@ -80,7 +80,7 @@ def show_layer(context: CommandContext, layer: Layer | None = None) -> CommandRe
         core_cycles={name: cycles for name, cycles in report.core_cycles.items() if cycles},
         critical_path=path,
         queueing=report.queueing,
-        limited_by=describe_limiters(path, report.use),
+        limits=describe_savings(sum_path_by_limiter(path), sum(path.values()), is_bound=True),
         fused=chosen.fused,
         numerics=chosen.numerics,
         output=chosen.output,

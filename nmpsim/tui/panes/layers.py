@@ -15,6 +15,7 @@ from nmpsim.debugger import LayerState
 from nmpsim.debugger.breakpoints import LayerCondition
 from nmpsim.debugger.reference import ReferenceOutputs
 from nmpsim.escape import escape_line
+from nmpsim.report.savings import describe_limiter, sum_path_by_limiter
 from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.layer_columns import LayerRow, make_filter, sort_rows
 from nmpsim.tui.line_pane import LinePane, shorten_names
@@ -27,7 +28,7 @@ BAR_COLUMNS = 8
 COMPARED_COLUMNS = 14
 MARK_COLUMNS, NUMBER_COLUMNS = 2, 5
 NAME_COLUMNS = 12
-"""Minimum width of names; narrow panes leave out what limits layers, then operations."""
+"""Minimum width of names; narrow panes leave out the critical path, then operations."""
 LONGEST_OPERATION = 15
 TITLES = {
     "": NUMBER_COLUMNS,
@@ -35,13 +36,13 @@ TITLES = {
     "operation": 0,
     "cycles": 0,
     "share": 0,
-    "limited by": 28,
+    "critical path": 18,
     "saturated": 0,
 }
-"""Title of a column -> minimum width; what limits layers is known when they are done."""
-LEFT_OUT = ("operation", "limited by")
+"""Title of a column -> minimum width; the critical path is known when layers are done."""
+LEFT_OUT = ("operation", "critical path")
 """Columns that may be left out; the first one stays longer."""
-SORTED_BY = ("layer", "cycles", "saturated", "limited by", "operation")
+SORTED_BY = ("layer", "cycles", "saturated", "critical path", "operation")
 
 
 class LayersPane(LinePane):
@@ -71,8 +72,9 @@ class LayersPane(LinePane):
         reference = view.shell.reference
         if reference is not self._known[0]:
             self._known = reference, reference is not None and reference.is_float()
-        limited_by = view.report.limited_by
-        self.border_title = f"{self.title}, {limited_by}" if limited_by else self.title
+        path = view.report.critical_path
+        longest = describe_limiter(sum_path_by_limiter(path), sum(path.values()))
+        self.border_title = f"{self.title}, critical path: {longest}" if longest else self.title
         self._arrange()
         self.follow_subject(view.layer, self._line_of(view.layer))
 
@@ -173,7 +175,8 @@ class LayersPane(LinePane):
         parts = []
         if self._total:
             most = sort_rows(rows, "cycles", is_reversed=False)[0]
-            why = f": {most.state.limited_by}" if most.state.limited_by else ""
+            path = most.state.critical_path
+            why = f", path: {path}" if path else ""
             parts.append(f"most time {_format_name(most)} {format_percent(most.share, 100)}%{why}")
         differing = [row for row in rows if row.difference is not None and not row.difference.equal]
         if differing:

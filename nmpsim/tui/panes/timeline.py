@@ -48,13 +48,13 @@ class TimelinePane(LinePane):
             self._lanes = _lanes(view.work.get_spans())
 
     def _title(self, view: ScreenState) -> str:
-        """Return how busy the selected layer kept the device, and what limited it."""
+        """Return the title: use of the device in the selected layer, and its critical path."""
         if not view.layers or not view.report.layers[view.layer].device_cycles:
             return self.title
-        use, limit = view.report.layers[view.layer].use, view.layers[view.layer].limited_by
+        use, path = view.report.layers[view.layer].use, view.layers[view.layer].critical_path
         shares = f"DRAM busy {use.dram_busy:.1%}, MAC utilization {use.mac_utilization:.1%}"
-        limited = f", limited by {limit}" if limit else ""
-        return f"{self.title}, layer {view.layer}: {shares}{limited}"
+        longest = f", critical path: {path}" if path else ""
+        return f"{self.title}, layer {view.layer}: {shares}{longest}"
 
     def update_size(self) -> None:
         """Update cycle scale and virtual size; scroll to the current cycle if it changed."""
