@@ -69,3 +69,20 @@ def test_histograms_of_host_layers_are_written(nmpsim_cli, tmp_path):
     )
     assert "Name the barrier in the `.layer` line" in refused.stderr
     assert "save_layers" not in refused.stderr
+
+
+def test_savings_are_measured_for_the_text_and_on_request_for_json(nmpsim_cli, tmp_path):
+    program, image = tmp_path / "contention.bin", tmp_path / "block.npy"
+    source = Path(__file__).parents[2] / "programs" / "assembly" / "contention.s"
+    assert nmpsim_cli("asm", source, "-o", program).exit_code == 0
+    np.save(image, np.zeros(256, np.int8))
+    run = ("run", program, "--input", image)
+    text = nmpsim_cli(*run).stdout.splitlines()[1]
+    without, measured = (
+        json.loads(nmpsim_cli(*run, "--format", "json", *more).stdout)
+        for more in ((), ("--savings",))
+    )
+    assert text.startswith("limited by latency: ") and text == measured["limited_by"]
+    assert len(measured["savings"]["layers"]) == len(measured["layers"])
+    assert without["savings"] is None
+    assert "(upper bounds from the critical path)" in without["limited_by"]

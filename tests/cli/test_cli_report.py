@@ -72,7 +72,7 @@ def test_missing_libraries_are_named(nmpsim_cli, run_json, tmp_path, monkeypatch
 
 
 def test_details_go_into_the_json_report_alone(nmpsim_cli, fake, one_input, tmp_path):
-    for option in (["--timeline"], ["--histogram", "fc"]):
+    for option in (["--timeline"], ["--savings"], ["--histogram", "fc"]):
         result = nmpsim_cli("run", one_input, "--input", tmp_path / "x.npy", *option)
         assert result.exit_code == 2
         assert "--format json" in result.stderr

@@ -255,7 +255,11 @@ def _check(options: RunCommandOptions) -> None:
         found, hint = f"--repeat {options.repeat}", "Leave out --repeat."
         raise fail("ARG001", message, found=found, hint=hint)
     if options.format != "json":
-        given = {"--histogram": options.histogram, "--timeline": options.timeline}
+        given = {
+            "--histogram": options.histogram,
+            "--savings": options.savings,
+            "--timeline": options.timeline,
+        }
         hint = "Add --format json, and draw the report with `nmpsim report`."
         refuse_options(given, "without the JSON report", hint)
 
@@ -268,6 +272,7 @@ def _check_batch(options: RunCommandOptions, count: int) -> None:
         "--shadow": options.shadow,
         "--sensitivity": options.sensitivity,
         "--histogram": options.histogram,
+        "--savings": options.savings,
         "--timeline": options.timeline,
         "--repeat": options.repeat > 1,
         "--trace": options.traces.trace,
