@@ -1,4 +1,4 @@
-"""What limits a run: the cycles that it would save if a resource were free."""
+"""Savings: the cycles that a run would save if a resource were free, and their description."""
 
 from __future__ import annotations
 
