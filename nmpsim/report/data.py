@@ -516,7 +516,7 @@ class RunReport:
             path = sum_path_by_limiter(self.critical_path)
             return describe_savings(path, cycles, is_bound=True)
         cores = describe_cores_with_work(
-            self.layers, savings.run, self.device.get("cores_count", 0)
+            tuple(self.layers), savings.run, self.device.get("cores_count", 0)
         )
         text = describe_savings(savings.run, cycles)
         return f"{text}; {cores}" if cores else text

@@ -22,6 +22,7 @@ ALLOWED = {
     ("core/run", "views/progress"),  # it listens
     ("report/json", "core/counters"),  # makes the report of each layer when it is read first
     ("report/data", "core/counters"),  # likewise, for sums over layers
+    ("report/data", "core/savings"),  # measures them when they are read first
 }
 
 
