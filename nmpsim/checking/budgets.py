@@ -108,6 +108,30 @@ def check_memory(compared: ComparedRun, most_bytes: int) -> CheckResult:
     return CheckResult("memory", "over", message, culprits)
 
 
+def check_energy(compared: ComparedRun, most: float) -> CheckResult:
+    """Check the best known energy of a run in picojoules against a limit."""
+    energy = compared.run.report.energy_pj or 0.0
+    if energy <= most:
+        return CheckResult("energy", "passed", f"{energy:,.0f} pJ of {most:,.0f}")
+    layers = zip(compared.layers, compared.run.report.layers, strict=True)
+    sums = ((sum(one.value for one in report.energy.values()), one) for one, report in layers)
+    culprits = _rank((taken, layer, f"{taken:,.0f} pJ") for taken, layer in sums)
+    message = f"{energy:,.0f} pJ are more than the {most:,.0f} allowed: {_named(culprits)}"
+    return CheckResult("energy", "over", message, culprits)
+
+
+def check_area(compared: ComparedRun, most: float) -> CheckResult:
+    """Check the best known area of the device in square micrometres against a limit."""
+    area = compared.run.report.area_um2 or 0.0
+    if area <= most:
+        return CheckResult("area", "passed", f"{area:,.0f} um2 of {most:,.0f}")
+    sizes = {name: one.value for name, one in compared.run.report.area.items()}
+    largest = max(sizes, key=sizes.__getitem__)
+    message = f"{area:,.0f} um2 are more than the {most:,.0f} allowed"
+    largest_text = f"; {largest} takes most, {sizes[largest]:,.0f} um2"
+    return CheckResult("area", "over", message + largest_text)
+
+
 def _list_moved_to_host(compared: ComparedRun) -> tuple[FailedLayer, ...]:
     """Return the layers that moved from the device to the host, unless host cycles are counted."""
     report = compared.run.report
@@ -154,7 +178,7 @@ def _rank_more_saturated(compared: ComparedRun, allowed: Sequence[int]) -> tuple
     )
 
 
-def _rank(layers: Iterable[tuple[int, LayerOutcome, str]]) -> tuple[FailedLayer, ...]:
+def _rank(layers: Iterable[tuple[float, LayerOutcome, str]]) -> tuple[FailedLayer, ...]:
     """Return the layers with a positive excess and their messages, largest excess first."""
     found = sorted((one for one in layers if one[0] > 0), key=lambda one: -one[0])
     return tuple(make_failed_layer(layer, message) for _, layer, message in found)

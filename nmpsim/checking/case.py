@@ -19,7 +19,9 @@ from nmpsim.checking.baseline import (
     write_baseline,
 )
 from nmpsim.checking.budgets import (
+    check_area,
     check_cycles,
+    check_energy,
     check_memory,
     check_saturation,
     find_device_mismatch,
@@ -197,6 +199,10 @@ def _check_costs(compared: ComparedRun, budget: Budget) -> Iterator[CheckResult]
         yield check_saturation(compared, limit)
     if budget.memory_bytes is not None:
         yield check_memory(compared, budget.memory_bytes)
+    if budget.energy_pj is not None:
+        yield check_energy(compared, budget.energy_pj)
+    if budget.area_um2 is not None:
+        yield check_area(compared, budget.area_um2)
 
 
 def _device(case: SuiteCase, bundle: Bundle) -> DeviceConfig:

@@ -45,7 +45,9 @@ class FailedLayer:
 class CheckResult:
     """Result of one check of a run."""
 
-    name: Annotated[str, "trap, outputs, layers, top1, cycles, saturation, memory or hazards"]
+    name: Annotated[
+        str, "trap, outputs, layers, top1, cycles, saturation, memory, energy, area or hazards"
+    ]
     status: Status
     message: Annotated[str, "what was found; of a failed check it names the layer"]
     culprits: Annotated[

@@ -87,6 +87,10 @@ class Budget:
     """DRAM for code, constants and activations."""
     hazards: Literal["none"] | None = None
     """``none`` if hazards are searched for and not allowed."""
+    energy_pj: float | None = _optional_count()
+    """Best known energy of the run in picojoules."""
+    area_um2: float | None = _optional_count()
+    """Best known area of the device without its DRAM in square micrometres."""
 
 
 def _is_limit(name: str) -> Callable[[Any, Any, Any], None]:

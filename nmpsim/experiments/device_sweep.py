@@ -20,6 +20,7 @@ from nmpsim.diagnostics import UserError, fail
 from nmpsim.experiments.grid import Grid, GridPoint, list_grid_points
 from nmpsim.experiments.identity import compute_array_digest, compute_digest, get_code_version
 from nmpsim.experiments.jobs import run_jobs
+from nmpsim.experiments.pareto import find_pareto_front
 from nmpsim.experiments.process_pool import share_resources
 from nmpsim.experiments.table import COLUMNS, ResultsFile, Row, compute_measures
 from nmpsim.experiments.worker import PointResult, SweepPoint, SweepWork, measure_point
@@ -39,6 +40,17 @@ class SweepResult:
     """Column -> value of each point; docs/sweep.md describes the columns."""
     reused: int
     """Number of rows that the results file already had."""
+
+    @property
+    def pareto_points(self) -> tuple[str, ...]:
+        """Keys of the points that no other point beats in cycles, energy and area."""
+        measures = {
+            row["point"]: (row["cycles"], row["energy_pj"], row["area_um2"])
+            for row in self.rows
+            if row["error"] is None and row["energy_pj"] is not None
+        }
+        front = set(find_pareto_front(list(measures.values())))
+        return tuple(point for point, values in measures.items() if values in front)
 
 
 def sweep(
@@ -207,7 +219,9 @@ def _known_columns(point: GridPoint, same: Mapping[str, str], numerics: str) -> 
         if point.device is None
         else {name: getattr(point.device, name) for name in SETTINGS}
     )
-    key = compute_digest([json.dumps([same, settings]).encode()])
+    given = {} if point.device is None else point.device.estimates
+    estimates = {name: attrs.astuple(given[name]) for name in sorted(given)}
+    key = compute_digest([json.dumps([same, settings, estimates]).encode()])
     return {"point": key, **same, "numerics": numerics, **settings}
 
 

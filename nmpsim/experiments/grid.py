@@ -122,7 +122,8 @@ def _check_size(grid: Grid) -> None:
 
 def _point(settings: dict[str, int], base: DeviceConfig) -> GridPoint:
     try:
-        return GridPoint(settings, make_device_config({**base.settings(), **settings}))
+        device = make_device_config({**base.settings(), **settings})
+        return GridPoint(settings, attrs.evolve(device, estimates=base.estimates))
     except UserError as error:
         return GridPoint(settings, None, error)
 

@@ -24,9 +24,9 @@ from nmpsim.input_files import read_bytes
 from nmpsim.report.json import format_json
 from nmpsim.report.read import MAX_REPORT_BYTES, parse_report
 
-SCHEMA: Final = "nmpsim-entry-2"
-OLD_SCHEMA: Final = "nmpsim-entry-1"
-"""Schema of entries without ``network``."""
+SCHEMA: Final = "nmpsim-entry-3"
+OLD_SCHEMAS: Final = ("nmpsim-entry-1", "nmpsim-entry-2")
+"""Schemas of entries without ``network``, and of entries without ``energy_pj``."""
 Kind = Literal["run", "eval"]
 _SUFFIX = ".history.json"
 _MAX_WORDS = 200
@@ -57,6 +57,9 @@ class HistoryEntry:
         "digest of outputs and layers, which identifies the network; if an older nmpsim wrote the"
         " entry, the digest of another entry with the same `program`, or empty",
     ] = ""
+    energy_pj: Annotated[
+        float | None, "best known energy of the run in picojoules; null if it is unknown"
+    ] = None
 
     @property
     def series(self) -> tuple[str, str]:
@@ -67,7 +70,7 @@ class HistoryEntry:
 class EntryDocument(TypedDict):
     """Document of one history file: an entry and the compressed JSON document."""
 
-    schema: Literal["nmpsim-entry-2"]
+    schema: Literal["nmpsim-entry-3"]
     entry: HistoryEntry
     document: Annotated[str, "the JSON document, as gzip in base64"]
 
@@ -197,6 +200,7 @@ def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> HistoryEntry:
             ((one.name, one.elem, one.shape) for one in report.output_reports),
             ((one.op, one.elem, one.shape) for one in report.layers),
         ),
+        energy_pj=report.energy_pj,
     )
 
 
@@ -262,12 +266,13 @@ def _all(folder: Path) -> list[tuple[HistoryEntry, str]]:
 def _read_entry(path: Path) -> tuple[HistoryEntry, str]:
     try:
         data = json.loads(read_bytes(path, "entry", MAX_REPORT_BYTES))
-        if data["schema"] not in (SCHEMA, OLD_SCHEMA):
+        if data["schema"] not in (SCHEMA, *OLD_SCHEMAS):
             raise ValueError(f"schema is {str(data['schema'])[:40]!r}, expected {SCHEMA!r}")
         entry = HistoryEntry(**data["entry"])
         datetime.fromisoformat(entry.date)
-        for number in (entry.cycles, entry.saturated, entry.sqnr_db or 0, entry.accuracy or 0):
-            _finite(number)
+        optional = (entry.sqnr_db, entry.accuracy, entry.energy_pj)
+        for number in (entry.cycles, entry.saturated, *optional):
+            _finite(0 if number is None else number)
         if entry.kind not in ("run", "eval"):
             raise ValueError(f"kind is {entry.kind!r}, expected 'run' or 'eval'")
         for name in ("commit", "label", "program", "network"):

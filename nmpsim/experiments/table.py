@@ -60,6 +60,7 @@ MEASURES: Mapping[str, str | Callable[[PointResult], Any]] = {
     "macs": _total("macs"),
     "utilization": _utilization,
     **{name: _total(name) for name in ("bytes_read", "bytes_written", "bursts", "row_misses")},
+    **{name: f"report.{name}" for name in ("energy_pj", "energy_delay_js", "area_um2")},
     "bound": _bound,
     "bound_cycles": _total("bound.cycles"),
     **{f"core_cycles_{name}": _total(f"stalls.{name}") for name in ACTIVITIES},
@@ -71,7 +72,10 @@ MEASURES: Mapping[str, str | Callable[[PointResult], Any]] = {
 }
 """Column -> value of a completed point: a path or a function."""
 _TEXTS = ("point", *SAME, "numerics", "error", "message", "bound")
-_REALS = ("seconds", "host_seconds", "compile_seconds", "utilization")
+_REALS = (
+    *("seconds", "host_seconds", "compile_seconds", "utilization"),
+    *("energy_pj", "energy_delay_js", "area_um2"),
+)
 COLUMNS = (
     "point",
     *SAME,

@@ -22,7 +22,7 @@ _BAR = 16
 class HistoryDocument(TypedDict):
     """Output of `nmpsim history --format json`."""
 
-    schema: Literal["nmpsim-history-2"]
+    schema: Literal["nmpsim-history-3"]
     entries: list[HistoryEntry]
 
 
@@ -51,7 +51,7 @@ def print_history(entries: Sequence[HistoryEntry], console: Console) -> None:
         *columns,
         RUN_COLUMNS["cycles"],
         TableColumn("", lambda one: "#" * round(_BAR * one.cycles / longest[one.series]), least=4),
-        *(RUN_COLUMNS[key] for key in ("saturated", "SQNR", "accuracy")),
+        *(RUN_COLUMNS[key] for key in ("energy", "saturated", "SQNR", "accuracy")),
     )
 
 
@@ -85,6 +85,7 @@ def _verdict(before: HistoryEntry, after: HistoryEntry, name: str) -> str:
     worse = better = False
     measures = (
         ("cycles", "cycles", "cycles", -1),
+        ("energy", "energy", "energy_pj", -1),
         ("saturated values", "saturated", "saturated", -1),
         ("worst SQNR", "SQNR", "sqnr_db", 1),
         ("accuracy", "accuracy", "accuracy", 1),
@@ -94,7 +95,8 @@ def _verdict(before: HistoryEntry, after: HistoryEntry, name: str) -> str:
         old, new = getattr(before, field), getattr(after, field)
         if old is None or new is None or old == new:
             continue
-        share = f" ({100 * (new - old) / old:+.1f}%)" if field == "cycles" and old else ""
+        is_cost = field in ("cycles", "energy_pj")
+        share = f" ({100 * (new - old) / old:+.1f}%)" if is_cost and old else ""
         facts.append(
             f"{title} {measure.make_cell(before).text} to {measure.make_cell(after).text}{share}"
         )

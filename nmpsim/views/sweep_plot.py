@@ -10,6 +10,7 @@ from nmpsim.atomic import make_write_error
 from nmpsim.config import format_setting_name
 from nmpsim.diagnostics import format_count
 from nmpsim.experiments import SweepResult
+from nmpsim.experiments.pareto import find_pareto_front
 from nmpsim.experiments.table import Row
 from nmpsim.views.error_plot import require_plots
 from nmpsim.views.html.draw import write_figure
@@ -122,7 +123,9 @@ def make_devices_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
 
 def make_pareto_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
     """Return a figure of cycles over the total scratchpad size, with the Pareto front."""
-    at = {(_scratchpads(row), row["cycles"]): _settings(row, result.varied) for row in rows}
+    at: dict[tuple[float, ...], str] = {
+        (_scratchpads(row), row["cycles"]): _settings(row, result.varied) for row in rows
+    }
     front = find_pareto_front(list(at))
     letters = ascii_uppercase if len(front) <= MAX_NAMED else [""] * len(front)
     named = dict(zip(front, letters, strict=False))
@@ -136,15 +139,6 @@ def make_pareto_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
             for (size, cycles), letter in named.items()
         ],
     )
-
-
-def find_pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the Pareto-optimal points for minimal x and minimal y, in order of x."""
-    front: list[tuple[float, float]] = []
-    for point in sorted(points):
-        if not front or point[1] < front[-1][1]:
-            front.append(point)
-    return front
 
 
 def _settings(row: Row, names: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ MAX_ROWS = 64
 class SweepDocument(TypedDict):
     """Output of `nmpsim sweep --format json`."""
 
-    schema: Literal["nmpsim-sweep-1"]
+    schema: Literal["nmpsim-sweep-2"]
     program: str
     varied: Annotated[list[str], "columns of the settings that were varied"]
     reused: Annotated[int, "points that the file of results had already"]
@@ -33,6 +33,11 @@ class SweepDocument(TypedDict):
         list[dict[str, int | float | str | None]],
         Source("rows"),
         "with the columns of the file of results",
+    ]
+    pareto: Annotated[
+        list[str],
+        Source("pareto_points"),
+        "`point` of each point that no other point beats in cycles, energy and area",
     ]
 
 
@@ -51,7 +56,8 @@ def print_sweep(result: SweepResult, console: Console) -> None:
     print_line(console, f"{result.program}: {format_count(len(done), 'point')}", "bold")
     if shown:
         console.print()
-        print_table(console, shown, *_columns(result.varied, shown))
+        print_table(console, shown, *_columns(result, shown))
+        print_line(console, "*: no other point is better in cycles, energy and area", "dim")
     if len(shown) < len(done):
         print_line(console, f"and {len(done) - len(shown):,} slower ones")
     if failed:
@@ -64,20 +70,24 @@ def print_sweep(result: SweepResult, console: Console) -> None:
             print_line(console, f"  and {len(failed) - MAX_ROWS:,} more")
 
 
-def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[TableColumn]:
+def _columns(result: SweepResult, rows: Sequence[Row]) -> list[TableColumn]:
     best = min(int(row["cycles"]) for row in rows)
-    speedup, *costs, host = make_columns(
+    front = set(result.pareto_points)
+    pareto, speedup, *costs, host = make_columns(
         "sweep",
+        pareto=lambda row: "*" if row["point"] in front else "",
         speedup=lambda row: row["cycles"] / best if best else None,
         bytes=lambda row: row["bytes_read"] + row["bytes_written"],
         host=_host,
     )
     return [
-        *(NumberColumn(format_setting_name(one), one, str) for one in varied),
+        pareto,
+        *(NumberColumn(format_setting_name(one), one, str) for one in result.varied),
         RUN_COLUMNS["cycles"],
         speedup,
         RUN_COLUMNS["latency"],
         *costs,
+        *(RUN_COLUMNS[key] for key in ("energy", "area", "energy-delay")),
         RUN_COLUMNS["saturated"],
         host,
     ]

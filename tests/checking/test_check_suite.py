@@ -64,6 +64,10 @@ def files(project, expected):
         ("budget.saturation = 0", 0),
         ("budget.memory_bytes = 1000000", 0),
         ("budget.memory_bytes = 1000", 4),
+        ("budget.energy_pj = 1.3e6", 0),
+        ("budget.energy_pj = 1000", 4),
+        ("budget.area_um2 = 20_000_000", 0),
+        ("budget.area_um2 = 1000.5", 4),
     ],
 )
 def test_each_expectation_is_checked(project, files, text, code):

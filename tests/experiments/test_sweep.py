@@ -111,7 +111,9 @@ def test_the_command_takes_a_bundle_and_a_grid_file(cli, digits, digits_bin, tmp
     words = ("sweep", digits_bin, "--input", image, "--grid", grid, "-o", out, "--jobs", 2)
     done = cli(*words, "--format", "json")
     assert done.exit_code == 0, done.stderr
-    points = json.loads(done.stdout)["points"]
+    document = json.loads(done.stdout)
+    points = document["points"]
+    assert document["pareto"] == [point["point"] for point in points], "each has an advantage"
     assert [point["cores_count"] for point in points] == [1, 2]
     text = cli(*words, "--set", "cores.count=2,1")
     assert "2 of 2 points were already in" in text.stderr
@@ -203,7 +205,7 @@ def test_plots_are_drawn(cli, digits, digits_bin, tmp_path):
 
 
 def test_the_pareto_front_is_found():
-    from nmpsim.views.sweep_plot import find_pareto_front
+    from nmpsim.experiments.pareto import find_pareto_front
 
     points = [(1, 9), (2, 9), (2, 5), (3, 7), (4, 1)]
     assert find_pareto_front(points) == [(1, 9), (2, 5), (4, 1)]

@@ -91,7 +91,7 @@ def make_totals_table(runs: _Runs) -> HtmlTable:
     first = next(iter(runs.values()))
     cycles, latency, *uses = (
         RUN_COLUMNS[key].make_item_column(1)
-        for key in ("cycles", "latency", "DRAM busy", "MAC utilization", "saturated")
+        for key in ("cycles", "latency", "DRAM busy", "MAC utilization", "energy", "saturated")
     )
     run, network, device, change, *end = make_columns(
         "totals",

@@ -98,5 +98,5 @@ def _table(entries: Sequence[HistoryEntry]) -> HtmlTable:
     return make_table(
         entries,
         *make_history_columns(entries),
-        *(RUN_COLUMNS[key] for key in ("cycles", "saturated", "SQNR", "accuracy")),
+        *(RUN_COLUMNS[key] for key in ("cycles", "energy", "saturated", "SQNR", "accuracy")),
     )
