@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 
 from nmpsim.analysis.identify.classes import Identification, IdentifiedLayer, RuleClass
+from nmpsim.analysis.identify.probe import ClassProbe
 from nmpsim.analysis.program import Program
 from nmpsim.views.console import print_heading, print_line
 
@@ -15,7 +16,11 @@ _SHOWN, _NAMED = 4, 5
 
 
 def print_identification(
-    found: Identification, groups: int | None, console: Console, *, show_all: bool = False
+    found: Identification,
+    probes: Sequence[ClassProbe],
+    console: Console,
+    *,
+    show_all: bool = False,
 ) -> None:
     """Print the rules of each kind of layer, and the layers that no rule explains."""
     for one in found.classes:
@@ -27,9 +32,8 @@ def print_identification(
         print_line(console, f"tensors: {found.by_name:,} by name, {found.by_order:,} by order")
     _print_names("not in the dumps", map(found.program.get_display_name, found.missing), console)
     _print_names("only the first rows were read", found.partial, console)
-    if groups is not None:
-        text = f"divides the rules into {groups:,} groups" if groups > 1 else "none found"
-        print_line(console, f"probe: {text}")
+    for known in probes:
+        print_line(console, f"probe of the class {known.rule_class.kind}: {_describe_probe(known)}")
     count, total = len(found.layers) - len(unexplained), len(found.layers)
     verdict = f"{count:,} of {total:,} layers explained"
     if found.profile:
@@ -49,6 +53,20 @@ def _print_class(one: RuleClass, console: Console, show_all: bool) -> None:
         print_line(console, f"    {rule.name}")
     if len(others) < len(one.rules) - 1:
         print_line(console, "    and more; --all shows them")
+
+
+def _describe_probe(one: ClassProbe) -> str:
+    """Describe the probe of a class, or the reason why there is none."""
+    if one.probe is None:
+        reasons = {
+            True: "not needed: the rules are equal for all sums of the layers",
+            False: "none found, although the rules differ; --probe-weights may find one",
+            None: "none found; the rules have too many sums to compare all",
+        }
+        return reasons[one.is_equal]
+    replaced = ", ".join(one.probe.constants)
+    more = f"; replace {replaced}" if replaced else ""
+    return f"divides the rules into {len(one.probe.groups):,} groups{more}"
 
 
 def _print_names(title: str, names: Iterable[str], console: Console) -> None:

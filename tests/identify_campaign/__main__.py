@@ -13,11 +13,17 @@ import attrs
 import numpy as np
 
 import nmpsim
-from nmpsim.analysis.identify import identify_program, make_formulas_file, make_probe
+from nmpsim.analysis.identify import (
+    Probe,
+    has_equal_rules,
+    identify_program,
+    make_formulas_file,
+    make_probe,
+)
 from nmpsim.analysis.program import load_program
 from nmpsim.bundle import parse_bundle
 from tests.identify_campaign.devices import KNOWN, Device, draw_device, requantize
-from tests.identify_campaign.models import draw_layers, write_model
+from tests.identify_campaign.models import Convolution, draw_layers, write_model
 
 FRESH = 4
 """Most results of 65,536 fresh ones in which a named rule may differ from the device."""
@@ -29,15 +35,32 @@ class Outcome:
 
     device: Device
     explained: bool
-    rules: int
-    wrong: int
-    fresh: int
     seconds: float
+    rules: int = 0
+    wrong: int = 0
+    fresh: int = 0
     name: str = ""
-    groups: int = 1
-    """Groups into which the probe divides the rules."""
-    is_kept: bool = True
-    """Whether rules explain what the device computes from the probe."""
+    probes: int = 0
+    """Probes that the device ran."""
+    remaining: int = 1
+    """Rules that explain the dumps and all probes."""
+    state: str = "one rule"
+    """"one rule", "equal" if the remaining rules are proved equal, else "open" or a failure."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the named rule computes what the device computes."""
+        return self.explained and self.wrong * 65536 <= FRESH * self.fresh
+
+
+def run_device(device: Device, layers: list[Convolution], x: Any) -> dict[str, Any]:
+    """Return the tensors that a device records for an input."""
+    arrays = {"t0": x}
+    for index, one in enumerate(layers):
+        sums = one.compute_sums(arrays[f"t{index}"])
+        y = requantize(device, sums, one.bias, one.scales, one.zeros[1])
+        arrays[f"t{index + 1}"] = np.ascontiguousarray(y.transpose(0, 3, 1, 2))
+    return arrays
 
 
 def run_case(device: Device, rng: np.random.Generator, folder: Path, count: int) -> Outcome:
@@ -46,29 +69,56 @@ def run_case(device: Device, rng: np.random.Generator, folder: Path, count: int)
     layers = draw_layers(rng, count, channels)
     model = folder / "model.onnx"
     write_model(model, layers, size)
-    arrays = {"t0": rng.integers(-128, 128, (2, channels, size, size)).astype(np.int8)}
-    for index, one in enumerate(layers):
-        sums = one.compute_sums(arrays[f"t{index}"])
-        y = requantize(device, sums, one.bias, one.scales, one.zeros[1])
-        arrays[f"t{index + 1}"] = np.ascontiguousarray(y.transpose(0, 3, 1, 2))
-    np.savez(folder / "dumps.npz", **arrays)
+    x = rng.integers(-128, 128, (2, channels, size, size)).astype(np.int8)
+    dumps = [folder / "dumps.npz"]
+    np.savez(dumps[0], **run_device(device, layers, x))
     program = load_program(model)
     start = time.process_time()
-    found = identify_program(program, [folder / "dumps.npz"])
+    found = identify_program(program, dumps)
     seconds = (time.process_time() - start) / len(layers)
     if not found.is_explained:
-        return Outcome(device, False, 0, 0, 0, seconds)
-    wrong, fresh = compare_fresh(device, layers[0], make_formulas_file(found), rng, folder, size)
-    rules = len(found.classes[0].rules)
-    one = Outcome(device, True, rules, wrong, fresh, seconds, found.classes[0].rule.name)
-    probe = make_probe(program, found.classes[0])
-    if probe is not None and probe.name == "t0":
-        first = layers[0]
-        sums = first.compute_sums(probe.inputs)
-        y = requantize(device, sums, first.bias, first.scales, first.zeros[1])
-        one.groups = len(probe.groups)
-        one.is_kept = any(np.array_equal(y, expected) for expected in probe.results)
+        return Outcome(device, False, seconds)
+    rules = found.classes[0].rules
+    one = Outcome(device, True, seconds, len(rules), name=rules[0].name)
+    text = make_formulas_file(found)
+    one.wrong, one.fresh = compare_fresh(device, layers[0], text, rng, folder, size)
+    while len(found.classes[0].rules) > 1:
+        (known,) = found.classes
+        probe = make_probe(found, known) or make_probe(found, known, weights=True)
+        if probe is None:
+            one.state = "equal" if has_equal_rules(known) else "open"
+            break
+        one.probes += 1
+        dumps.append(folder / f"probe{one.probes}.npz")
+        names = [layer.layer.name for layer in found.layers]
+        index = names.index(probe.layer.name)
+        results = record_probe(device, layers, probe, dumps[-1])[f"t{index + 1}"]
+        is_predicted = any(
+            np.array_equal(results.transpose(0, 2, 3, 1), values) for values in probe.results
+        )
+        found = identify_program(program, dumps)
+        if not (is_predicted and found.is_explained):
+            one.state = f"failed: probe of layer {index}"
+            break
+        if len(found.classes[0].rules) == len(known.rules):
+            one.state = f"useless: probe of layer {index}"
+            break
+    one.remaining = len(found.classes[0].rules) if found.classes else 0
     return one
+
+
+def record_probe(
+    device: Device, layers: list[Convolution], probe: Probe, path: Path
+) -> dict[str, Any]:
+    """Write and return what a device records for a probe."""
+    changed, arrays = list(layers), probe.make_arrays()
+    for name, values in probe.constants.items():
+        index = int(name[1:])
+        own = {"weights": values.transpose(0, 3, 1, 2)} if name[0] == "w" else {"bias": values}
+        changed[index] = attrs.evolve(changed[index], **own)
+    recorded = run_device(device, changed, arrays["t0"])
+    np.savez(path, **(arrays | recorded))
+    return recorded
 
 
 def compare_fresh(
@@ -103,11 +153,10 @@ def main() -> int:
         for device in devices:
             one = run_case(device, rng, Path(folder), options.layers)
             outcomes.append(one)
-            is_named = one.explained and one.wrong * 65536 <= FRESH * one.fresh
-            if not is_named or one.seconds > 0.5:
+            if not one.is_named or one.seconds > 0.5 or one.state not in ("one rule", "equal"):
                 print(f"{one}", flush=True)
     explained = [one for one in outcomes if one.explained]
-    named = [one for one in explained if one.wrong * 65536 <= FRESH * one.fresh]
+    named = [one for one in explained if one.is_named]
     seconds = [one.seconds for one in outcomes]
     print(f"seed {options.seed}: {len(named)} of {len(outcomes)} rules named")
     print(
@@ -116,11 +165,13 @@ def main() -> int:
     print(f"CPU seconds per layer: median {np.median(seconds):.2f}, most {max(seconds):.2f}")
     sizes = [one.rules for one in explained]
     print(f"rules of a class: median {np.median(sizes):.0f}, most {max(sizes)}")
-    split = sum(one.groups > 1 for one in explained)
-    kept = sum(one.is_kept for one in explained)
-    print(f"probes that divide the class: {split} of {sum(size > 1 for size in sizes)}")
-    print(f"devices whose results of the probe are those of a rule: {kept} of {len(explained)}")
-    return 0 if len(named) == len(outcomes) else 1
+    opened = [one for one in explained if one.rules > 1]
+    split = sum(one.probes > 0 for one in opened)
+    closed = sum(one.state in ("one rule", "equal") for one in opened)
+    print(f"classes of several rules: {len(opened)}, divided by probes: {split}")
+    print(f"after the probes: one rule, or rules that are proved equal: {closed}")
+    print(f"probes of a class: at most {max(one.probes for one in explained)}")
+    return 0 if len(named) == len(outcomes) and closed == len(opened) else 1
 
 
 if __name__ == "__main__":

@@ -3,14 +3,23 @@
 from nmpsim.analysis.identify.classes import Identification, RuleClass, identify_program
 from nmpsim.analysis.identify.document import make_identify_document
 from nmpsim.analysis.identify.formulas_file import make_formulas_file
-from nmpsim.analysis.identify.probe import Probe, make_probe
+from nmpsim.analysis.identify.probe import (
+    ClassProbe,
+    Probe,
+    has_equal_rules,
+    make_probe,
+    probe_classes,
+)
 
 __all__ = [
+    "ClassProbe",
     "Identification",
     "Probe",
     "RuleClass",
+    "has_equal_rules",
     "identify_program",
     "make_formulas_file",
     "make_identify_document",
     "make_probe",
+    "probe_classes",
 ]

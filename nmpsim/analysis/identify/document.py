@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypedDict
 
 from nmpsim.analysis.identify.classes import Identification, IdentifiedLayer, RuleClass
+from nmpsim.analysis.identify.probe import ClassProbe
 from nmpsim.analysis.identify.search import RequantizationRule
 from nmpsim.report.fields import OR_NULL
 from nmpsim.report.json import to_json
@@ -33,6 +35,9 @@ class RuleClassDocument(TypedDict):
     rule: Annotated[RuleDocument, "simplest rule"]
     count: Annotated[int, "rules that the dumps cannot tell apart"]
     rules: Annotated[list[RuleDocument], f"the first {MAX_RULES} of them"]
+    groups: Annotated[int | None, OR_NULL, "groups of rules that the probe tells apart"]
+    replaced: Annotated[list[str], "constants that the probe replaces"]
+    equal: Annotated[bool | None, OR_NULL, "whether the rules are equal for all sums"]
 
 
 class IdentifiedLayerDocument(TypedDict):
@@ -67,25 +72,26 @@ class IdentifyDocument(TypedDict):
     partial: Annotated[list[str], "arrays of the dumps of which only the first rows were read"]
     by_name: Annotated[int, "tensors that were matched with an array by name"]
     by_order: Annotated[int, "tensors that were matched by order or values"]
-    groups: Annotated[int | None, OR_NULL, "groups of rules that the probe tells apart"]
 
 
-def make_identify_document(found: Identification, groups: int | None = None) -> IdentifyDocument:
-    """Make the JSON document of an identification; ``groups`` is None if no probe was requested."""
+def make_identify_document(
+    found: Identification, probes: Sequence[ClassProbe] = ()
+) -> IdentifyDocument:
+    """Make the JSON document of an identification and of the probes of its classes."""
+    by_class = {id(one.rule_class): one for one in probes}
     data = {
         "schema": "nmpsim-identify-1",
         "program": found.program.module.name,
         "numerics": found.program.numerics_label,
         "explained": found.is_explained,
         "profile": found.profile or None,
-        "classes": list(map(_make_class, found.classes)),
+        "classes": [_make_class(one, by_class.get(id(one))) for one in found.classes],
         "layers": list(map(_make_layer, found.layers)),
         "missing": list(found.missing),
         "unused": list(found.unused),
         "partial": list(found.partial),
         "by_name": found.by_name,
         "by_order": found.by_order,
-        "groups": groups,
     }
     return to_json(data, IdentifyDocument)
 
@@ -102,7 +108,8 @@ def _make_rule(rule: RequantizationRule) -> dict[str, Any]:
     }
 
 
-def _make_class(one: RuleClass) -> dict[str, Any]:
+def _make_class(one: RuleClass, known: ClassProbe | None) -> dict[str, Any]:
+    probe = known and known.probe
     return {
         "kind": one.kind,
         "layers": [layer.name for layer in one.layers],
@@ -110,6 +117,9 @@ def _make_class(one: RuleClass) -> dict[str, Any]:
         "rule": _make_rule(one.rule),
         "count": len(one.rules),
         "rules": list(map(_make_rule, one.rules[:MAX_RULES])),
+        "groups": probe and len(probe.groups),
+        "replaced": list(probe.constants) if probe else [],
+        "equal": known and known.is_equal,
     }
 
 

@@ -112,6 +112,24 @@ class Dumps:
         self.partial.discard(key)
         return None
 
+    def read_constant(self, key: str, values: Array) -> Array:
+        """Read an array with the shape and type of the constant ``values``.
+
+        Raises UserError (INPUT002) for another shape or type.
+        """
+        stored = self.file.get_array(key)
+        if stored.shape != values.shape or stored.dtype != values.dtype:
+            raise fail(
+                "INPUT002",
+                f"the array {key!r} has the wrong shape or type",
+                place=self.path,
+                found=f"{stored.dtype} {list(stored.shape)}",
+                expected=f"{values.dtype} {list(values.shape)}",
+                hint="Pass the weights of the probe, or remove the array.",
+            )
+        self.read_keys.add(key)
+        return stored.read()
+
     def discard_matches(self, names: Iterable[str]) -> None:
         """Discard the matches by order of tensors."""
         for name in names:

@@ -28,6 +28,8 @@ from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcode import INOUT, WEIGHTED, OpcodeKind
 
 CONVOLUTION, CONNECTED = "convolution", "fully connected"
+CONSTANT_PREFIX = "constant/"
+"""Prefix of keys of weights and biases in dumps, which replace those of the program."""
 _BLOCK = 1 << 20
 """Elements of sums that are computed at a time."""
 _EXACT = frozenset({OpcodeKind.MOVE, OpcodeKind.MAX_POOL, OpcodeKind.CONVERSION, OpcodeKind.CLIP})
@@ -68,6 +70,10 @@ class RecordedLayer:
     """Range to which the layer clips results."""
     is_by_order: bool = False
     """Whether the recorded input or result was matched by order."""
+    program_inputs: Mapping[str, Array] = attrs.field(factory=dict)
+    """Recorded inputs [N, *shape] of the program by name."""
+    has_recorded_constants: bool = False
+    """Whether the weights or the bias are in the dumps, in place of those of the program."""
 
     @property
     def name(self) -> str:
@@ -78,6 +84,21 @@ class RecordedLayer:
     def kind(self) -> str:
         """Kind of the layer: "convolution" or "fully connected"."""
         return CONVOLUTION if self.scales.is_convolution else CONNECTED
+
+    @property
+    def source_name(self) -> str:
+        """Name of the tensor that the layer reads."""
+        return self.operation.operands[1].name
+
+    @property
+    def stored_weights(self) -> Integers:
+        """Weights with their zero points, in the layout of the operation."""
+        return self.weights + _align_offsets(self.operation, self.scales, self.weights.ndim)
+
+    @property
+    def taps(self) -> int:
+        """Number of products in a sum."""
+        return self.weights.size // self.scales.channels
 
     @property
     def element(self) -> int:
@@ -154,7 +175,7 @@ def list_result_names(op: Operation) -> list[str]:
 
 def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], list[str]]:
     """Read recorded layers from dumps; also return the names of layers whose values are missing."""
-    module = program.module
+    module, replaced = _replace_constants(program.module, dumps)
     known: dict[str, Array] = {}
     uncertain = set(dumps.by_order)
     """Instructions and buffers whose values were matched by order."""
@@ -165,6 +186,8 @@ def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], li
         if found is not None:
             known[name] = found
     layers, missing = [], []
+    names = {tensor.name for tensor in program.list_inputs()}
+    program_inputs = {name: values for name, values in known.items() if name in names}
     for op in list_operations(program):
         own, result = _read_results(op, dumps)
         inputs = [_read_view(known, module, view) for view in op.list_inputs()]
@@ -173,6 +196,11 @@ def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], li
             if recorded is not None and inputs[0] is not None:
                 layer = make_recorded_layer(
                     module, op, inputs[0], recorded, is_activated=own is None
+                )
+            if layer is not None:
+                is_replaced = any(view.buffer.name in replaced for view in op.operands[2:4])
+                layer = attrs.evolve(
+                    layer, program_inputs=program_inputs, has_recorded_constants=is_replaced
                 )
             sources = {op.last_fused.instruction.name, op.operands[1].buffer.name}
             if layer is not None and sources & uncertain:
@@ -189,6 +217,16 @@ def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], li
         result = _compute_result(op, program, own, result, inputs)
         _set_result(known, op, result)
     return layers, missing
+
+
+def _replace_constants(module: Module, dumps: Dumps) -> tuple[Module, list[str]]:
+    """Return a module with the constants of dumps in place of its own, and their names."""
+    found = {}
+    for name, values in module.constants.items():
+        key = CONSTANT_PREFIX + name
+        if key in dumps.keys:
+            found[name] = dumps.read_constant(key, values)
+    return attrs.evolve(module, constants={**module.constants, **found}), list(found)
 
 
 def estimate_results(program: Program, dumps: Dumps) -> dict[str, Array]:
@@ -318,10 +356,7 @@ def make_recorded_layer(
     if scales is None or view.buffer.name not in module.constants:
         return None
     count = min(len(inputs), len(results))
-    offsets = scales.weight_offsets
     values = view.get_constant_values(module.constants).astype(np.int64)
-    is_column = op.instruction.opcode == "fullyconnected"
-    shape = (1, -1) if is_column else (-1,) + (1,) * (values.ndim - 1)
     clip = (op.clip_low, op.clip_high) if op.fused and is_activated else (None, None)
     low, high = get_clip_range(op, op.operands[0])
     bounds = (
@@ -333,5 +368,16 @@ def make_recorded_layer(
         bounds = max(bounds[0], scales.target.offset), bounds[1]
         results = np.maximum(results, bounds[0])
     return RecordedLayer(
-        op, scales, values - offsets.reshape(shape), inputs[:count], results[:count], bounds
+        op,
+        scales,
+        values - _align_offsets(op, scales, values.ndim),
+        inputs[:count],
+        results[:count],
+        bounds,
     )
+
+
+def _align_offsets(op: Operation, scales: WeightedLayerScales, axes: int) -> Integers:
+    """Return the zero points of the weights in a shape that broadcasts with the weights."""
+    is_column = op.instruction.opcode == "fullyconnected"
+    return scales.weight_offsets.reshape((1, -1) if is_column else (-1,) + (1,) * (axes - 1))

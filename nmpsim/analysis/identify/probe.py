@@ -1,28 +1,38 @@
-"""Inputs on which the rules of a class have different results."""
+"""Probes: inputs, and if permitted weights, for which the rules of a class have other results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
-from nmpsim.analysis.identify.classes import RuleClass, group_rules
+from nmpsim.analysis.identify.classes import Identification, RuleClass, group_rules
 from nmpsim.analysis.identify.evaluation import Integers
-from nmpsim.analysis.identify.layers import CONNECTED, LayerSample, RecordedLayer
+from nmpsim.analysis.identify.layers import CONNECTED, CONSTANT_PREFIX, RecordedLayer
 from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator
-from nmpsim.analysis.layer_moves import Move, find_input_moves
-from nmpsim.analysis.program import Program
+from nmpsim.analysis.identify.thresholds import (
+    MAX_THRESHOLDS,
+    Thresholds,
+    choose_sums,
+    get_sum_limits,
+    iterate_thresholds,
+)
+from nmpsim.analysis.layer_moves import find_input_moves
 from nmpsim.arrays import Array, Arrays
+from nmpsim.lir.nodes import Module
 
-MAX_TARGETS = 96
+MAX_SUMS = 256
 """Most sums that a probe produces."""
-_CHANNELS = 12
-_SPAN = 1 << 21
-"""Most sums of a channel that are examined."""
-_NEAREST = 192
-"""Sums next to a tie, and next to a whole number, that are examined in each channel."""
+_CHANNELS = 64
+"""Most channels in which sums are chosen."""
+_MAX_TAPS, _MAX_RANGE = 12, 1 << 22
+"""Most weights of a channel, and largest difference of two sums, of which all sums are listed."""
+_ITEMS = 4
+"""Most recorded items that a probe of weights repeats."""
+_WINDOWS = 256
+"""Most windows of an item for whose values weights are solved."""
 _ATTEMPTS = 200
 
 
@@ -31,56 +41,151 @@ class Probe:
     """Probe of a rule class: inputs of a layer for which groups of rules give different results."""
 
     layer: RecordedLayer
-    name: str
-    """Name of the input tensor."""
-    inputs: Array
-    """Stacked inputs in the layout of the tensor ``name``."""
+    """Layer with the probe's weights."""
+    inputs: Arrays
+    """Stacked inputs of the program by name, in its layout; empty if they were not recorded."""
+    constants: Arrays
+    """Weights to replace by name of the constant, in the layout of LIR."""
     groups: tuple[tuple[RequantizationRule, ...], ...]
     """Rules with equal results."""
     results: tuple[Array, ...]
     """Stacked results of the layer for each group, channels last."""
 
     def make_arrays(self) -> Arrays:
-        """Make the arrays of the probe's file by key: input, and rules and results by group."""
-        arrays: dict[str, Array] = {self.name: self.inputs}
+        """Make the arrays of the probe's file by key: inputs, and rules and results by group."""
+        arrays = dict(self.inputs)
+        arrays |= {CONSTANT_PREFIX + name: values for name, values in self.constants.items()}
         for index, (rules, values) in enumerate(zip(self.groups, self.results, strict=True)):
             arrays[f"expected/{index}/result"] = values
             arrays[f"expected/{index}/rules"] = np.array([rule.name for rule in rules])
         return arrays
 
 
-def make_probe(program: Program, one: RuleClass) -> Probe | None:
-    """Make a probe of a rule class, or return None if no input divides the rules into groups."""
+@attrs.frozen(eq=False)
+class ClassProbe:
+    """Rule class of several rules, and its probe or the reason why it has none."""
+
+    rule_class: RuleClass
+    probe: Probe | None
+    is_equal: bool | None = None
+    """Whether the rules are equal for all sums of the layers; None if that is not known."""
+
+
+def probe_classes(found: Identification, *, weights: bool = False) -> tuple[ClassProbe, ...]:
+    """Make probes of the classes of several rules; compare the rules if there is no probe.
+
+    ``weights`` permits probes that replace weights and biases.
+    """
+    probes = []
+    for one in found.classes:
+        if len(one.rules) > 1:
+            probe = make_probe(found, one, weights=weights)
+            is_equal = has_equal_rules(one) if probe is None else False
+            probes.append(ClassProbe(one, probe, is_equal))
+    return tuple(probes)
+
+
+def make_probe(found: Identification, one: RuleClass, *, weights: bool = False) -> Probe | None:
+    """Make a probe of a rule class, or return None if no probe divides the rules into groups.
+
+    Parameters
+    ----------
+    found
+        Identification with the class.
+    one
+        The class.
+    weights
+        Whether the probe may replace weights and biases if no input divides the rules.
+    """
     if len(one.rules) < 2:
         return None
-    layer = min(one.layers, key=lambda layer: (_find_source(program, layer)[1] is None, layer.name))
-    evaluator = RuleEvaluator(layer)
-    rng = np.random.default_rng(0)
-    targets = _choose_targets(evaluator, layer, one.rules, rng)
-    if not targets.size:
-        return None
-    inputs = _make_inputs(layer, targets, rng)
-    sample = next(attrs.evolve(layer, inputs=inputs, results=_make_results(layer, inputs))
-                  .iterate_samples())  # fmt: skip
-    groups: dict[bytes, list[RequantizationRule]] = {}
+    module = found.program.module
+    rules = [rule for group in group_rules(one.rules) for rule in group]
+    layers = [layer for layer in _list_layers(one) if not layer.has_recorded_constants]
+    reads_input = [find_input_moves(module, layer.source_name) is not None for layer in layers]
+    makers: list[tuple[Callable[..., Iterator[RecordedLayer]], bool]] = [(_probe_inputs, True)]
+    if weights:
+        makers += [
+            (_probe_weights_and_inputs, True), (_probe_bias, False), (_probe_weights, False),
+        ]  # fmt: skip
+    for make, needs_input in makers:
+        for layer, has_input in zip(layers, reads_input, strict=True):
+            for changed in make(layer, rules) if has_input or not needs_input else ():
+                groups, results = _group_results(changed, rules)
+                if len(groups) > 1:
+                    inputs = _find_inputs(module, layer, changed)
+                    constants = _find_constants(module, layer, changed)
+                    return Probe(changed, inputs, constants, groups, results)
+    return None
+
+
+def has_equal_rules(one: RuleClass) -> bool | None:
+    """Return whether the rules of a class are equal for all sums of its layers.
+
+    All sums are compared that any inputs and weights of a layer have, with its scales and bias.
+    Returns None if there are too many to compare.
+    """
+    rules = [rule for group in group_rules(one.rules) for rule in group]
+    layers = _list_layers(one)
+    sizes = [(layer.clip[1] - layer.clip[0]) * layer.scales.channels for layer in layers]
+    if len(rules) * sum(sizes) > MAX_THRESHOLDS:
+        return None if len(rules) > 1 else True
+    return all(
+        (part.sums == part.sums[0]).all()
+        for layer in layers
+        for part in _find_all_thresholds(layer, rules, np.arange(layer.scales.channels))
+    )
+
+
+def _list_layers(one: RuleClass) -> list[RecordedLayer]:
+    """Return the layers of a class without repetitions; those with the model's weights first."""
+    ordered = sorted(one.layers, key=lambda layer: layer.has_recorded_constants)
+    return list({layer.name: layer for layer in reversed(ordered)}.values())[::-1]
+
+
+def _group_results(
+    layer: RecordedLayer, rules: Sequence[RequantizationRule]
+) -> tuple[tuple[tuple[RequantizationRule, ...], ...], tuple[Array, ...]]:
+    """Return the groups of rules with equal results for the inputs of a layer, and the results."""
+    evaluator, groups = RuleEvaluator(layer), dict[bytes, list[RequantizationRule]]()
     values: dict[bytes, Array] = {}
-    for rules in group_rules(one.rules):
-        for rule, predicted in zip(rules, evaluator.predict(rules, sample), strict=True):
+    (sample,) = layer.iterate_samples()
+    for members in group_rules(rules):
+        for rule, predicted in zip(members, evaluator.predict(members, sample), strict=True):
             result = predicted.astype(layer.results.dtype)
             key = result.tobytes()
             groups.setdefault(key, []).append(rule)
             values[key] = result.reshape(-1, *layer.results.shape[2:])
-    if len(groups) < 2:
-        return None
-    name, moves = _find_source(program, layer)
-    for move in reversed(moves or ()):
-        inputs = move.undo(inputs)
-    stacked = np.ascontiguousarray(inputs).reshape(-1, *inputs.shape[2:])
-    return Probe(layer, name, stacked, tuple(map(tuple, groups.values())), tuple(values.values()))
+    return tuple(map(tuple, groups.values())), tuple(values.values())
 
 
-def _make_results(layer: RecordedLayer, inputs: Array) -> Array:
-    return np.zeros((len(inputs), *layer.results.shape[1:]), layer.results.dtype)
+def _find_inputs(module: Module, layer: RecordedLayer, changed: RecordedLayer) -> Arrays:
+    """Return the program's inputs by name for the inputs of a probe's layer."""
+    traced = find_input_moves(module, layer.source_name)
+    if traced is None or changed.program_inputs:
+        return {name: _stack(values) for name, values in changed.program_inputs.items()}
+    name, moves = traced
+    values = changed.inputs
+    for move in reversed(moves):
+        values = move.undo(values)
+    return {name: _stack(values)}
+
+
+def _stack(values: Array) -> Array:
+    """Return items [N, B, ...] as one batch."""
+    return np.ascontiguousarray(values).reshape(-1, *values.shape[2:])
+
+
+def _find_constants(module: Module, layer: RecordedLayer, changed: RecordedLayer) -> Arrays:
+    """Return the stored weights and biases that differ from a layer's, by name of the constant."""
+    own, bias = layer.operation.operands[2:4], changed.scales.bias
+    values = {}
+    if changed.weights is not layer.weights:
+        values[own[0].buffer.name] = changed.stored_weights
+    if bias is not layer.scales.bias:
+        values[own[1].buffer.name] = bias.values
+    stored = {name: module.constants[name] for name in values}
+    return {name: values[name].astype(one.dtype).reshape(one.shape) for name, one in stored.items()}
 
 
 # --- sums ----------------------------------------------------------------------------------------
@@ -99,61 +204,214 @@ def _get_input_range(layer: RecordedLayer) -> tuple[int, int]:
     return int(limits.min) - offset, int(limits.max) - offset
 
 
-def _choose_targets(
-    evaluator: RuleEvaluator,
-    layer: RecordedLayer,
-    rules: Sequence[RequantizationRule],
-    rng: np.random.Generator,
-) -> Integers:
-    """Return pairs of a channel and a sum that divide the rules into as many groups as possible."""
-    pairs = np.concatenate(list(_list_candidates(layer, rng)))
-    sample = LayerSample(pairs[:, 1], pairs[:, 0], np.zeros(len(pairs), np.int64))
-    predicted = np.concatenate([evaluator.predict(group, sample) for group in group_rules(rules)])
-    differs = np.flatnonzero((predicted != predicted[0]).any(axis=0))
-    groups, chosen = np.zeros(len(predicted), np.int64), []
-    order = np.argsort(-np.abs(predicted[:, differs] - np.median(predicted[:, differs], 0)).sum(0))
-    for column in differs[order].tolist():
-        values = predicted[:, column]
-        key = groups * 1024 + (values - values.min())
-        _, refined = np.unique(key, return_inverse=True)
-        if refined.max() > groups.max():
-            groups = refined
-            chosen.append(column)
-        if len(chosen) == MAX_TARGETS:
-            break
-    return pairs[chosen]
+def _get_weight_range(layer: RecordedLayer, channel: int) -> tuple[int, int]:
+    """Return the range of the weights of a channel without the smallest stored integer."""
+    limits = np.iinfo(layer.operation.operands[2].type.dtype)
+    offset = int(layer.scales.weight_offsets[channel])
+    return int(limits.min) + 1 - offset, int(limits.max) - offset
 
 
-def _list_candidates(layer: RecordedLayer, rng: np.random.Generator) -> Iterator[Integers]:
-    """Yield pairs [n, 2] of a channel and sums near ties and near whole results."""
-    weights, (low, high) = _flatten_weights(layer), _get_input_range(layer)
+def _select_channels(layer: RecordedLayer) -> Integers:
     count = layer.scales.channels
-    for channel in np.unique(np.linspace(0, count - 1, min(_CHANNELS, count)).astype(int)).tolist():
-        row, factor = weights[channel], layer.ideal_factors[channel]
-        reach = [
-            int(np.where((row > 0) == up, row * high, row * low).sum()) for up in (False, True)
-        ]
-        bias = int(layer.biases[channel])
-        bounds = [(limit - layer.offset) / factor - bias for limit in layer.clip]
-        first, last = max(reach[0], int(bounds[0]) - 2), min(reach[1], int(bounds[1]) + 2)
-        if first >= last:
+    return np.unique(np.linspace(0, count - 1, min(_CHANNELS, count)).astype(np.int64))
+
+
+def _find_all_thresholds(
+    layer: RecordedLayer, rules: Sequence[RequantizationRule], channels: Integers
+) -> Iterator[Thresholds]:
+    """Yield the thresholds of rules among all sums that any inputs and weights have."""
+    limits = get_sum_limits(layer)
+    for part in iterate_thresholds(layer, rules, channels, limits):
+        if layer.taps > 1:
+            yield part
             continue
-        sums = np.arange(first, last + 1, max((last - first) // _SPAN, 1), dtype=np.int64)
-        exact = (sums + bias) * factor
-        fraction = exact - np.floor(exact)
-        tie, whole = np.abs(fraction - 0.5), np.minimum(fraction, 1 - fraction)
-        chosen = [np.argsort(one)[:_NEAREST] for one in (tie, whole)]
-        chosen.append(rng.integers(0, sums.size, _NEAREST))
-        picked = sums[np.unique(np.concatenate(chosen))]
-        yield np.stack([np.full(picked.size, channel), picked], axis=1)
+        first, last = _get_input_range(layer)
+        sums = {}
+        for channel in np.unique(part.channels).tolist():
+            low, high = _get_weight_range(layer, channel)
+            products = np.outer(np.arange(first, last + 1), np.arange(low - 1, high + 1))
+            sums[channel] = np.unique(products)
+        yield _select_sums(part, sums, limits)
 
 
-# --- inputs --------------------------------------------------------------------------------------
+def _find_reachable_thresholds(
+    layer: RecordedLayer, rules: Sequence[RequantizationRule], channels: Integers
+) -> Iterator[Thresholds]:
+    """Yield the thresholds of rules among the sums that inputs have with a layer's weights.
 
-
-def _make_inputs(layer: RecordedLayer, targets: Integers, rng: np.random.Generator) -> Array:
-    """Return inputs [N, *shape] whose sums contain the targets, where they can be reached."""
+    Sums of many weights are not listed, and are not restricted.
+    """
+    limits, (low, high) = get_sum_limits(layer), _get_input_range(layer)
     weights = _flatten_weights(layer)
+    for part in iterate_thresholds(layer, rules, channels, limits):
+        sums = {}
+        for channel in np.unique(part.channels).tolist():
+            row = weights[channel]
+            ends = [
+                np.minimum(row * low, row * high).sum(),
+                np.maximum(row * low, row * high).sum(),
+            ]
+            listed = list_sums(row[row != 0], (low, high))
+            sums[channel] = np.arange(ends[0], ends[1] + 1) if listed is None else listed
+        yield _select_sums(part, sums, limits)
+
+
+def list_sums(weights: Integers, limits: tuple[int, int]) -> Integers | None:
+    """List the sums of products of weights with integers within ``limits``.
+
+    Returns
+    -------
+    numpy.ndarray or None
+        The sums in increasing order; None if there are too many weights or sums.
+    """
+    low, high = limits
+    span = int(np.abs(weights).sum()) * (high - low)
+    if weights.size > _MAX_TAPS or span > _MAX_RANGE:
+        return None
+    found = np.zeros(span + 1, bool)
+    found[0] = True
+    for weight in np.abs(weights).tolist():
+        steps, covered = high - low, 0
+        while covered < steps:  # the sums with 0 to ``covered`` times the weight are known
+            shift = min(covered + 1, steps - covered)
+            moved = found[: found.size - shift * weight].copy()
+            found[shift * weight :] |= moved
+            covered += shift
+    first = int(np.minimum(weights * low, weights * high).sum())
+    return np.flatnonzero(found) + first
+
+
+def _select_sums(
+    part: Thresholds, sums: Mapping[int, Integers], limits: tuple[int, int]
+) -> Thresholds:
+    """Replace thresholds by the next sums that can occur, or by the limit if there is none."""
+    chosen = part.sums.copy()
+    for channel, known in sums.items():
+        columns = part.channels == channel
+        ends = np.append(known, limits[1] + 1)
+        chosen[:, columns] = ends[np.searchsorted(known, part.sums[:, columns])]
+    return Thresholds(part.channels, chosen)
+
+
+def _choose_targets(parts: Iterator[Thresholds], rules: int, *, most: int) -> Integers:
+    """Choose pairs of a channel and a sum, at most ``most`` in a channel, that divide rules."""
+    groups, targets = np.zeros(rules, np.int64), list[tuple[int, int]]()
+    for part in parts:
+        for channel in np.unique(part.channels).tolist():
+            own = part.select_columns(np.flatnonzero(part.channels == channel))
+            for count, (_, value, divided) in enumerate(choose_sums(own, groups)):
+                if count == most or len(targets) == MAX_SUMS:
+                    break
+                groups = divided
+                targets.append((channel, value))
+    return np.array(targets, np.int64).reshape(-1, 2)
+
+
+# --- inputs and weights --------------------------------------------------------------------------
+
+
+def _probe_inputs(
+    layer: RecordedLayer, rules: Sequence[RequantizationRule]
+) -> Iterator[RecordedLayer]:
+    """Yield a layer with inputs on which rules differ, if there are any."""
+    parts = _find_reachable_thresholds(layer, rules, _select_channels(layer))
+    targets = _choose_targets(parts, len(rules), most=MAX_SUMS)
+    if targets.size:
+        yield _make_inputs(layer, targets)
+
+
+def _probe_weights_and_inputs(
+    layer: RecordedLayer, rules: Sequence[RequantizationRule]
+) -> Iterator[RecordedLayer]:
+    """Yield a layer with weights and inputs on which rules differ, if there are any."""
+    parts = _find_all_thresholds(layer, rules, _select_channels(layer))
+    targets = _choose_targets(parts, len(rules), most=MAX_SUMS)
+    if not targets.size:
+        return
+    weights, rng = _flatten_weights(layer).copy(), np.random.default_rng(1)
+    low, high = _get_input_range(layer)
+    for channel in range(len(weights)):
+        first, last = _get_weight_range(layer, channel)
+        own = targets[targets[:, 0] == channel, 1]
+        weights[channel] = rng.integers(first, last + 1, layer.taps)
+        if layer.taps == 1:
+            values = np.array([one for one in range(first, last + 1) if one])
+            factors, rest = np.divmod(own[:, None], values)
+            fits = (rest == 0) & (factors >= low) & (factors <= high)
+            weights[channel] = values[fits.sum(axis=0).argmax()]
+        else:
+            weights[channel, :2] = 1, last
+    yield _make_inputs(_with_weights(layer, weights), targets)
+
+
+def _probe_weights(
+    layer: RecordedLayer, rules: Sequence[RequantizationRule]
+) -> Iterator[RecordedLayer]:
+    """Yield a layer with its recorded inputs and weights on which rules differ, if there are any.
+
+    Each channel has the weights of one sum.
+    """
+    parts = _find_all_thresholds(layer, rules, _select_channels(layer))
+    targets = _choose_targets(parts, len(rules), most=1)
+    weights, rng = _flatten_weights(layer).copy(), np.random.default_rng(2)
+    windows = list(_list_windows(layer))[:_WINDOWS]
+    few = _take_items(layer)
+    inputs = few.inputs.astype(np.int64) - layer.scales.source.offset
+    for channel, target in targets.tolist():
+        limits = _get_weight_range(layer, channel)
+        values = np.stack([one[place(channel)].reshape(-1) for one in inputs for place in windows])
+        largest = np.maximum(values * limits[0], values * limits[1]).sum(axis=1)
+        least = np.minimum(values * limits[0], values * limits[1]).sum(axis=1)
+        usable = values[(least <= target) & (target <= largest)]
+        for row in rng.permutation(usable)[:_ATTEMPTS]:
+            solved = solve_sum(row, weights[channel], target, limits, rng, attempts=4)
+            if solved is not None:
+                weights[channel] = solved
+                break
+    if targets.size:
+        yield _with_weights(few, weights)
+
+
+def _probe_bias(
+    layer: RecordedLayer, rules: Sequence[RequantizationRule]
+) -> Iterator[RecordedLayer]:
+    """Yield a layer with its recorded inputs and biases for which rules differ, if there are any.
+
+    Each channel has the bias with which a recorded sum becomes the chosen sum.
+    """
+    bias = layer.scales.bias
+    if bias.is_float or not np.array_equal(bias.scales, layer.scales.products):
+        return
+    parts = _find_all_thresholds(layer, rules, _select_channels(layer))
+    targets = _choose_targets(parts, len(rules), most=1)
+    values, rng = bias.values.copy(), np.random.default_rng(3)
+    few = _take_items(layer)
+    (sample,) = few.iterate_samples()
+    for channel, target in targets.tolist():
+        known = sample.sums[sample.channels == channel]
+        values[channel] += target - int(known[rng.integers(known.size)])
+    if targets.size:
+        changed = attrs.evolve(bias, values=values)
+        yield attrs.evolve(few, scales=attrs.evolve(layer.scales, bias=changed))
+
+
+def _take_items(layer: RecordedLayer) -> RecordedLayer:
+    """Return a layer with some recorded items."""
+    few = {name: values[:_ITEMS] for name, values in layer.program_inputs.items()}
+    inputs, results = layer.inputs[:_ITEMS], layer.results[:_ITEMS]
+    return attrs.evolve(layer, inputs=inputs, results=results, program_inputs=few)
+
+
+def _with_weights(layer: RecordedLayer, weights: Integers) -> RecordedLayer:
+    """Return a layer with other weights [outputs, inputs per output]."""
+    is_column = layer.operation.instruction.opcode == "fullyconnected"
+    own = weights.T if is_column else weights.reshape(layer.weights.shape)
+    return attrs.evolve(layer, weights=np.ascontiguousarray(own))
+
+
+def _make_inputs(layer: RecordedLayer, targets: Integers) -> RecordedLayer:
+    """Return a layer with inputs whose sums contain the targets, where they can be reached."""
+    weights, rng = _flatten_weights(layer), np.random.default_rng(0)
     shape, offset = layer.inputs.shape[1:], layer.scales.source.offset
     windows = list(_list_windows(layer))
     items = -(-len(targets) // len(windows))
@@ -166,7 +424,9 @@ def _make_inputs(layer: RecordedLayer, targets: Integers, rng: np.random.Generat
         solved = solve_sum(weights[channel], values, int(target), (low, high), rng)
         if solved is not None:
             inputs[item][place] = solved.reshape(inputs[item][place].shape)
-    return (inputs + offset).astype(layer.inputs.dtype)
+    results = np.zeros((items, *layer.results.shape[1:]), layer.results.dtype)
+    stored = (inputs + offset).astype(layer.inputs.dtype)
+    return attrs.evolve(layer, inputs=stored, results=results, program_inputs={})
 
 
 def _list_windows(layer: RecordedLayer) -> Iterator[Any]:
@@ -204,7 +464,7 @@ def _list_windows(layer: RecordedLayer) -> Iterator[Any]:
 
 def solve_sum(
     weights: Integers, values: Integers, target: int, limits: tuple[int, int],
-    rng: np.random.Generator,
+    rng: np.random.Generator, attempts: int = _ATTEMPTS,
 ) -> Integers | None:  # fmt: skip
     """Solve for integers within ``limits`` whose weighted sum is ``target``, or return None.
 
@@ -214,7 +474,7 @@ def solve_sum(
     used = np.flatnonzero(weights)
     if not used.size:
         return None
-    for _ in range(_ATTEMPTS):
+    for _ in range(attempts):
         solved = values.copy()
         for place in rng.permutation(used).tolist():
             rest = target - int(weights @ solved)
@@ -237,15 +497,3 @@ def solve_sum(
             return solved
         values = rng.integers(low, high + 1, values.shape)
     return None
-
-
-def _find_source(program: Program, layer: RecordedLayer) -> tuple[str, Sequence[Move] | None]:
-    """Return the name of the program's input that a layer reads, and the moves from the input.
-
-    Without such an input, return the name of the layer's own input and None.
-    """
-    view = layer.operation.operands[1]
-    return find_input_moves(program.module, view.name) or (
-        view.buffer.name.removesuffix("_res"),
-        None,
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -109,24 +109,42 @@ class RuleEvaluator:
 
         A rule whose factor has no words for the layer has results that no device can record.
         """
+        return self.make_predictor(rules, sample.channels)(sample.sums)
+
+    def make_predictor(
+        self, rules: Sequence[RequantizationRule], channels: Integers
+    ) -> Callable[[Integers], Integers]:
+        """Make a function that predicts the results [rules, n] for sums [n] or [rules, n].
+
+        Parameters
+        ----------
+        rules
+            Rules of one family.
+        channels
+            Output channel of each element, [n].
+        """
         low, high = self._layer.clip
-        places = np.searchsorted(self._channels, sample.channels)
-        results = np.full((len(rules), sample.size), np.iinfo(np.int64).min)
+        element, offset = self._layer.element, np.int64(self._layer.offset)
+        places = np.searchsorted(self._channels, channels)
         known, table = self._find_table(rules)
-        if not known:
+        text = self._get_text(rules[0]) if known else "0"
+        used = list_names(text, element) & table.keys()
+        words = {name: table[name][:, places] for name in used}
+        start = table["start"][:, places] if known and table["start"].any() else 0
+        limit = 1 << (47 if element else 31)
+
+        def predict(sums: Integers) -> Integers:
+            results = np.full((len(rules), channels.size), np.iinfo(np.int64).min)
+            if not known:
+                return results
+            acc = (sums[known] if sums.ndim > 1 else sums) + start
+            if np.abs(acc).max(initial=0) >= limit:
+                acc = np.clip(acc, -limit, limit - 1)
+            raw = evaluate_formula(text, element, {**words, "acc": acc, "out_offset": offset})
+            results[known] = np.clip(raw, low, high)
             return results
-        text = self._get_text(rules[0])
-        used = list_names(text, self._layer.element) & table.keys()
-        words = {name: one[:, places] for name, one in table.items() if name in used}
-        start = table["start"]
-        acc = sample.sums + (start[:, places] if start.any() else 0)
-        bits = 48 if self._layer.element else 32
-        if np.abs(acc).max(initial=0) >= 1 << bits - 1:
-            acc = np.clip(acc, -(1 << bits - 1), (1 << bits - 1) - 1)
-        values = {**words, "acc": acc, "out_offset": np.int64(self._layer.offset)}
-        raw = evaluate_formula(text, self._layer.element, values)
-        results[known] = np.clip(raw, low, high)
-        return results
+
+        return predict
 
     def _find_table(
         self, rules: Sequence[RequantizationRule]

@@ -40,6 +40,7 @@ class IdentifyOptions:
         "FOUND.toml", "Write the rules, for compile --numerics."
     )
     probe: OutputFile | None = define_option("Write an input that divides the rules.", "P.npz")
+    probe_weights: bool = define_option("Permit a probe that replaces weights and biases.")
     show_all: bool = define_option("Show all rules.", names="--all")
     format: Format = FORMAT_OPTION
 
@@ -62,7 +63,7 @@ def command(options: IdentifyOptions) -> int:
         identify_program,
         make_formulas_file,
         make_identify_document,
-        make_probe,
+        probe_classes,
     )
     from nmpsim.analysis.program import load_program
     from nmpsim.atomic import write_file, write_npz
@@ -83,13 +84,12 @@ def command(options: IdentifyOptions) -> int:
         )
     if options.output is not None and found.is_explained:
         write_file(options.output, make_formulas_file(found))
-    groups = None
+    is_requested = options.probe is not None
+    probes = probe_classes(found, weights=options.probe_weights) if is_requested else ()
     if options.probe is not None:
-        probes = [probe for one in found.classes if (probe := make_probe(program, one))]
-        groups = max((len(one.groups) for one in probes), default=1)
-        if probes:
-            arrays = {key: value for one in probes for key, value in one.make_arrays().items()}
-            write_npz(options.probe, arrays)
+        probe = next((one.probe for one in probes if one.probe is not None), None)
+        if probe is not None:
+            write_npz(options.probe, probe.make_arrays())
     view = partial(print_identification, show_all=options.show_all)
-    write_result(options.format, make_identify_document, view, found, groups)
+    write_result(options.format, make_identify_document, view, found, probes)
     return EXIT_OK if found.is_explained else EXIT_WORSE

@@ -20,11 +20,11 @@ SCALES_W = RNG.uniform(0.002, 0.013, CHANNELS).astype(np.float32)
 FACTORS = SCALE_X.astype(float) * SCALES_W.astype(float) / SCALE_Y.astype(float)
 
 
-def compute_sums(x: Any = X) -> Any:
+def compute_sums(x: Any = X, weights: Any = WEIGHTS) -> Any:
     """Return the sums [N, O, H, W] without bias."""
     padded = np.pad(x.astype(np.int64) - ZERO_X, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
-    return np.einsum("nchwij,ocij->nohw", windows, WEIGHTS.astype(np.int64))
+    return np.einsum("nchwij,ocij->nohw", windows, weights.astype(np.int64))
 
 
 def multipliers(bits: int) -> tuple[Any, Any]:

@@ -12,12 +12,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from identified_convolution import (
-    BIAS,
     CHANNELS,
     FACTORS,
-    ZERO_Y,
     X,
-    compute_sums,
     multipliers,
     record,
     write_model,
@@ -160,24 +157,6 @@ def test_a_fault_of_the_dumps_is_named(
     (layer,) = read(model, tmp_path / "wrong.npz")["layers"]
     assert not layer["explained"]
     assert (layer["fault"], text in layer["reason"]) == (kind, True), layer["reason"]
-
-
-@pytest.mark.slow
-def test_a_probe_divides_a_class(model: Path, tmp_path: Path) -> None:
-    dumps, probe = record(tmp_path / "dumps.npz", tflite), tmp_path / "probe.npz"
-    found = read(model, dumps, "--probe", probe)
-    with np.load(probe) as file:
-        arrays = dict(file)
-    results = [arrays[key] for key in arrays if key.endswith("/result")]
-    assert found["groups"] == len(results) > 1
-    assert all((one != results[0]).any() for one in results[1:])
-    y = tflite(compute_sums(arrays["x"]), BIAS.astype(np.int64)[:, None, None]) + ZERO_Y
-    expected = np.clip(y, -128, 127).astype(np.int8)
-    assert any(np.array_equal(one, expected.transpose(0, 2, 3, 1)) for one in results)
-    np.savez(tmp_path / "recorded.npz", x=arrays["x"], y=expected)
-    both = read(model, dumps, "--dumps", tmp_path / "recorded.npz")
-    assert both["explained"]
-    assert both["classes"][0]["count"] < found["classes"][0]["count"]
 
 
 @pytest.mark.parametrize(
