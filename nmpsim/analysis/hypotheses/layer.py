@@ -225,13 +225,27 @@ class IsolatedLayer:
         chosen = views[places[:, 0], starts[0][places[:, 1]], starts[1][places[:, 2]]]
         sampled = self.replace_values({source: np.ascontiguousarray(np.moveaxis(chosen, 1, 3))})
         sampled = sampled.replace_attributes(Pads=(0, 0, 0, 0), Strides=(1, 1))
+        return sampled._reshape_results((len(places), 1, 1, wrong.shape[3])), places
+
+    def select_outputs(self, channels: Array) -> IsolatedLayer:
+        """Return a copy that computes only some output channels of a layer with weights."""
+        axis = 1 if self.operation.opcode == "fullyconnected" else 0
+        roles = ("Bias", "FilterScales", "FilterOffsets", "Scales", "Offsets")
+        names = (self.find_constant(one) for one in (*roles, "BiasScales", "BiasOffsets"))
+        values = {one: self.get_values(one)[channels] for one in names if one is not None}
+        weights = self.find_constant("Filter", "Weights")
+        if weights is not None:
+            values[weights] = np.take(self.get_values(weights), channels, axis)
+        shape = (*self.get_type(self.output).shape[:-1], channels.size)
+        return self.replace_values(values)._reshape_results(shape)
+
+    def _reshape_results(self, shape: Shape) -> IsolatedLayer:
         results = {one.operands[0].name for one in self.program.module.instructions}
-        shape = (len(places), 1, 1, wrong.shape[3])
         weights = tuple(
             attrs.evolve(one, type=_reshape(one.type, shape)) if one.name in results else one
-            for one in sampled.program.module.weights
+            for one in self.program.module.weights
         )
-        return sampled._evolve(weights=weights), places
+        return self._evolve(weights=weights)
 
     def execute(self, device: Device) -> Array | None:
         """Execute the layer on ``device``; return its stored result, or None if execution fails."""

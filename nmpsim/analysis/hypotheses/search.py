@@ -35,6 +35,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.core.device import Device
 from nmpsim.core.run import Progress, ProgressCallback, make_layer_key
 from nmpsim.diagnostics import UserError
+from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.records import frozen
 
 FAMILIES: dict[str, Family] = {
@@ -52,6 +53,8 @@ LATE_FAMILIES = ("numerics", "layout", "channels", "rounding", "numbers", "singl
 """Families that are tried only if no other change fits, because they can imitate others."""
 SAMPLED_FAMILIES = ("bias", "weights", "zero point")
 """Families that are tried on some windows of a convolution first."""
+SAMPLED_CHANNELS = 8
+"""Number of output channels on which changes are tried first."""
 MIN_ERROR_BITS = 4
 """Smallest sum of ``log2(1 + error)`` of all elements for which changes are tried.
 
@@ -282,6 +285,17 @@ class _Search:
             layer, places = sampled
             parts = (one[tuple(places.T)][:, None, None] for one in (wrong.actual, wrong.expected))
             self._sampled = WrongLayer(layer, *parts)
+        self._channels = self._choose_channels()
+
+    def _choose_channels(self) -> Array | None:
+        """Return output channels to try first, most of them wrong, or None to try all at once."""
+        layer, wrong = self._wrong.layer, self._wrong.actual != self._wrong.expected
+        count = wrong.shape[-1] if wrong.ndim else 0
+        has_groups = layer.get_attribute("Group", 1) != 1
+        if layer.kind not in WEIGHTED or has_groups or count < 2 * SAMPLED_CHANNELS:
+            return None
+        errors = np.count_nonzero(wrong.reshape(-1, count), axis=0)
+        return np.sort(np.argsort(-errors, kind="stable")[:SAMPLED_CHANNELS])
 
     def _measure_tolerance(self) -> int:
         """Return the largest difference of the exact result from the real one, plus one."""
@@ -367,13 +381,20 @@ class _Search:
             result: Array | None = layer.convert_result(wrong.actual)
             return result is not None and np.array_equal(result, wrong.expected)
         if name != "numerics" and self._tolerance >= 0:
-            if sampled is not None and not self._is_near(name, text, layer, sampled):
-                return False
             whole = attrs.evolve(wrong, layer=layer)
-            if not self._is_near(name, text, layer, whole):
+            parts = [whole] if sampled is None else [sampled, whole]
+            if self._channels is not None:
+                parts = [*(self._select_channels(one) for one in parts), whole]
+            if not all(self._is_near(name, text, layer, one) for one in parts):
                 return False
         result = layer.execute(self._device)
         return result is not None and np.array_equal(result, wrong.expected)
+
+    def _select_channels(self, wrong: WrongLayer) -> WrongLayer:
+        """Return the channels of a changed layer that are tried first."""
+        actual, expected = (one[..., self._channels] for one in (wrong.actual, wrong.expected))
+        assert self._channels is not None
+        return WrongLayer(wrong.layer.select_outputs(self._channels), actual, expected)
 
     def _is_near(self, name: str, text: str, layer: IsolatedLayer, wrong: WrongLayer) -> bool:
         """Return whether real arithmetic gives about the expected result."""

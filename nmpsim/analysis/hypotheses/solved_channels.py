@@ -16,10 +16,14 @@ MAX_WEIGHTS = 8
 """Largest number of wrong weights of an output channel that are solved."""
 MIN_ROWS = 3
 """Smallest number of known results that depend on a wrong weight."""
-MAX_PRODUCTS = 1 << 24
+MAX_PRODUCTS = 1 << 23
 """Largest number of products of input channels, weight channels and elements."""
-MAX_RESTARTS = 50
+MAX_RESTARTS = 20
 """Largest number of random orders from which the search for an order starts."""
+CHECKED_SWAPS = 32
+"""Smallest number of promising swaps of two channels of which the best is made."""
+CHECKED_VALUES = 1 << 14
+"""Number of elements that are checked for more swaps than that."""
 MAX_SWAPS = 200
 """Largest number of swaps that improve an order of channels."""
 _LISTED = 4
@@ -133,7 +137,8 @@ def _improve_order(
     """
     inputs, everything = len(products), np.arange(len(products))
     limits = np.where(is_known, model.tolerances, np.inf).reshape(-1)
-    similarity = 2 * products @ targets - np.square(products).sum(axis=2)
+    squares = np.square(products).sum(axis=2)
+    similarity = 2 * products @ targets - squares
     rng = np.random.default_rng(inputs)
     restarts = min(MAX_RESTARTS, MAX_PRODUCTS // products.size)
     starts = (rng.permutation(inputs) for _ in range(restarts))
@@ -142,25 +147,37 @@ def _improve_order(
         for _ in range(MAX_SWAPS):
             if np.all(np.abs(residual) <= limits):
                 return order if _is_new_order(order) else None
-            current = products[order, everything]
             best, gain, change = None, 1e-6 * float(residual @ residual), residual
-            for first in range(inputs - 1):
-                others = everything[first + 1 :]
+            for first, second in _list_swaps(products @ residual, squares, order, residual.size):
                 swapped = (
-                    products[order[others], first]
-                    + products[order[first], others]
-                    - current[first]
-                    - current[others]
+                    products[order[second], first]
+                    + products[order[first], second]
+                    - products[order[first], first]
+                    - products[order[second], second]
                 )
-                gains = 2 * swapped @ residual - np.square(swapped).sum(axis=1)
-                index = int(gains.argmax())
-                if gains[index] > gain:
-                    best, gain, change = (first, int(others[index])), gains[index], swapped[index]
+                own = float((2 * residual - swapped) @ swapped)
+                if own > gain:
+                    best, gain, change = (first, second), own, swapped
             if best is None:
                 break
             order[list(best)] = order[list(best[::-1])]
             residual = residual - change
     return None
+
+
+def _list_swaps(
+    similarity: Array, squares: Array, order: Array, elements: int
+) -> list[tuple[int, int]]:
+    """Return the pairs of channels whose swap promises to be nearest to the targets."""
+    everything = np.arange(order.size)
+    gains = 2 * similarity - squares
+    kept = 2 * similarity + squares
+    own, crossed = kept[order, everything], gains[order]
+    promise = np.triu(crossed + crossed.T - own - own[:, None], 1)
+    count = min(max(CHECKED_SWAPS, CHECKED_VALUES // elements), promise.size)
+    best = np.argpartition(-promise, count - 1, axis=None)[:count]
+    pairs = zip(*np.unravel_index(best, promise.shape), strict=True)
+    return [(int(first), int(second)) for first, second in pairs if first < second]
 
 
 def _assign(similarity: Array) -> Array:
