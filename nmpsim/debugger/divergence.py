@@ -18,7 +18,7 @@ import numpy as np
 from nmpsim.analysis.difference import rank_sqnr
 from nmpsim.config import make_device_config
 from nmpsim.core.device import Device
-from nmpsim.core.run import make_layer_key
+from nmpsim.core.run import ProgressCallback, make_layer_key
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.error_patterns import (
     MIN_VALUES,
@@ -27,6 +27,7 @@ from nmpsim.debugger.error_patterns import (
     find_error_patterns,
 )
 from nmpsim.debugger.error_regions import Mask
+from nmpsim.debugger.hazards import Hazard
 from nmpsim.debugger.instructions import ExecutedInstruction
 from nmpsim.debugger.output_writers import (
     OutputWriters,
@@ -37,6 +38,7 @@ from nmpsim.debugger.output_writers import (
 from nmpsim.debugger.reference import (
     LayerComparison,
     ReferenceOutputs,
+    compare_layer,
     get_stored_output,
     isolate_layer,
 )
@@ -160,14 +162,72 @@ def find_error_causes(
     return (*found, *odd, *common)
 
 
+@attrs.frozen
+class FaultyLayer:
+    """First layer that is wrong with the reference's inputs, and likely causes."""
+
+    name: str
+    causes: tuple[str, ...]
+    """Changes of the layer that make it right, hazards and error patterns; may be empty."""
+
+
+def find_faulty_layer(
+    debugger: Debugger,
+    reference: ReferenceOutputs,
+    limit: int = 0,
+    progress: ProgressCallback | None = None,
+) -> FaultyLayer | None:
+    """Run a program, and find its first layer that is wrong with the reference's inputs.
+
+    Parameters
+    ----------
+    debugger : Debugger
+        Debugger at the start of the program.
+    reference : ReferenceOutputs
+        Expected outputs of layers, which are not those of a float network.
+    limit : int
+        Difference in units of the last place up to which elements count as right.
+    progress : callable, optional
+        Called before each family of changes of the layer.
+
+    Returns
+    -------
+    FaultyLayer or None
+        None if each layer that can be executed in isolation is right.
+    """
+    debugger.run_to_end()
+    for index in debugger.get_layer_order():
+        found = compare_layer(debugger, reference, index).accumulated
+        if found is None or found.worst_ulp <= limit:
+            continue
+        one = isolate_layer(debugger, reference, index)
+        if one.isolated is None or one.isolated.worst_ulp <= limit:
+            continue
+        results = explain_faulty_layer(debugger, reference, one, progress)
+        hazards = [found.description for found in list_layer_hazards(debugger, index)]
+        patterns = find_error_causes(debugger, reference, one, limit)
+        texts = [found.text for found in (*results.explanations, *patterns)]
+        return FaultyLayer(one.name, (*texts, *(f"hazard: {text}" for text in hazards)))
+    return None
+
+
+def list_layer_hazards(debugger: Debugger, index: int) -> list[Hazard]:
+    """Return the hazards of a layer up to the current position."""
+    return [hazard for hazard in debugger.find_hazards() if hazard.layer == index]
+
+
 def explain_faulty_layer(
-    debugger: Debugger, reference: ReferenceOutputs, comparison: LayerComparison
+    debugger: Debugger,
+    reference: ReferenceOutputs,
+    comparison: LayerComparison,
+    progress: ProgressCallback | None = None,
 ) -> HypothesisResults:
     """Search for changes that explain a layer's wrong result on the reference's inputs.
 
-    Inputs that are not in the reference are those of the run.
+    Inputs that are not in the reference are those of the run. ``progress`` is called before each
+    family of changes.
     """
-    from nmpsim.analysis.hypotheses import HypothesisResults, search_hypotheses
+    from nmpsim.analysis.hypotheses import HypothesisResults, SearchLimits, search_hypotheses
 
     expected = get_stored_output(debugger.layers[comparison.index], reference)
     if not comparison.is_faulty or expected is None or reference.is_float():
@@ -180,8 +240,9 @@ def explain_faulty_layer(
     bundle = debugger.bundle
     device = Device(make_device_config(bundle.metadata.device), "auto")
     actual = comparison.isolated_output
+    limits = SearchLimits(is_interrupted=debugger.is_interrupted, progress=progress)
     return search_hypotheses(
-        bundle, comparison.index, debugger.inputs, outputs, expected, actual, device
+        bundle, comparison.index, debugger.inputs, outputs, expected, actual, device, limits
     )
 
 

@@ -88,6 +88,10 @@ class RunDifference:
     """Description of the results that were compared and of those that were not."""
     float_unknown: str | None = None
     """Last float32 result before the first difference, if the first run lacks it."""
+    first_wrong: str | None = None
+    """First layer that differs with the first run's inputs; None if unknown."""
+    causes: tuple[str, ...] = ()
+    """Likely causes of this layer's errors, most likely first."""
 
     @property
     def differing(self) -> tuple[TensorDifference, ...]:

@@ -59,6 +59,10 @@ class RunDifferenceDocument(TensorsDocument):
     schema: Literal["nmpsim-diff-4"]
     kind: Literal["runs"]
     equal: bool
+    first_wrong: Annotated[
+        str | None, "the first layer that differs with A's inputs; null without --input"
+    ]
+    causes: Annotated[list[str], "likely causes of this layer's errors, most likely first"]
 
 
 class ReportDifferenceDocument(TypedDict):
@@ -77,7 +81,14 @@ class ReportDifferenceDocument(TypedDict):
 def make_run_document(difference: RunDifference) -> RunDifferenceDocument:
     """Return the JSON document for a comparison of two runs."""
     tensors = to_json(difference, TensorsDocument)
-    return {"schema": SCHEMA, "kind": "runs", "equal": not difference.differing, **tensors}
+    return {
+        "schema": SCHEMA,
+        "kind": "runs",
+        "equal": not difference.differing,
+        "first_wrong": difference.first_wrong,
+        "causes": list(difference.causes),
+        **tensors,
+    }
 
 
 def make_report_document(difference: ReportDifference) -> ReportDifferenceDocument:

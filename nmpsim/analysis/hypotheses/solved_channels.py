@@ -145,8 +145,8 @@ def _improve_order(
     for order in (everything.copy(), _assign(similarity), *starts):
         residual = targets - products[order, everything].sum(axis=0)
         for _ in range(MAX_SWAPS):
-            if np.all(np.abs(residual) <= limits):
-                return order if _is_new_order(order) else None
+            if _is_new_order(order) and np.all(np.abs(residual) <= limits):
+                return order
             best, gain, change = None, 1e-6 * float(residual @ residual), residual
             for first, second in _list_swaps(products @ residual, squares, order, residual.size):
                 swapped = (

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import attrs
+
+from nmpsim.cli.interrupt import interactive_command, interactive_session
 from nmpsim.cli.loading import load_program
-from nmpsim.cli.options import FORMAT_OPTION, Format, Tolerance, make_output_option
+from nmpsim.cli.options import (
+    FORMAT_OPTION,
+    Format,
+    InputOptions,
+    Tolerance,
+    make_output_option,
+)
 from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import (
     InputFile,
@@ -24,7 +33,10 @@ from nmpsim.records import frozen
 if TYPE_CHECKING:
     from nmpsim.analysis.diff import QuantizationParameters, ReportDifference, RunDifference
     from nmpsim.analysis.difference import Tolerance as Tolerances
+    from nmpsim.analysis.matching import StoredTensor
+    from nmpsim.arrays import Arrays
     from nmpsim.bundle import Bundle
+    from nmpsim.core.run import ProgressCallback
 
 _TOLERANCES = "Tolerances"
 
@@ -38,6 +50,7 @@ class DiffOptions:
     bundle: InputFile | None = define_option(
         "The program, for scales and names of dumps.", "NET.bin"
     )
+    inputs: InputOptions
     matching: MatchingOptions
     show_all: bool = define_option("List equal layers too.", names="--all")
     strict: bool = define_option("Exit with 5 if a layer is in one run only.")
@@ -67,6 +80,9 @@ def command(options: DiffOptions) -> int:
       a folder with instrument-debug.info and dataNNNN files, as a program
         instrumented by Glow writes it (bin, txt, rawbin, rawtxt)
       the text that such a program printed (console)
+
+    With --bundle and --input, diff also executes the first wrong layer of the program with the
+    values of A and names changes of the layer that make it equal to A.
 
     Exit codes: 0 equal, 1 different, 2 unusable arguments or files; with --strict 5 if all common
     layers are equal and one run has more.
@@ -127,10 +143,11 @@ def _compare_runs(
     from nmpsim.views.progress import ItemProgress
 
     bundle = None if options.bundle is None else load_program(options.bundle)
-    tensors = second.load_tensors(bundle)
+    inputs = _load_inputs(options, bundle)
+    references, tensors = first.load_tensors(bundle), second.load_tensors(bundle)
     with show_progress() as progress:
-        return compare_runs(
-            first.load_tensors(bundle),
+        found = compare_runs(
+            references,
             tensors if bundle is None else add_program_facts(tensors, bundle.metadata),
             layout=options.matching.reference_layout,
             tolerance=tolerance,
@@ -138,6 +155,52 @@ def _compare_runs(
             names=names,
             progress=lambda *state: progress(ItemProgress(*state)),
         )
+        if bundle is None or inputs is None or not found.differing:
+            return found
+        with interactive_session(), interactive_command():
+            return _find_causes(found, bundle, inputs, references, options, names, progress)
+
+
+def _load_inputs(options: DiffOptions, bundle: Bundle | None) -> Arrays | None:
+    """Load the inputs of --input; return None without that option."""
+    from nmpsim.cli.inputs import load_inputs
+
+    if not options.inputs.arguments:
+        return None
+    if bundle is None:
+        raise fail(
+            "ARG001",
+            "--input requires the program",
+            found="no --bundle",
+            expected="the bundle or model that computed run B",
+            hint="Pass --bundle NET.bin.",
+        )
+    return load_inputs(options.inputs, bundle.metadata)
+
+
+def _find_causes(
+    found: RunDifference,
+    bundle: Bundle,
+    inputs: Arrays,
+    references: Sequence[StoredTensor],
+    options: DiffOptions,
+    names: Mapping[str, str],
+    progress: ProgressCallback,
+) -> RunDifference:
+    """Return the difference with the first layer that is wrong by itself, and its causes."""
+    from nmpsim.analysis.layer_moves import find_layer_moves
+    from nmpsim.debugger.debugger import Debugger
+    from nmpsim.debugger.divergence import find_faulty_layer
+    from nmpsim.debugger.reference import ReferenceOutputs
+
+    layout, moves = options.matching.reference_layout, find_layer_moves(bundle)
+    reference = ReferenceOutputs(bundle.metadata, references, names, layout, moves)
+    if reference.is_float():
+        return found
+    debugger = Debugger(bundle, inputs)
+    layer = find_faulty_layer(debugger, reference, options.within, progress)
+    return found if layer is None else attrs.evolve(
+        found, first_wrong=layer.name, causes=layer.causes)
 
 
 def _quantization_of(bundle: Bundle | None) -> Mapping[str, QuantizationParameters]:

@@ -19,6 +19,7 @@ from nmpsim.debugger.divergence import (
     find_range_faults,
     get_isolated_sqnr,
     isolate_layers,
+    list_layer_hazards,
 )
 from nmpsim.debugger.output_writers import find_overwritten_results
 from nmpsim.debugger.reference import LayerComparison, ReferenceOutputs, isolate_layer
@@ -185,11 +186,7 @@ def _explain_divergence(
         breaking=[one.name] if one.is_faulty else [],
         verdict=verdict,
         causes=[pattern.text for pattern in patterns],
-        hazards=[
-            hazard.description
-            for hazard in context.debugger.find_hazards()
-            if hazard.layer == one.index
-        ],
+        hazards=[found.description for found in list_layer_hazards(context.debugger, one.index)],
         explanations=[attrs.asdict(found) | {"text": found.text} for found in results.explanations],
         tried=results.tried,
         missing=reference.missing,
