@@ -206,8 +206,12 @@ def find_faulty_layer(
         results = explain_faulty_layer(debugger, reference, one, progress)
         hazards = [found.description for found in list_layer_hazards(debugger, index)]
         patterns = find_error_causes(debugger, reference, one, limit)
-        texts = [found.text for found in (*results.explanations, *patterns)]
-        return FaultyLayer(one.name, (*texts, *(f"hazard: {text}" for text in hazards)))
+        causes = (
+            *(found.text for found in results.explanations),
+            *(found.text for found in patterns),
+            *(f"hazard: {text}" for text in hazards),
+        )
+        return FaultyLayer(one.name, causes)
     return None
 
 

@@ -202,3 +202,35 @@ def test_layers_of_only_one_run_have_a_separate_state(nmpsim_cli, runs, tmp_path
         assert nmpsim_cli("diff", *pair, "--strict").exit_code == 5
     assert nmpsim_cli("diff", runs / "7.npz", runs / "7.npz", "--strict").exit_code == 0
     assert nmpsim_cli("diff", runs / "3.npz", tmp_path / "fewer.npz", "--strict").exit_code == 1
+
+
+def test_the_cause_of_the_first_wrong_layer_is_named(nmpsim_cli, runs, tmp_path):
+    """The kernel of one convolution is transposed in the program of run B."""
+    import nmpsim
+
+    with np.load(DIGITS / "digits.npz") as saved:
+        constants = dict(saved)
+    name = next(key for key, one in constants.items() if one.ndim == 4 and one.shape[0] > 1)
+    constants[name] = constants[name].transpose(0, 2, 1, 3).copy()
+    np.savez(tmp_path / "wrong_weights.npz", **constants)
+    compiled = nmpsim.compile(DIGITS / "digits.lir.txt", tmp_path / "wrong_weights.npz")
+    nmpsim.save(compiled, tmp_path / "wrong.bin")
+    image = DIGITS / "images" / "7.npy"
+    layers = tmp_path / "layers.npz"
+    run = nmpsim_cli("run", tmp_path / "wrong.bin", "--input", image, "--save-layers", layers)
+    assert run.exit_code == 0, run.stderr
+    words = ("diff", runs / "7.npz", layers, "--bundle", tmp_path / "wrong.bin")
+    result = nmpsim_cli(*words, "--input", image)
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert "likely cause: with the kernel's two axes swapped, all" in result.stdout
+    document = json.loads(nmpsim_cli(*words, "--input", image, "--format", "json").stdout)
+    assert document["first_wrong"] == document["first"]
+    assert "the kernel's two axes swapped" in document["causes"][0]
+    assert json.loads(nmpsim_cli(*words, "--format", "json").stdout)["causes"] == []
+
+
+def test_inputs_without_a_program_are_refused(nmpsim_cli, runs):
+    image = DIGITS / "images" / "7.npy"
+    result = nmpsim_cli("diff", runs / "7.npz", runs / "3.npz", "--input", image)
+    assert result.exit_code == 2
+    assert "--input requires the program" in result.stderr

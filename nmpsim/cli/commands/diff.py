@@ -199,8 +199,9 @@ def _find_causes(
         return found
     debugger = Debugger(bundle, inputs)
     layer = find_faulty_layer(debugger, reference, options.within, progress)
-    return found if layer is None else attrs.evolve(
-        found, first_wrong=layer.name, causes=layer.causes)
+    return (
+        found if layer is None else attrs.evolve(found, first_wrong=layer.name, causes=layer.causes)
+    )
 
 
 def _quantization_of(bundle: Bundle | None) -> Mapping[str, QuantizationParameters]:
