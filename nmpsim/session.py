@@ -139,7 +139,8 @@ def compile(
         Whether to fuse activations into the layers before them.
     tiling : str, optional
         Tiling mode: ``burst`` (all costs of the device, the default), ``bytes`` (without DRAM
-        bursts and rows) or ``simple`` (without search).
+        bursts and rows), ``simple`` (without search) or ``chain`` (as ``burst``, but consecutive
+        layers may keep their results in scratchpads).
     explain_tiling : bool
         Whether to record the tilings that were tried, in ``Compiled.tiling``.
     progress : callable, optional

@@ -105,6 +105,31 @@ class Program:
         return parse_bundle(image, self.module.name)
 
 
+def compile_without_chains(bundle: Bundle) -> Bundle:
+    """Compile a bundle again so that all layers store their outputs in DRAM.
+
+    Returns
+    -------
+    Bundle
+        The same program without chains, or ``bundle`` itself if it has none.
+
+    Raises
+    ------
+    UserError
+        BUN002, BUN003 or BUN005 if the bundle carries no usable module.
+    """
+    metadata = bundle.metadata
+    if not any(layer.in_scratchpads for layer in metadata.layers):
+        return bundle
+    program = make_bundle_program(bundle)
+    return program.compile(
+        program.device,
+        fuse_activations=any(layer.fused for layer in metadata.layers),
+        operators=metadata.operators,
+        normalizations=metadata.normalizations,
+    )
+
+
 def load_program(path: Path, weights: Path | None = None, tensors: Path | None = None) -> Program:
     """Load a program from a bundle, a model file or LIR text.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Annotated, Any, Final, Literal
 
 import attrs
@@ -118,6 +119,8 @@ class Layer:
     """Numerics profile; empty if all profiles give the same result."""
     claim: LayerClaim | None = None
     """Claim that the layer is one operation; None on the host."""
+    in_scratchpads: Annotated[bool, OMITTED_IF_EMPTY] = False
+    """Whether the output stays in scratchpads, so that it is never completely in DRAM."""
     operation: str = ""
     """Common name of the operation, such as conv1x1; derived from the opcode if empty."""
     display_name: Annotated[str, NOT_IN_JSON] = ""
@@ -127,6 +130,12 @@ class Layer:
     def other_names(self) -> tuple[str, ...]:
         """Other names of the layer: fused instructions and the output tensor."""
         return *self.fused, self.output.name
+
+
+def list_chains(layers: Sequence[Layer]) -> tuple[tuple[Layer, ...], ...]:
+    """Return the chains of a program: consecutive device layers that end at the same barrier."""
+    groups = (tuple(group) for _, group in groupby(layers, lambda layer: layer.barrier))
+    return tuple(group for group in groups if len(group) > 1 and group[0].barrier is not None)
 
 
 @frozen

@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 Record = TypeVar("Record")
 
 
+_OMITTED_IF_EMPTY = frozenset({"formulas", "in_scratchpads"})
+
+
 def _is_in_file(field: attrs.Attribute[Any], value: Any) -> bool:
-    """Return whether a field is stored; the text of formulas is, if there is one."""
-    return field.name != "display_name" and not (field.name == "formulas" and not value)
+    """Return whether a field is stored; some are only if they are not empty."""
+    return field.name != "display_name" and (field.name not in _OMITTED_IF_EMPTY or bool(value))
 
 
 def format_metadata(metadata: Metadata) -> bytes:
@@ -184,6 +187,7 @@ def make_strict_converter() -> Converter:
     converter.register_structure_hook(float, lambda value, _: _require(value, float, real))
     converter.register_structure_hook(str, lambda value, _: _require(value, str, "text"))
     converter.register_structure_hook(int, _structure_integer)
+    converter.register_structure_hook(bool, lambda value, _: _require(value, bool, "a boolean"))
     converter.register_structure_hook(bytes, _structure_bytes)
     converter.register_structure_hook_func(_is_limited, structure_limited)
     for origins, function in (

@@ -30,14 +30,30 @@ class _LiveRange:
     last: int
 
 
-def allocate_buffers(operations: tuple[Operation, ...], always: Iterable[Buffer]) -> Allocation:
-    """Allocate buffers by first fit, the largest first; buffers not live at once share memory."""
+def allocate_buffers(
+    operations: tuple[Operation, ...],
+    always: Iterable[Buffer],
+    chains: Iterable[tuple[int, int]] = (),
+) -> Allocation:
+    """Allocate buffers by first fit, the largest first; buffers not live at once share memory.
+
+    Parameters
+    ----------
+    operations : tuple of Operation
+        The operations in order.
+    always : iterable of Buffer
+        Buffers that are live during the whole program.
+    chains : iterable of (int, int)
+        First and last operation of each chain. Its operations run at the same time.
+    """
+    spans = {index: one for one in chains for index in range(one[0], one[1] + 1)}
     lives = {b.name: _LiveRange(b, 0, len(operations)) for b in always}
     for index, op in enumerate(operations):
         for buffer in _buffers(op):
             if not buffer.constant:
-                life = lives.get(buffer.name, _LiveRange(buffer, index, index))
-                lives[buffer.name] = attrs.evolve(life, last=max(life.last, index))
+                first, last = spans.get(index, (index, index))
+                life = lives.get(buffer.name, _LiveRange(buffer, first, last))
+                lives[buffer.name] = attrs.evolve(life, last=max(life.last, last))
     placed = _Placed(len(lives))
     starts = {}
     for life in sorted(lives.values(), key=lambda v: (-v.buffer.nbytes, v.buffer.name)):

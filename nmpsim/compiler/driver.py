@@ -45,22 +45,30 @@ from nmpsim.compiler.resolve import (
     get_instruction_place,
     resolve_operands,
 )
+from nmpsim.compiler.tiling.chain_buffers import add_constants, record_packed_weights
+from nmpsim.compiler.tiling.chain_layers import make_chain, read_chain_layer
+from nmpsim.compiler.tiling.chain_plan import ChainPlan, divide_chain, plan_chain
+from nmpsim.compiler.tiling.chain_search import ChosenChain, choose_chains
 from nmpsim.compiler.tiling.context import PlanningContext
+from nmpsim.compiler.tiling.cost_model import DramModel
 from nmpsim.compiler.tiling.plan import LayerPlan
 from nmpsim.compiler.tiling.planner import make_tiling_options
 from nmpsim.compiler.tiling.search import (
+    CHAIN,
     DEFAULT_TILING,
     TILINGS,
     LayerName,
     TiledLayer,
     TilingSearch,
 )
+from nmpsim.compiler.tiling.simulate import simulate_fully
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail, list_alternatives
 from nmpsim.lir.host_execution import find_unsupported_reason
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcode import OpcodeKind
+from nmpsim.timing import get_costs
 
 
 def compile_module(
@@ -140,7 +148,13 @@ def compile_module(
     if formulas is not None:
         check_custom_formulas(formulas, operations)
     stored = "" if formulas is None else formulas.text
-    compilation = _Compilation(module, config, weights, operations, numerics, search, stored)
+    chains: tuple[ChosenChain, ...] = ()
+    if tiling == CHAIN:
+        trial = _Compilation(module, config, weights, operations, numerics, search, stored)
+        chains = trial.choose_chains()
+    compilation = _Compilation(
+        module, config, weights, operations, numerics, search, stored, chains
+    )
     said = on_layer or (lambda done, total, name: None)
     return compilation.bundle(said, unsigned, operators, normalizations)
 
@@ -184,12 +198,38 @@ class _Compilation:
     _numerics: str
     _search: TilingSearch
     _formulas: str = ""
+    _chains: Sequence[ChosenChain] = ()
     _builder: BundleBuilder = attrs.field(init=False, factory=BundleBuilder)
     _memory: ProgramMemory = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._memory = ProgramMemory(
-            self._module, self._builder, self._weights, self._operations, self._config
+            self._module,
+            self._builder,
+            self._weights,
+            self._operations,
+            self._config,
+            [(one.chain.first, one.chain.last) for one in self._chains],
+        )
+
+    def choose_chains(self) -> tuple[ChosenChain, ...]:
+        """Choose the chains that take the fewest cycles."""
+        read = [
+            read_chain_layer(index, op, self._context(op))
+            for index, op in enumerate(self._operations)
+        ]
+        costs = [
+            None
+            if op.host_reason
+            else self._search.estimate_cost(
+                self._layer_name(index, op), make_tiling_options(op, self._context(op))
+            )
+            for index, op in enumerate(self._operations)
+        ]
+        always = frozenset(view.buffer.name for view in self._weights.values())
+        model = DramModel(get_costs(self._config))
+        return tuple(
+            choose_chains(self._operations, read, costs, always, self._memory, model, self._config)
         )
 
     def bundle(
@@ -200,14 +240,24 @@ class _Compilation:
         normalizations: Sequence[Normalization],
     ) -> BundleFile:
         """Plan all layers, then emit them."""
-        plans = []
+        chained = {
+            i: one for one in self._chains for i in range(one.chain.first, one.chain.last + 1)
+        }
+        plans: list[LayerPlan | ChainPlan | None] = []
+        layers = []
         for index, op in enumerate(self._operations):
             on_layer(index, len(self._operations), op.instruction.name)
-            plans.append(None if op.host_reason else self._plan(index, op))
-        layers = tuple(
-            self._layer(index, op, planned)
-            for index, (op, planned) in enumerate(zip(self._operations, plans, strict=True))
-        )
+            chosen = chained.get(index)
+            if chosen is not None:
+                is_first = index == chosen.chain.first
+                plans.append(self._plan_chain(chosen) if is_first else None)
+                layer = self._layer(index, op, chosen.chain.last, chosen.count_macs(index))
+                is_kept = chosen.keeps_in_scratchpads(index)
+                layers.append(attrs.evolve(layer, in_scratchpads=is_kept))
+                continue
+            plan = None if op.host_reason else self._plan(index, op)
+            plans.append(plan)
+            layers.append(self._layer(index, op, index, 0 if plan is None else plan.macs))
         host_steps = {
             index: self._host_step(index, op)
             for index, op in enumerate(self._operations)
@@ -217,18 +267,20 @@ class _Compilation:
             tuple(map(self._tensor, views)) for views in find_inputs_and_outputs(self._module)
         )
         self._memory.add_symbols()
-        emitter = Emitter(self._builder, self._config.cores_count)
+        emitter = Emitter(self._builder, self._config.cores_count, len(plans))
         steps: list[ProgramStep] = []
-        for is_host, group in itertools.groupby(enumerate(plans), lambda pair: pair[1] is None):
-            pairs = list(group)
-            indices = tuple(index for index, _ in pairs)
+        for is_host, group in itertools.groupby(range(len(plans)), lambda i: i in host_steps):
+            indices = tuple(group)
             if is_host:
                 steps += [host_steps[index] for index in indices]
                 continue
             emitter.begin_segment()
-            for index, planned in pairs:
-                if planned is not None:
+            for index in indices:
+                planned = plans[index]
+                if isinstance(planned, LayerPlan):
                     emitter.add_layer(planned, index, index)
+                elif planned is not None:
+                    emitter.add_sequence(planned.sequence, chained[index].chain.last)
             steps.append(ProgramStep("device", indices))
         entries = iter(emitter.emit_code())
         constants, packed = self._memory.constants, self._memory.packed
@@ -242,7 +294,7 @@ class _Compilation:
                 device=self._config.settings(),
                 inputs=inputs,
                 outputs=outputs,
-                layers=layers,
+                layers=tuple(layers),
                 steps=tuple(
                     attrs.evolve(step, entry=next(entries)) if step.kind == "device" else step
                     for step in steps
@@ -263,9 +315,33 @@ class _Compilation:
             options.build(options.simple, False)
 
     def _plan(self, index: int, op: Operation) -> LayerPlan:
-        last = op.fused[-1].instruction if op.fused else op.instruction
-        named = LayerName(index, last.name, op.instruction.opcode)
-        return self._search.choose_tiling(named, make_tiling_options(op, self._context(op)))
+        options = make_tiling_options(op, self._context(op))
+        return self._search.choose_tiling(self._layer_name(index, op), options)
+
+    @staticmethod
+    def _layer_name(index: int, op: Operation) -> LayerName:
+        return LayerName(index, op.last_fused.instruction.name, op.instruction.opcode)
+
+    def _plan_chain(self, chosen: ChosenChain) -> ChainPlan:
+        """Plan a chosen chain with final addresses."""
+        read = [
+            read_chain_layer(layer.index, op, self._context(op))
+            for layer in chosen.chain.layers
+            for op in [self._operations[layer.index]]
+        ]
+        layers = [one for one in read if one is not None]
+        needed = frozenset(
+            chosen.chain.tensors[name].view.buffer.name for name in chosen.chain.stored
+        )
+        chain = make_chain(layers, needed, self._config.dram_row_bytes)
+        division = chain and divide_chain(chain, chosen.tiling, self._config)
+        plan = division and plan_chain(division, self._config, add_constants(self._memory))
+        if chain is None or not plan:
+            raise RuntimeError("a chain was chosen that cannot be planned")
+        record_packed_weights(chain, plan.groups, self._memory)
+        model = DramModel(get_costs(self._config))
+        self._search.report_tiling(chosen.describe(simulate_fully(plan.sequence, model)))
+        return plan
 
     def _context(self, op: Operation) -> PlanningContext:
         profile, place = get_profile(op), self._place(op)
@@ -287,7 +363,7 @@ class _Compilation:
             offset=quant.offset if quant else None,
         )
 
-    def _layer(self, index: int, op: Operation, planned: LayerPlan | None) -> Layer:
+    def _layer(self, index: int, op: Operation, barrier: int, macs: int) -> Layer:
         last = op.last_fused.instruction
         return Layer(
             index=index,
@@ -295,18 +371,18 @@ class _Compilation:
             number=last.number,
             line=last.span.line,
             op=op.instruction.opcode,
-            placement="host" if planned is None else "device",
+            placement="host" if op.host_reason else "device",
             output=self._tensor(op.output),
             operand=op.output.name,
             reason=op.host_reason,
             fused=(op.instruction.name, *(f.instruction.name for f in op.fused))
             if op.fused
             else (),
-            barrier=None if planned is None else index,
-            macs=0 if planned is None else planned.macs,
+            barrier=None if op.host_reason else barrier,
+            macs=macs,
             numerics=get_profile_name(op),
             operation=op.operation_name,
-            claim=None if planned is None else self._claim(op),
+            claim=None if op.host_reason else self._claim(op),
         )
 
     def _claim(self, op: Operation) -> LayerClaim:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.write import BundleBuilder
-from nmpsim.compiler.tiling.compiled.items import ARGUMENT, COMPUTE, KIND, LOAD, STORE, WAIT
+from nmpsim.compiler.tiling.compiled.items import (
+    ARGUMENT,
+    BARRIER,
+    BARRIER_INSTRUCTIONS,
+    KIND,
+    WAIT,
+)
 from nmpsim.compiler.tiling.grid import Integers, compute_offsets
-from nmpsim.compiler.tiling.plan import LayerPlan, TileInstructions, get_word_offsets
+from nmpsim.compiler.tiling.plan import InstructionSequence, LayerPlan, get_word_offsets
 from nmpsim.compiler.tiling.simulate import order_instructions
 from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_records
 from nmpsim.isa.expressions import compute_high_part, compute_low_part
@@ -21,9 +29,11 @@ Words = npt.NDArray[np.uint32]
 class Emitter:
     """Emitter that writes planned layers as descriptors and instructions to a bundle."""
 
-    def __init__(self, builder: BundleBuilder, cores: int) -> None:
+    def __init__(self, builder: BundleBuilder, cores: int, layers: int) -> None:
         self._builder = builder
         self._cores = cores
+        self._next_barrier = layers
+        """Number of the next barrier within a chain; smaller numbers end layers."""
         self._programs: list[list[list[Words]]] = []
         """[segment][core] Instruction words, layer by layer."""
 
@@ -33,9 +43,15 @@ class Emitter:
 
     def add_layer(self, plan: LayerPlan, layer: int, barrier: int) -> None:
         """Add a layer's descriptors, and its instructions and barrier on all cores."""
-        items, begins = order_instructions(plan)
-        words, ends = _code(plan, items, self._add_descriptors(plan, items, layer))
-        last = np.array(self._barrier(barrier), np.uint32)
+        for one in (plan.loads, plan.computes, plan.stores):
+            one.words[:, get_word_offsets(one.mnemonic)["layer"]] = layer
+        self.add_sequence(order_instructions(plan), barrier)
+
+    def add_sequence(self, sequence: InstructionSequence, barrier: int) -> None:
+        """Add instructions, whose descriptors name their layers, and a barrier of all cores."""
+        begins = sequence.begins
+        words, ends = self._code(sequence, self._add_descriptors(sequence))
+        last = np.array(encode_barrier(barrier, self._cores), np.uint32)
         for core, program in enumerate(self._programs[-1]):
             program += [words[ends[begins[core]] : ends[begins[core + 1]]], last]
 
@@ -43,28 +59,61 @@ class Emitter:
         """Emit the code of all segments to the bundle and return their entry addresses."""
         return [self._segment(index, p) for index, p in enumerate(self._programs)]
 
-    def _add_descriptors(self, plan: LayerPlan, items: Integers, layer: int) -> Integers:
-        """Place descriptors in the order of their instructions; return their addresses."""
-        commands = _by_kind(plan)
-        sizes = np.zeros(2 * WAIT, np.int64)
-        sizes[list(commands)] = [one.words.shape[1] for one in commands.values()]
-        ends = compute_offsets(sizes[items[:, KIND]])
+    def _add_descriptors(self, sequence: InstructionSequence) -> Integers:
+        """Place descriptors in the order of their instructions; return the address of each item."""
+        kinds, arguments = sequence.items.T
+        sizes = np.zeros(kinds.size, np.int64)
+        tables = []
+        for unit, one in enumerate(sequence.units):
+            items = np.flatnonzero(kinds == unit)
+            which = one.which[arguments[items]]
+            for index, mnemonic in enumerate(one.mnemonics):
+                chosen, width = items[which == index], len(get_word_offsets(mnemonic))
+                words = one.words[arguments[chosen], :width]
+                tables.append((chosen, encode_records(_get_descriptor(mnemonic), words)))
+                sizes[chosen] = width
+        ends = compute_offsets(sizes)
         flat = np.empty(ends[-1], np.uint32)
-        for kind, one in commands.items():
-            one.words[:, get_word_offsets(one.mnemonic)["layer"]] = layer
-            table = encode_records(str(BY_MNEMONIC[one.mnemonic].descriptor), one.words)
-            chosen = items[:, KIND] == kind
-            places = ends[:-1][chosen][:, None] + np.arange(table.shape[1])
-            flat[places] = table[items[chosen, ARGUMENT]]
+        for chosen, table in tables:
+            flat[ends[chosen][:, None] + np.arange(table.shape[1])] = table
         start = self._builder.add_descriptor(flat.astype("<u4").tobytes())
         return start + 4 * ends[:-1]
 
-    def _barrier(self, number: int) -> list[int]:
-        return [
-            *encode_load_immediate(T0, number),
-            encode("addi", {"rd": T1, "rs1": 0, "imm": self._cores}),
-            encode("nmp.barrier", {"rs1": T0, "rs2": T1}),
+    def _code(self, sequence: InstructionSequence, addresses: Integers) -> tuple[Words, Integers]:
+        """Return the instruction words of all items, and the offset of each item's with the end."""
+        kinds, arguments = sequence.items.T
+        is_started, is_barrier = kinds < WAIT, kinds == BARRIER
+        ends = compute_offsets(np.select([is_started, is_barrier], [3, BARRIER_INSTRUCTIONS], 1))
+        words = np.empty(ends[-1], np.uint32)
+        lui, addi = (np.uint32(word) for word in encode_load_immediate(T0, 0))
+        low = compute_low_part(addresses)
+        at = ends[:-1][is_started]
+        words[at] = lui | (addresses - low)[is_started].astype(np.uint32)
+        words[at + 1] = addi | ((low & 0xFFF) << 20)[is_started].astype(np.uint32)
+        for unit, one in enumerate(sequence.units):
+            if one.mnemonics:
+                starts = np.array([encode(name, {"rs1": T0}) for name in one.mnemonics], np.uint32)
+                items = np.flatnonzero(kinds == unit)
+                words[ends[items] + 2] = starts[one.which[arguments[items]]]
+        is_wait = ~is_started & ~is_barrier
+        waits, which = np.unique(sequence.items[is_wait], axis=0, return_inverse=True)
+        encoded = [
+            encode("nmp.wait", {"unit": Unit(kind - WAIT), "outstanding": left})
+            for kind, left in waits.tolist()
         ]
+        words[ends[:-1][is_wait]] = np.array(encoded, np.uint32)[which.reshape(-1)]
+        self._number_barriers(sequence, words, ends)
+        return words, ends
+
+    def _number_barriers(self, sequence: InstructionSequence, words: Words, ends: Integers) -> None:
+        """Write the barriers within a chain: the n-th ones of all cores have the same number."""
+        items = np.flatnonzero(sequence.items[:, KIND] == BARRIER)
+        before = np.searchsorted(items, sequence.begins)
+        for first, last in itertools.pairwise(before.tolist()):
+            for number, item in enumerate(items[first:last].tolist(), self._next_barrier):
+                code = encode_barrier(number, int(sequence.items[item, ARGUMENT]))
+                words[ends[item] : ends[item + 1]] = code
+        self._next_barrier += int(np.diff(before).max(initial=0))
 
     def _segment(self, index: int, programs: list[list[Words]]) -> int:
         """Place the entry code, which jumps to the code of each core, then that code."""
@@ -83,33 +132,17 @@ class Emitter:
         return start
 
 
-def _by_kind(plan: LayerPlan) -> dict[int, TileInstructions]:
-    return {LOAD: plan.loads, STORE: plan.stores, COMPUTE: plan.computes}
+def _get_descriptor(mnemonic: str) -> str:
+    return str(BY_MNEMONIC[mnemonic].descriptor)
 
 
-def _code(plan: LayerPlan, items: Integers, addresses: Integers) -> tuple[Words, Integers]:
-    """Return the instruction words of all items, and the offset of each item's with the end."""
-    kinds = items[:, KIND]
-    is_wait = kinds >= WAIT
-    ends = compute_offsets(np.where(is_wait, 1, 3))
-    words = np.empty(ends[-1], np.uint32)
-    lui, addi = (np.uint32(word) for word in encode_load_immediate(T0, 0))
-    low = compute_low_part(addresses)
-    at = ends[:-1][~is_wait]
-    words[at] = lui | (addresses - low)[~is_wait].astype(np.uint32)
-    words[at + 1] = addi | ((low & 0xFFF) << 20)[~is_wait].astype(np.uint32)
-    starts = np.array(
-        [encode(one.mnemonic, {"rs1": T0}) for one in _by_kind(plan).values()], np.uint32
-    )
-    words[at + 2] = starts[kinds[~is_wait]]
-    units = (Unit.LOAD, Unit.STORE, plan.unit)
-    waits, which = np.unique(items[is_wait], axis=0, return_inverse=True)
-    encoded = [
-        encode("nmp.wait", {"unit": units[kind - WAIT], "outstanding": left})
-        for kind, left in waits
+def encode_barrier(number: int, cores: int) -> list[int]:
+    """Encode the instructions of a barrier at which so many cores meet."""
+    return [
+        *encode_load_immediate(T0, number),
+        encode("addi", {"rd": T1, "rs1": 0, "imm": cores}),
+        encode("nmp.barrier", {"rs1": T0, "rs2": T1}),
     ]
-    words[ends[:-1][is_wait]] = np.array(encoded, np.uint32)[which.reshape(-1)]
-    return words, ends
 
 
 def encode_load_immediate(register: int, value: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class ProgramMemory:
         weights: Mapping[str, BufferView],
         operations: tuple[Operation, ...],
         config: DeviceConfig,
+        chains: Iterable[tuple[int, int]] = (),
     ) -> None:
         self.values = module.constants
         self._builder = builder
@@ -40,7 +41,7 @@ class ProgramMemory:
         self.packed: dict[str, PackedConstantLocation] = {}
         """Location of each packed constant by name."""
         always = [v.buffer for v in weights.values() if not v.buffer.constant]
-        allocation = allocate_buffers(operations, always)
+        allocation = allocate_buffers(operations, always, chains)
         self._base = builder.reserve("", allocation.nbytes)
         self._offsets = allocation.offsets
         end = self._base + allocation.nbytes - DRAM_BASE

@@ -5,6 +5,7 @@ docs/timing.md has the formula for the cycles of a host layer.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,10 +14,22 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Layer, Metadata, ProgramStep, Tensor
+from nmpsim.bundle.metadata import (
+    UNSIGNED_ELEMS,
+    Layer,
+    Metadata,
+    ProgramStep,
+    Tensor,
+    list_chains,
+)
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
-from nmpsim.core.counters import Counters, LayerReports, count_host_clipping
+from nmpsim.core.counters import (
+    Counters,
+    LayerReports,
+    compute_layer_bound,
+    count_host_clipping,
+)
 from nmpsim.core.critical_path import CriticalPath, PathSection
 from nmpsim.core.host_steps import HostClipping, read_tensor
 from nmpsim.core.state import NEVER, CountColumn, Machine
@@ -158,6 +171,30 @@ def record_device_step(
             break
 
 
+def divide_chain_cycles(
+    layers: Sequence[Layer], counted: Counters, account: RunCycles
+) -> tuple[Mapping[int, int], Mapping[int, PathSection]]:
+    """Divide the cycles of each chain among its layers, in proportion to their lower bounds.
+
+    Returns
+    -------
+    cycles, paths : mapping
+        Cycles and critical path of each layer by its index.
+    """
+    cycles, paths = dict(account.cycles), dict(account.paths)
+    for chain in list_chains(layers):
+        total = sum(cycles[layer.index] for layer in chain)
+        work = [compute_layer_bound(layer, counted).cycles for layer in chain]
+        ends = [total * done // max(sum(work), 1) for done in itertools.accumulate(work)]
+        ends[-1] = total
+        section = paths.get(chain[0].index)
+        for layer, begin, end in zip(chain, [0, *ends], ends, strict=False):
+            cycles[layer.index] = end - begin
+            if section is not None and total:
+                paths[layer.index] = section._replace(share=(begin, end))
+    return cycles, paths
+
+
 def record_host_step(
     account: RunCycles, step: ProgramStep, clip: HostClipping | None, config: DeviceConfig
 ) -> None:
@@ -209,6 +246,7 @@ def build_run_report(
         build_output_report(read_tensor(machine, t), t, metadata.user_tensor(t))
         for t in metadata.outputs
     )
+    cycles_of_layers, paths = divide_chain_cycles(metadata.layers, counted, account)
     host = {index: count_host_clipping(clip) for index, clip in account.clips.items()}
     return RunReport(
         program=metadata.program,
@@ -225,8 +263,8 @@ def build_run_report(
         layers=LayerReports(
             metadata.layers,
             counted,
-            dict(account.cycles),
-            dict(account.paths),
+            cycles_of_layers,
+            paths,
             counted.values,
             host,
         ),

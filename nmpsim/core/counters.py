@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.arrays import Shape
-from nmpsim.bundle.metadata import Layer
+from nmpsim.bundle.metadata import Layer, list_chains
 from nmpsim.config import DeviceConfig
 from nmpsim.core.critical_path import PathSection
 from nmpsim.core.host_steps import HostClipping
@@ -224,9 +224,14 @@ class LayerReports(Sequence[LayerReport]):
     @cached_property
     def _fields(self) -> Sequence[dict[str, Any]]:
         """Fields of each report; those that depend on values are empty."""
+        chains = {one.index: group[0].name for group in list_chains(self._layers) for one in group}
         return [
             make_layer_fields(
-                one, self._counted, self._cycles[one.index], self._paths.get(one.index)
+                one,
+                self._counted,
+                self._cycles[one.index],
+                self._paths.get(one.index),
+                chains.get(one.index, ""),
             )
             for one in self._layers
         ]
@@ -277,12 +282,16 @@ def get_saturation_totals(layers: Sequence[LayerReport]) -> list[tuple[int, int]
 
 
 def make_layer_fields(
-    layer: Layer, counters: Counters, cycles: int, path: PathSection | None
+    layer: Layer, counters: Counters, cycles: int, path: PathSection | None, chain: str = ""
 ) -> dict[str, Any]:
-    """Return the fields of a layer's report that do not depend on tensor values."""
+    """Return the fields of a layer's report that do not depend on tensor values.
+
+    ``chain`` is the name of the first layer of the layer's chain, or empty.
+    """
     counts, output = counters.counts[layer.index], layer.output
     waited_for = path.sum_cycles() if path is not None else [0] * len(PathCause)
-    macs, bursts = counts[CountColumn.MACS], counts[CountColumn.BURSTS]
+    executed, bursts = counts[CountColumn.MACS], counts[CountColumn.BURSTS]
+    macs = min(executed, layer.macs) if chain else executed
     peak = cycles * count_macs_per_cycle(counters.config, is_wide(layer))
     moved = BytesMoved(counts[CountColumn.BYTES_READ], counts[CountColumn.BYTES_WRITTEN])
     known: dict[str, Any] = {name: getattr(layer, name) for name in _LAYER_FIELDS}
@@ -296,6 +305,8 @@ def make_layer_fields(
         cycles=cycles,
         cores=(counters.worked[layer.index] & ALL_CORES).bit_count(),
         macs=macs,
+        repeated_macs=executed - macs,
+        chain=chain,
         utilization=macs / peak if peak else 0.0,
         bytes=moved,
         bursts=bursts,

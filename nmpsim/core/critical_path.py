@@ -55,17 +55,26 @@ def join_paths(paths: Sequence[CriticalPath]) -> CriticalPath:
 
 
 class PathSection(NamedTuple):
-    """Section of a critical path between two cycles."""
+    """Section of a critical path between two cycles, or a share of its cycles."""
 
     path: CriticalPath
     begin: int
     end: int
+    share: tuple[int, int] | None = None
+    """Begin and end of a layer's share in the section, in cycles; None for all of them."""
 
     def sum_cycles(self) -> list[int]:
-        """Return the cycles of the section for each PathCause."""
+        """Return the cycles of the section, or of the share, for each PathCause."""
         first, last = np.searchsorted(self.path.until, (self.begin, self.end), "right")
-        cycles: list[int] = self.path.cycles[first:last].sum(axis=0).tolist()
-        return cycles
+        cycles = self.path.cycles[first:last].sum(axis=0)
+        if self.share is not None:
+            begin, end = self.share
+            total = cycles[: PathCause.QUEUEING].sum()  # QUEUEING repeats cycles
+            cycles = cycles * end // total - cycles * begin // total
+            rounded = end - begin - cycles[: PathCause.QUEUEING].sum()
+            cycles[cycles[: PathCause.QUEUEING].argmax()] += rounded
+        found: list[int] = cycles.tolist()
+        return found
 
 
 class PathRecorder:

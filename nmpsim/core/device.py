@@ -17,7 +17,7 @@ from nmpsim.core.engine_selection import AutoEngine, make_engine
 from nmpsim.core.host_steps import write_tensor
 from nmpsim.core.inputs import Inputs, prepare_inputs
 from nmpsim.core.limits import NO_LIMITS, Limits, resolve_thread_count
-from nmpsim.core.load import load_machine
+from nmpsim.core.load import check_outputs_in_dram, load_machine
 from nmpsim.core.memory_demand import check_saved_memory, has_memory_for_layer_kernels
 from nmpsim.core.repeat_run import RepeatedRun
 from nmpsim.core.run import Clock, ProgressCallback, Run, RunOptions, notify_compiling
@@ -335,6 +335,7 @@ class Device:
     def _load(self, bundle: Bundle, save_layers: bool = False) -> _LoadedBundle:
         if self._loaded is not None and self._loaded.bundle is bundle:
             if save_layers:
+                check_outputs_in_dram(bundle)
                 check_saved_memory(bundle, self._max_memory)
             return self._loaded
         self._loaded = None  # its memory is free for the next bundle

@@ -28,9 +28,12 @@ def load_machine(
     ------
     UserError
         BUN004 if the bundle was compiled for another device; MEM001 or BUN001 as
-        :func:`~nmpsim.core.memory_demand.check_run_memory`, which takes the other arguments.
+        :func:`~nmpsim.core.memory_demand.check_run_memory`, which takes the other arguments; as
+        :func:`check_outputs_in_dram` if all outputs are saved.
     """
     _check_fits(bundle, config)
+    if save_layers:
+        check_outputs_in_dram(bundle)
     check_run_memory(bundle, config, max_memory, threads=threads, save_layers=save_layers)
     return make_bundle_machine(bundle, config)
 
@@ -53,6 +56,20 @@ def make_bundle_machine(bundle: Bundle, config: DeviceConfig) -> Machine:
         barriers,
         bundle.metadata.formulas.encode(),
     )
+
+
+def check_outputs_in_dram(bundle: Bundle) -> None:
+    """Raise UserError (ARG001) if outputs of layers stay in scratchpads, so none can be saved."""
+    missing = [layer.display_name for layer in bundle.metadata.layers if layer.in_scratchpads]
+    if missing:
+        raise fail(
+            "ARG001",
+            "the outputs of all layers are needed, but some stay in scratchpads",
+            place=Place(str(bundle.path)),
+            found=f"{', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''}",
+            expected="a program whose layers all store their outputs",
+            hint="Compile the program with `--tiling burst`.",
+        )
 
 
 def make_empty_machine() -> Machine:

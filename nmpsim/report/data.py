@@ -39,6 +39,7 @@ from nmpsim.report.energy import RunEnergy, compute_run_energy
 from nmpsim.report.fields import (
     BY_NAME,
     NOT_IN_JSON,
+    OMITTED_IF_EMPTY,
     Count,
     JsonKey,
     JsonType,
@@ -205,6 +206,17 @@ class LayerReport:
     ]
     cores: Annotated[Count, "cores that executed a tensor instruction for the layer"] = 0
     macs: Annotated[Count, "multiplications of the layer, without those that tiling repeats"]
+    repeated_macs: Annotated[
+        Count,
+        "multiplications that several cores of a chain repeat; missing if there are none",
+        OMITTED_IF_EMPTY,
+    ] = 0
+    chain: Annotated[
+        str,
+        "full name of the first layer of its [chain](tiling.md#chains), whose cycles are divided"
+        " among its layers in proportion to `bound.cycles`; missing outside of chains",
+        OMITTED_IF_EMPTY,
+    ] = ""
     utilization: Annotated[
         Share,
         "`macs` / (`cycles` x multiplications that all MAC arrays can do in a cycle; for Int16"

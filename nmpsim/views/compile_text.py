@@ -112,6 +112,7 @@ MODES = {
     "burst": "by all costs of the device",
     "bytes": "by bytes, without bursts and rows",
     "simple": "by one rule, without a search",
+    "chain": "by all costs of the device, with chains of layers",
 }
 
 
@@ -122,9 +123,8 @@ def print_tiling(compiled: Compiled, mode: str, console: Console) -> None:
     for layer in layers:
         _print_layer_tiling(layer, program[layer.layer.index], console)
     total = sum(layer.chosen.estimate.cycles for layer in layers)
-    print_heading(
-        console, f"{format_count(len(layers), 'layer')} on the device: about {total:,} cycles"
-    )
+    count = sum(layer.placement == "device" for layer in program)
+    print_heading(console, f"{format_count(count, 'layer')} on the device: about {total:,} cycles")
 
 
 def _print_layer_tiling(layer: TiledLayer, named: Layer, console: Console) -> None:

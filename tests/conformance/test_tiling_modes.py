@@ -10,13 +10,13 @@ from corpus import run_program
 from recorded_programs import Recorded, Recording, are_same
 from tiers import pairwise
 
-from nmpsim.compiler.tiling.search import TILINGS
+from nmpsim.compiler.tiling.search import LAYER_TILINGS
 
 NETWORKS = tuple(f"lir/{name}/i8_asym_b32/cpu.lir.txt" for name in ("lenet", "minires", "minimob"))
 
 
 @pytest.mark.parametrize(
-    ("name", "cores", "tiling"), pairwise(product(NETWORKS, (1, 8, 32), TILINGS))
+    ("name", "cores", "tiling"), pairwise(product(NETWORKS, (1, 8, 32), LAYER_TILINGS))
 )
 def test_activations_do_not_depend_on_tiling(
     name: str, cores: int, tiling: str, shared: Path

@@ -26,7 +26,7 @@ from nmpsim.analysis.reduce.instruction import (
 from nmpsim.arrays import Arrays
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.formulas import find_custom_formulas
-from nmpsim.compiler.tiling.search import DEFAULT_TILING, TILINGS
+from nmpsim.compiler.tiling.search import DEFAULT_TILING, LAYER_TILINGS
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.core.inputs import prepare_inputs
@@ -38,7 +38,7 @@ from nmpsim.report.data import RunReport
 Inputs = Arrays
 _MAX_PLACES = 1000
 """Number of failing elements that are tried as a part."""
-_TILINGS = (DEFAULT_TILING, *(one for one in TILINGS if one != DEFAULT_TILING))
+_TILINGS = (DEFAULT_TILING, *(one for one in LAYER_TILINGS if one != DEFAULT_TILING))
 
 
 @attrs.frozen(eq=False)

@@ -56,7 +56,7 @@ class CompileOptions:
         "Run dequantize-operator-quantize in integers.", group=_NUMERICS
     )
     no_fuse: bool = define_option("Keep every instruction a separate layer.", group=_TILING)
-    tiling: Literal["burst", "bytes", "simple"] = define_option(
+    tiling: Literal["burst", "bytes", "simple", "chain"] = define_option(
         "Cost model of the tiling.", group=_TILING, default="burst"
     )
     explain_tiling: bool = define_option(

@@ -266,7 +266,9 @@ def _make_debugger(options: DebugOptions, core: CoreDump | None) -> Debugger:
         config, engine = core.config, core.engine
     else:
         device, arguments = load_device(options.device), options.inputs.arguments
-        bundle = load_program(options.bundle, options.patch, device=device, inputs=arguments)
+        bundle = load_program(
+            options.bundle, options.patch, device=device, inputs=arguments, needs_layers=True
+        )
         config = device or session.get_device(bundle)
         arrays = load_inputs(options.inputs, bundle.metadata)
         engine = choose_engine(options.engine)

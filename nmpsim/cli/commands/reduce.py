@@ -78,7 +78,9 @@ def command(options: ReduceOptions) -> int:
             "ARG001", "--reference cannot be used with --saturates", hint="Pass one of them."
         )
     _check_folder(options.output)
-    bundle = load_program(options.bundle, device=config, inputs=options.inputs.arguments)
+    bundle = load_program(
+        options.bundle, device=config, inputs=options.inputs.arguments, needs_layers=True
+    )
     arrays = load_inputs(options.inputs, bundle.metadata)
     engine = choose_engine(options.engine)
     device = session.Device(config or session.get_device(bundle), engine=engine)

@@ -144,7 +144,13 @@ def command(options: RunCommandOptions) -> int:
     from nmpsim.cli.samples import ProgramInputs, print_image_formats
 
     arguments = options.inputs.arguments
-    bundle = load_program(options.bundle, options.patch, device=config, inputs=arguments)
+    bundle = load_program(
+        options.bundle,
+        options.patch,
+        device=config,
+        inputs=arguments,
+        needs_layers=_needs_layers(options),
+    )
     if session.is_model(options.bundle):
         warn_if_unquantized(bundle.metadata, options.bundle)
     options = attrs.evolve(options, histogram=_find_layers(bundle, options.histogram))
@@ -178,13 +184,16 @@ def command(options: RunCommandOptions) -> int:
     )
 
 
+def _needs_layers(options: RunCommandOptions) -> bool:
+    return options.shadow or bool(options.histogram) or options.save_layers is not None
+
+
 def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arrays) -> int:
     """Run the bundle once, write the report and return the exit code."""
     from nmpsim import session
     from nmpsim.core.limits import TimeBudget, TimeLimitError
 
     limits = options.limits.make_limits()
-    keeps_layers = options.shadow or bool(options.histogram) or options.save_layers is not None
     shadow = session.Shadow(bundle, options.float_weights) if options.shadow else None
     recorders = _make_recorders(bundle) if options.timeline else ()
     with show_progress() as progress:
@@ -192,7 +201,7 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
             report = device.run(
                 bundle,
                 arrays,
-                save_layers=keeps_layers,
+                save_layers=_needs_layers(options),
                 progress=progress,
                 work=_combine(*traces.listeners, *recorders),
                 limits=limits,

@@ -335,20 +335,27 @@ def make_depthwise_options(
     )
 
 
+def make_pool_words(op: Operation, context: PlanningContext) -> dict[str, int]:
+    """Return the descriptor words of a maximum or average pool that all tiles share."""
+    source = op.operands[1]
+    if op.kind is OpcodeKind.MAX_POOL:
+        return {"element": source.element, "empty_value": source.offset}
+    return {
+        "element": source.element,
+        "in_offset": source.offset,
+        "out_offset": op.operands[0].offset,
+        **context.profile.get_factor_words(op, context.place),
+        **make_clip_words(op, op.operands[0]),
+    }
+
+
 def make_pool_options(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of a maximum or average pool."""
     target, source = op.output, op.operands[1]
     shape = make_image_shape(op)
     addresses = context.memory.get_address(source), context.memory.get_address(target)
     is_average = op.kind is OpcodeKind.AVERAGE_POOL
-    extra: dict[str, Any] = {"empty_value": source.offset}
-    if is_average:
-        extra = {
-            "in_offset": source.offset,
-            "out_offset": op.operands[0].offset,
-            **context.profile.get_factor_words(op, context.place),
-            **make_clip_words(op, op.operands[0]),
-        }
+    constant = make_pool_words(op, context)
 
     def add_commands(tiles: _Tiles) -> None:
         image, channels = tiles.image, tiles.channels
@@ -359,7 +366,6 @@ def make_pool_options(op: Operation, context: PlanningContext) -> TilingOptions:
         words = {
             "input": tiles.input,
             "output": tiles.output,
-            "element": source.element,
             "channels": channels.count,
             "in_h": rows.count,
             "in_w": columns.count,
@@ -367,7 +373,7 @@ def make_pool_options(op: Operation, context: PlanningContext) -> TilingOptions:
             "pad_top": rows.first - rows.origin,
             "pad_left": columns.first - columns.origin,
             **image.make_shape_words(columns.count, run, run),
-            **extra,
+            **constant,
         }
         if is_average:
             words |= image.make_position_words(channels)

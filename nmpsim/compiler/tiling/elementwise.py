@@ -187,12 +187,7 @@ _UNARY = frozenset({OpcodeKind.CLIP, OpcodeKind.RESCALE, OpcodeKind.LOOK_UP})
 
 def make_binary_options(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of an elementwise operation of two tensors."""
-    constant = {
-        "operation": BINARY[op.instruction.opcode],
-        "rhs_kind": RHS_ELEMENT,
-        "rows": 1,
-        **_pair_words(op, context),
-    }
+    constant = make_pair_words(op, context) | {"rows": 1}
 
     def add_compute(builder: PlanBuilder, buffers: Any, begin: Any, count: Any) -> None:
         addresses = dict(zip(("lhs", "rhs", "output"), buffers, strict=True))
@@ -236,11 +231,7 @@ def make_batched_add_options(op: Operation, context: PlanningContext) -> TilingO
     wide, slice_wide = batch.element_bytes, piece.element_bytes
     rows = batch.shape[0]
     columns = batch.type.elements // rows
-    constant = {
-        "operation": BINARY[op.instruction.opcode],
-        "rhs_kind": RHS_INT32 if piece.type.elem == "i32" else RHS_ELEMENT,
-        **_pair_words(op, context),
-    }
+    constant = make_pair_words(op, context)
     left, right, target = (context.memory.get_address(view) for view in (batch, piece, op.output))
 
     def core_grid(share: tuple[int, int], tile: int) -> TileGrid:
@@ -295,9 +286,12 @@ def make_batched_add_options(op: Operation, context: PlanningContext) -> TilingO
     return _options(work, context, grid, add_commands)
 
 
-def _pair_words(op: Operation, context: PlanningContext) -> dict[str, int]:
+def make_pair_words(op: Operation, context: PlanningContext) -> dict[str, int]:
+    """Return the descriptor words of an operation of two tensors that all tiles share."""
     target, lhs, rhs = op.operands
     return {
+        "operation": BINARY[op.instruction.opcode],
+        "rhs_kind": RHS_INT32 if rhs.type.elem == "i32" else RHS_ELEMENT,
         "element": lhs.element,
         "lhs_offset": lhs.offset,
         "rhs_offset": rhs.offset,

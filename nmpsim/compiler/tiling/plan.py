@@ -45,6 +45,36 @@ class LayerPlan:
     macs: int = 0
 
 
+@attrs.frozen(eq=False)
+class UnitInstructions:
+    """Instructions of one unit, in the order of their cores."""
+
+    mnemonics: tuple[str, ...]
+    """Mnemonics that occur."""
+    which: Integers
+    """[instructions] Index of each instruction's mnemonic."""
+    words: Integers
+    """[instructions, words of the longest descriptor]"""
+
+
+NO_INSTRUCTIONS = UnitInstructions((), np.zeros(0, np.int64), np.zeros((0, 1), np.int64))
+"""Instructions of an unused unit."""
+
+
+@attrs.frozen(eq=False)
+class InstructionSequence:
+    """Ordered instructions, waits and barriers of all cores, up to the barrier at the end."""
+
+    items: Integers
+    """[items, 2] Kinds and arguments (:mod:`nmpsim.compiler.tiling.compiled.items`)."""
+    begins: Integers
+    """[cores + 1] Offset of each core's first item."""
+    units: tuple[UnitInstructions, ...]
+    """The instructions of each unit, by its number."""
+    first: Integers
+    """[cores + 1, units] Offsets of each core's instructions."""
+
+
 class PlanBuilder:
     """Builder of a layer's plan: allocates scratchpad buffers and collects instructions."""
 

@@ -2,6 +2,7 @@
 
 ``burst`` simulates the most promising tilings with all costs of the device and takes the fastest.
 ``bytes`` does the same with a DRAM that has neither bursts nor rows. ``simple`` does not search.
+``chain`` tiles single layers as ``burst``; see :mod:`nmpsim.compiler.tiling.chain_search`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from nmpsim.config import DeviceConfig
 from nmpsim.report.fields import FLAT, JsonKey, WrittenBefore
 from nmpsim.timing import get_costs
 
-TILINGS = ("burst", "bytes", "simple")
+LAYER_TILINGS = ("burst", "bytes", "simple")
+"""Tilings of single layers."""
+CHAIN = "chain"
+"""Tiling that keeps results of consecutive layers in scratchpads, and tiles others by ``burst``."""
+TILINGS = (*LAYER_TILINGS, CHAIN)
 DEFAULT_TILING = "burst"
 NOTABLE = 1.01
 """Ratio of costs from which on a difference is a reason for a choice."""
@@ -130,6 +135,17 @@ class TilingSearch:
             like = None if decision.layer == layer.name else decision.layer
             self._on_tiling(TiledLayer(layer, chosen, like, decision.trials))
         return plan
+
+    def estimate_cost(self, layer: LayerName, options: TilingOptions) -> LayerCostEstimate:
+        """Return the cost of a layer with its fastest tiling."""
+        if options.key not in self._decisions:
+            self._decisions[options.key] = self._decide(layer, options)
+        return self._decisions[options.key].trials[0].estimate
+
+    def report_tiling(self, layer: TiledLayer) -> None:
+        """Report a tiling that was chosen elsewhere to the listener, if there is one."""
+        if self._on_tiling:
+            self._on_tiling(layer)
 
     def _decide(self, layer: LayerName, options: TilingOptions) -> _Decision:
         if self._tiling == "simple":

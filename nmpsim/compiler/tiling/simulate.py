@@ -16,8 +16,15 @@ from nmpsim.compile_notice import print_compile_notice
 from nmpsim.compiler.tiling.compiled.items import NEVER, UNKNOWN
 from nmpsim.compiler.tiling.cost_model import DramModel
 from nmpsim.compiler.tiling.grid import Integers
-from nmpsim.compiler.tiling.plan import LayerPlan, TileInstructions, get_word_offsets
+from nmpsim.compiler.tiling.plan import (
+    NO_INSTRUCTIONS,
+    InstructionSequence,
+    LayerPlan,
+    UnitInstructions,
+    get_word_offsets,
+)
 from nmpsim.isa.codec import BY_MNEMONIC
+from nmpsim.isa.table import Unit
 from nmpsim.isa.words import KINDS
 
 if TYPE_CHECKING:
@@ -40,8 +47,8 @@ class LayerCostEstimate:
     cores: Annotated[int, "cores with work"]
 
 
-def order_instructions(plan: LayerPlan) -> tuple[Integers, Integers]:
-    """Return the instructions and waits of all cores in order, and each core's first index.
+def order_instructions(plan: LayerPlan) -> InstructionSequence:
+    """Return the instructions and waits of a layer's plan in the order of each core.
 
     See :func:`~nmpsim.compiler.tiling.compiled.schedule_instructions.schedule_instructions`.
     """
@@ -50,19 +57,39 @@ def order_instructions(plan: LayerPlan) -> tuple[Integers, Integers]:
     ends = (plan.loads.ends, plan.computes.ends, plan.stores.ends)
     most = sum(int(one[-1]) for one in ends) + 3 * int(plan.cores[-1]) + plan.cores.size
     items, begins = np.empty((most, 2), np.int64), np.zeros(plan.cores.size, np.int64)
-    return items[: schedule_instructions(plan.cores, *ends, items, begins)], begins
+    items = items[: schedule_instructions(int(plan.unit), plan.cores, *ends, items, begins)]
+    units, first = [NO_INSTRUCTIONS] * len(Unit), np.zeros((plan.cores.size, len(Unit)), np.int64)
+    commands = {Unit.LOAD: plan.loads, Unit.STORE: plan.stores, plan.unit: plan.computes}
+    for unit, one in commands.items():
+        which = np.zeros(one.words.shape[0], np.int64)
+        units[unit] = UnitInstructions((one.mnemonic,), which, one.words)
+        first[:, unit] = one.ends[plan.cores]
+    return InstructionSequence(items, begins, tuple(units), first)
 
 
-def make_simulation_input(plan: LayerPlan) -> SimulationInput:
+def make_simulation_input(plan: LayerPlan | InstructionSequence) -> SimulationInput:
     """Convert a plan to the arrays of the compiled simulation."""
     from nmpsim.compiler.tiling.compiled.state import SimulationInput
 
-    commands = (plan.loads, plan.stores, plan.computes)
-    items, begins = order_instructions(plan)
-    first = np.stack([one.ends[plan.cores] for one in commands], axis=1)
-    computing = KINDS[str(BY_MNEMONIC[plan.computes.mnemonic].descriptor)]
-    loads, stores, computes = (one.words for one in commands)
-    return SimulationInput(items, begins, loads, stores, computes, first, computing)
+    ordered = order_instructions(plan) if isinstance(plan, LayerPlan) else plan
+    loads, stores, macs, vectors = (one.words for one in ordered.units)
+    mac_kinds, vector_kinds = (
+        np.array([KINDS[str(BY_MNEMONIC[name].descriptor)] for name in one.mnemonics], np.int64)[
+            one.which
+        ]
+        for one in ordered.units[Unit.MAC :]
+    )
+    return SimulationInput(
+        ordered.items,
+        ordered.begins,
+        loads,
+        stores,
+        macs,
+        vectors,
+        mac_kinds,
+        vector_kinds,
+        ordered.first,
+    )
 
 
 @functools.cache
@@ -74,7 +101,9 @@ def _announce() -> None:
         print_compile_notice(logging.INFO)
 
 
-def simulate(plan: LayerPlan, memory: DramModel, limit: int = NEVER) -> LayerCostEstimate | None:
+def simulate(
+    plan: LayerPlan | InstructionSequence, memory: DramModel, limit: int = NEVER
+) -> LayerCostEstimate | None:
     """Simulate a plan; return its cost, or None if it takes more than ``limit`` cycles."""
     from nmpsim.compiler.tiling.compiled.entries import simulate_plan
     from nmpsim.compiler.tiling.compiled.state import WORKED, make_initial_state
@@ -87,18 +116,18 @@ def simulate(plan: LayerPlan, memory: DramModel, limit: int = NEVER) -> LayerCos
         return None
     compute = int(state.cores[:, WORKED].max())
     busy, grants, bursts, row_misses = state.sums.tolist()
-    nbytes = _bytes_of(plan.loads) + _bytes_of(plan.stores)
-    cores = int(np.count_nonzero(np.diff(plan.cores)))
+    nbytes = _count_bytes("nmp.load", work.loads) + _count_bytes("nmp.store", work.stores)
+    cores = int(np.count_nonzero(np.diff(work.begins)))
     return LayerCostEstimate(cycles, compute, busy, grants, bursts, row_misses, nbytes, cores)
 
 
-def simulate_fully(plan: LayerPlan, memory: DramModel) -> LayerCostEstimate:
+def simulate_fully(plan: LayerPlan | InstructionSequence, memory: DramModel) -> LayerCostEstimate:
     """Simulate a plan to its end and return its cost."""
     estimate = simulate(plan, memory)
     assert estimate is not None
     return estimate
 
 
-def _bytes_of(commands: TileInstructions) -> int:
-    offsets = get_word_offsets(commands.mnemonic)
-    return int(commands.words[:, [offsets[name] for name in _BOX]].prod(axis=1).sum())
+def _count_bytes(mnemonic: str, words: Integers) -> int:
+    offsets = get_word_offsets(mnemonic)
+    return int(words[:, [offsets[name] for name in _BOX]].prod(axis=1).sum())

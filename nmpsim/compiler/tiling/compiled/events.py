@@ -11,9 +11,11 @@ from typing import Any
 
 from nmpsim.compiler.tiling.compiled.items import (
     ARGUMENT,
-    COMPUTE,
+    BARRIER,
+    BARRIER_INSTRUCTIONS,
     KIND,
     LOAD,
+    MAC,
     NEVER,
     UNKNOWN,
     WAIT,
@@ -51,11 +53,11 @@ from nmpsim.timing.work import count_busy_cycles
 
 ADDRESS_CYCLES = 2
 """Cycles of ``lui`` and ``addi`` before each tensor instruction."""
-BARRIER_INSTRUCTIONS = 4
-"""Instructions of a barrier: ``lui``, ``addi``, ``addi``, ``nmp.barrier``."""
 
 BUSY, GRANTS, BURSTS, ROW_MISSES = range(4)
 """Columns of the sums of the DRAM."""
+ARRIVED, LATEST = range(2)
+"""Elements of the barrier."""
 KNOWN, END = range(2)
 """Columns of a queue: the tick from which the DRAM knows the next grant, and the tick at which all
 grants so far are served."""
@@ -171,8 +173,11 @@ def _issue(p: Any, s: Any, costs: Any, core: int, kind: int, row: int) -> None:
     """Issue an instruction to its unit."""
     unit, state = s.units[core, kind], s.cores[core]
     unit[ISSUED] = row + 1
-    if kind == COMPUTE:
-        busy = count_busy_cycles(p.computing, p.computes[row], costs)
+    if kind >= MAC:
+        if kind == MAC:
+            busy = count_busy_cycles(p.mac_kinds[row], p.macs[row], costs)
+        else:
+            busy = count_busy_cycles(p.vector_kinds[row], p.vectors[row], costs)
         state[WORKED] += busy
         unit[FREE] = max(state[CLOCK], unit[FREE]) + busy
         s.ends[kind, row] = unit[FREE]
@@ -183,12 +188,33 @@ def _issue(p: Any, s: Any, costs: Any, core: int, kind: int, row: int) -> None:
 
 
 @jit_general
+def _arrive(s: Any, costs: Any, core: int, expected: int) -> None:
+    """Let a core arrive at a barrier; the last one of the expected cores releases all."""
+    s.cores[core, CLOCK] += BARRIER_INSTRUCTIONS
+    s.cores[core, AWAITS_KIND] = BARRIER
+    s.barrier[ARRIVED] += 1
+    s.barrier[LATEST] = max(s.barrier[LATEST], s.cores[core, CLOCK])
+    if s.barrier[ARRIVED] == expected:
+        s.barrier[ARRIVED] = 0
+        for other in range(s.cores.shape[0]):
+            state = s.cores[other]
+            if state[AWAITS_KIND] == BARRIER:
+                state[AWAITS_KIND] = UNKNOWN
+                state[CLOCK] = s.barrier[LATEST] + costs.sync_barrier_cycles
+                s.next[other] = state[CLOCK]
+
+
+@jit_general
 def _advance(p: Any, s: Any, costs: Any, core: int) -> None:
     """Run a core until a transfer whose turn has not come, a wait, or the barrier."""
     state, has_turn = s.cores[core], True
     s.next[core] = NEVER
     while state[AT] < p.begins[core + 1]:
         kind, argument = p.items[state[AT], KIND], p.items[state[AT], ARGUMENT]
+        if kind == BARRIER:
+            state[AT] += 1
+            _arrive(s, costs, core, argument)
+            return
         if kind >= WAIT:
             kind -= WAIT
             end = _end(p, s, core, kind, s.units[core, kind, ISSUED] - 1 - argument)
@@ -202,7 +228,7 @@ def _advance(p: Any, s: Any, costs: Any, core: int) -> None:
             end = _end(p, s, core, kind, argument - costs.queues_depth)
             if end == UNKNOWN:
                 return
-            if kind != COMPUTE and (not has_turn or end > state[CLOCK]):
+            if kind < MAC and (not has_turn or end > state[CLOCK]):
                 state[CLOCK] = max(state[CLOCK], end)
                 s.next[core] = state[CLOCK]
                 return

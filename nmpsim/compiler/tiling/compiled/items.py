@@ -4,10 +4,14 @@ from __future__ import annotations
 
 KIND, ARGUMENT = 0, 1
 """Columns of an item; see ``schedule_instructions``."""
-LOAD, STORE, COMPUTE = 0, 1, 2
-"""Kinds of instructions."""
-WAIT = 3
+LOAD, STORE, MAC, VECTOR = 0, 1, 2, 3
+"""Kinds of instructions: the numbers of their units (:class:`~nmpsim.isa.table.Unit`)."""
+WAIT = 4
 """Added to a kind, it means the wait for its unit."""
+BARRIER = 8
+"""Kind of an item that is a barrier within a chain; its argument is the number of cores."""
+BARRIER_INSTRUCTIONS = 4
+"""Instructions of a barrier: ``lui``, ``addi``, ``addi``, ``nmp.barrier``."""
 MAX_OUTSTANDING = 31
 """Largest count of ``nmp.wait``."""
 NEVER = (1 << 63) - 1

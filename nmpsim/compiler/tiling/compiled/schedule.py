@@ -14,7 +14,6 @@ from typing import Any
 
 from nmpsim.compiler.tiling.compiled.items import (
     ARGUMENT,
-    COMPUTE,
     KIND,
     LOAD,
     MAX_OUTSTANDING,
@@ -39,12 +38,12 @@ def _add_rows(items: Any, count: int, kind: int, ends: Any, step: int) -> int:
 
 
 def schedule_instructions(
-    cores: Any, loads: Any, computes: Any, stores: Any, items: Any, begins: Any
+    unit: int, cores: Any, loads: Any, computes: Any, stores: Any, items: Any, begins: Any
 ) -> Any:
     """Write the instructions and waits of all cores to ``items`` in order; return their number.
 
-    ``begins`` [cores + 1] receives the offset of each core's first item. ``cores`` and the ends of
-    the three tables are those of ``LayerPlan``.
+    ``begins`` [cores + 1] receives the offset of each core's first item. ``unit`` is the unit of
+    the computations. ``cores`` and the ends of the three tables are those of ``LayerPlan``.
     """
     count = 0
     begins[0] = 0
@@ -55,15 +54,15 @@ def schedule_instructions(
         for step in range(first, end):
             count = _add(items, count, WAIT + LOAD, 0)
             count = _add(items, count, WAIT + STORE, 0)
-            count = _add_rows(items, count, COMPUTE, computes, step)
+            count = _add_rows(items, count, unit, computes, step)
             if step > first:
                 newest = min(computes[step + 1] - computes[step], MAX_OUTSTANDING)
-                count = _add(items, count, WAIT + COMPUTE, newest)
+                count = _add(items, count, WAIT + unit, newest)
                 count = _add_rows(items, count, STORE, stores, step - 1)
             if step + 1 < end:
                 count = _add_rows(items, count, LOAD, loads, step + 1)
         if first < end:
-            count = _add(items, count, WAIT + COMPUTE, 0)
+            count = _add(items, count, WAIT + unit, 0)
             count = _add_rows(items, count, STORE, stores, end - 1)
             count = _add(items, count, WAIT + STORE, 0)
         begins[core + 1] = count

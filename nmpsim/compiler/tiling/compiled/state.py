@@ -28,11 +28,14 @@ class SimulationInput(NamedTuple):
     loads: Any
     """int64 [loads, words of a descriptor]"""
     stores: Any
-    computes: Any
+    macs: Any
+    """int64 [instructions of the MAC array, words of the longest descriptor]"""
+    vectors: Any
+    mac_kinds: Any
+    """int64 [instructions of the MAC array] index of the descriptor in tables of descriptors"""
+    vector_kinds: Any
     first: Any
-    """int64 [cores + 1, 3] offsets of each core's loads, stores and computations"""
-    computing: int
-    """Index of the computations' descriptor in tables of descriptors."""
+    """int64 [cores + 1, 4] offsets of each core's instructions of each kind"""
 
 
 class SimulationState(NamedTuple):
@@ -41,13 +44,13 @@ class SimulationState(NamedTuple):
     cores: Any
     """[cores, 6]"""
     units: Any
-    """[cores, 3, 3]"""
+    """[cores, 4, 3]"""
     cursors: Any
     """[cores, 2, CURSOR_WORDS] progress of the transfers that are served"""
     issued: Any
     """[2, transfers] cycle in which loads and stores were issued"""
     ends: Any
-    """[3, instructions] cycle in which they end"""
+    """[4, instructions] cycle in which they end"""
     next: Any
     """[3 * cores] cycle of the next event of each core, then of each queue; ties: the first"""
     queues: Any
@@ -56,22 +59,25 @@ class SimulationState(NamedTuple):
     """[channels, words] see nmpsim.timing.dram"""
     sums: Any
     """[4] busy cycles of the DRAM, grants, bursts, row misses"""
+    barrier: Any
+    """[2] cores that wait at a barrier within a chain, cycle in which the last one arrived"""
 
 
 def make_initial_state(p: SimulationInput) -> SimulationState:
     """Return the simulation state before the first cycle."""
     cores = p.begins.size - 1
-    most = max(p.loads.shape[0], p.stores.shape[0], p.computes.shape[0])
+    most = max(words.shape[0] for words in (p.loads, p.stores, p.macs, p.vectors))
     s = SimulationState(
         np.zeros((cores, 6), np.int64),
-        np.zeros((cores, 3, 3), np.int64),
+        np.zeros((cores, 4, 3), np.int64),
         np.zeros((cores, 2, CURSOR_WORDS), np.int64),
         np.zeros((2, most), np.int64),
-        np.full((3, most), UNKNOWN, np.int64),
+        np.full((4, most), UNKNOWN, np.int64),
         np.full(3 * cores, NEVER, np.int64),
         np.zeros((cores, 2, 2), np.int64),
         np.zeros((MAX_CHANNELS, CHANNEL_WORDS), np.int64),
         np.zeros(4, np.int64),
+        np.zeros(2, np.int64),
     )
     reset_dram(s.dram)
     s.cores[:, AT] = p.begins[:-1]

@@ -1,0 +1,511 @@
+"""Instructions of a chain for all cores: loads, computations, stores, waits and barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.compiler.tiling.chain_buffers import (
+    ConstantGroup,
+    ConstantPiece,
+    PlaceConstants,
+    ScratchpadLayout,
+    count_weight_bytes,
+    group_constants,
+    lay_out_scratchpad,
+)
+from nmpsim.compiler.tiling.chain_layers import (
+    AVERAGE_POOL,
+    CONV,
+    PAIR,
+    Chain,
+    ChainLayer,
+    ChainTensor,
+)
+from nmpsim.compiler.tiling.chain_rows import (
+    ChainTiling,
+    Strips,
+    TensorRows,
+    divide_channels,
+    divide_rows,
+    has_all_channels,
+)
+from nmpsim.compiler.tiling.chain_schedule import ChainInstruction, Span, hoist_loads, write_items
+from nmpsim.compiler.tiling.grid import Bounds
+from nmpsim.compiler.tiling.image import make_window_words
+from nmpsim.compiler.tiling.plan import (
+    LOAD,
+    NO_INSTRUCTIONS,
+    STORE,
+    InstructionSequence,
+    UnitInstructions,
+    align_size,
+    get_word_offsets,
+    make_box_words,
+)
+from nmpsim.config import DeviceConfig
+from nmpsim.isa.table import Unit
+from nmpsim.isa.words import PART_ONLY
+
+
+@attrs.frozen(eq=False)
+class ChainDivision:
+    """Division of a chain among cores and scratchpads by a tiling."""
+
+    chain: Chain
+    tiling: ChainTiling
+    rows: Mapping[str, TensorRows]
+    channels: Bounds
+    layout: ScratchpadLayout
+
+
+def divide_chain(chain: Chain, tiling: ChainTiling, config: DeviceConfig) -> ChainDivision | None:
+    """Divide a chain; return None if the tiling is impossible or exceeds the scratchpads."""
+    channels = divide_channels(chain, tiling.across)
+    rows, is_valid = divide_rows(chain, Strips.from_counts([tiling.parts]), tiling.exchanged)
+    if channels is None or not is_valid.all():
+        return None
+    layout = lay_out_scratchpad(chain, tiling, rows, channels, config.scratchpad_bytes)
+    return None if layout is None else ChainDivision(chain, tiling, rows, channels, layout)
+
+
+@attrs.frozen(eq=False)
+class ChainPlan:
+    """Plan of a chain: its instructions, and its constants for each range of channels."""
+
+    sequence: InstructionSequence
+    groups: list[list[ConstantGroup]]
+
+
+def plan_chain(
+    division: ChainDivision, config: DeviceConfig, place: PlaceConstants
+) -> ChainPlan | None:
+    """Plan the instructions of all cores; return None if constants do not fit the scratchpads."""
+    chain, tiling = division.chain, division.tiling
+    divided: Sequence[tuple[int, int] | None] = division.channels if tiling.across > 1 else [None]
+    space = division.layout.constant_bytes
+    found = [group_constants(chain, one, tiling.group_bytes, space) for one in divided]
+    if None in found:
+        return None
+    groups = [place(chain, own) for own in found if own is not None]
+    programs = []
+    for core in range(tiling.cores):
+        strip, across = divmod(core, tiling.across)
+        program = _CoreProgram(division, strip, across, groups[across])
+        programs.append(hoist_loads(program.make_instructions(), tiling.loads_ahead))
+    return ChainPlan(_make_sequence(programs, config.cores_count, tiling.cores), groups)
+
+
+def _make_sequence(
+    programs: Sequence[Sequence[ChainInstruction]], cores: int, used: int
+) -> InstructionSequence:
+    """Return the instructions of all cores with the waits that their operands need."""
+    programs = [*programs, *[[]] * (cores - used)]
+    items: list[tuple[int, int]] = []
+    begins = [0]
+    by_unit: list[list[ChainInstruction]] = [[] for _ in Unit]
+    first = [[0] * len(Unit)]
+    for program in programs:
+        items += write_items(program, used, first[-1])
+        begins.append(len(items))
+        for one in program:
+            if one.unit is not None:
+                by_unit[one.unit].append(one)
+        first.append([len(own) for own in by_unit])
+    units = tuple(map(_make_table, by_unit))
+    return InstructionSequence(
+        np.array(items, np.int64).reshape(-1, 2), np.array(begins), units, np.array(first)
+    )
+
+
+def _make_table(instructions: Sequence[ChainInstruction]) -> UnitInstructions:
+    if not instructions:
+        return NO_INSTRUCTIONS
+    mnemonics = tuple(dict.fromkeys(one.mnemonic for one in instructions))
+    offsets = {name: get_word_offsets(name) for name in mnemonics}
+    words = np.zeros((len(instructions), max(map(len, offsets.values()))), np.int64)
+    for row, one in enumerate(instructions):
+        own = offsets[one.mnemonic]
+        for name, value in one.words.items():
+            words[row, own[name]] = value
+    which = np.array([mnemonics.index(one.mnemonic) for one in instructions])
+    return UnitInstructions(mnemonics, which, words)
+
+
+class _CoreProgram:
+    """Instructions of one core."""
+
+    def __init__(
+        self, division: ChainDivision, down: int, across: int, groups: Sequence[ConstantGroup]
+    ) -> None:
+        self._chain, self._tiling = division.chain, division.tiling
+        self._rows, self._layout = division.rows, division.layout
+        self._down, self._channels = down, division.channels[across]
+        self._groups = groups
+        self._is_resident = (
+            sum(align_size(group.nbytes) for group in groups) <= division.layout.constant_bytes
+        )
+        self._found: list[ChainInstruction] = []
+        self._loaded: dict[int, tuple[int, int]] = {}
+        """Address and end of each group of constants that is in the scratchpad."""
+        self._ring = 0
+        """Offset of the next group of constants."""
+        self._strip = 0
+        self._turn = 0
+        self._views: dict[tuple[int, str], _TensorView] = {}
+
+    def make_instructions(self) -> list[ChainInstruction]:
+        """Return the instructions and barriers of the core in order, without waits."""
+        for turn in range(self._tiling.strips):
+            self._turn, self._strip = turn, self._down * self._tiling.strips + turn
+            self._add_strip()
+        return self._found
+
+    def _add_strip(self) -> None:
+        chain, keeps = self._chain, self._layout.keeps_padding
+        if keeps:
+            for layer in chain.layers:
+                self._add_padding(layer)
+        loaded = set()
+        for position, layer in enumerate(chain.layers):
+            for name in layer.inputs:
+                if name in chain.sources and name not in loaded:
+                    loaded.add(name)
+                    own = self._rows[name].held
+                    rows = int(own.begin[self._strip]), int(own.end[self._strip])
+                    self._add_load(name, rows, layer.index, is_source=True)
+            if not keeps:
+                self._add_padding(layer)
+            if position in self._tiling.exchanged:
+                self._add_exchange(position, layer)
+            else:
+                self._add_rows(position, layer, self._get_computed(layer.output))
+                if layer.output in chain.stored:
+                    own = self._rows[layer.output].owned
+                    self._add_store(layer, (int(own.begin[self._strip]), int(own.end[self._strip])))
+
+    def _get_computed(self, name: str) -> tuple[int, int]:
+        rows = self._rows[name].computed
+        assert rows is not None
+        return int(rows.begin[self._strip]), int(rows.end[self._strip])
+
+    def _add_exchange(self, position: int, layer: ChainLayer) -> None:
+        """Compute rows, store those that other cores need, and load rows of other cores.
+
+        The rows at the edges come first, so that the exchange overlaps the other rows.
+        """
+        name, begin, end = layer.output, *self._get_computed(layer.output)
+        held = self._rows[name].held
+        top, bottom = begin, end
+        for strip in range(self._tiling.parts):
+            low, high = max(int(held.begin[strip]), begin), min(int(held.end[strip]), end)
+            if strip < self._strip and low < high:
+                top = max(top, high)
+            elif strip > self._strip and low < high:
+                bottom = min(bottom, low)
+        edges = [(begin, top), (bottom, end)] if top < bottom else [(begin, end)]
+        for rows in edges:
+            self._add_rows(position, layer, rows)
+        if top < bottom:
+            self._add_rows(position, layer, (top, bottom))
+        for rows in edges:
+            self._add_store(layer, rows)
+        self._found.append(ChainInstruction(None, "", {}, (), ()))
+        low, high = int(held.begin[self._strip]), int(held.end[self._strip])
+        self._add_load(name, (low, begin), layer.index)
+        self._add_load(name, (end, high), layer.index)
+        if name in self._chain.stored and top < bottom:
+            self._add_store(layer, (top, bottom))
+
+    def _get_channels(self, name: str) -> tuple[int, int]:
+        """Return the range of a tensor's channels that the core holds."""
+        if has_all_channels(self._chain, name, self._tiling.across):
+            return 0, self._chain.tensors[name].channels
+        return self._channels
+
+    def _view(self, name: str) -> _TensorView:
+        if (self._turn, name) not in self._views:
+            self._views[self._turn, name] = self._make_view(name)
+        return self._views[self._turn, name]
+
+    def _make_view(self, name: str) -> _TensorView:
+        tensor, own, (first, end) = (
+            self._chain.tensors[name],
+            self._rows[name],
+            self._get_channels(name),
+        )
+        buffers = self._layout.buffers[name]
+        run = (end - first) * tensor.element_bytes
+        return _TensorView(
+            tensor,
+            first,
+            run,
+            (tensor.columns + own.left + own.right) * run,
+            buffers[self._turn % len(buffers)] + own.left * run,
+            int(own.held.begin[self._strip] - own.above[self._strip]),
+            int(own.held.end[self._strip] + own.below[self._strip]),
+            own.left,
+            own.right,
+        )
+
+    def _add_load(
+        self, name: str, rows: tuple[int, int], layer: int, *, is_source: bool = False
+    ) -> None:
+        """Load rows from DRAM, those of a source with its padding."""
+        if rows[0] >= rows[1]:
+            return
+        view = self._view(name)
+        words = view.make_box_words(rows) | {"layer": layer}
+        span = view.get_span(*rows)
+        if is_source and self._rows[name].has_padding:
+            own = self._rows[name]
+            span = view.get_span(view.begin, view.end, with_padding=True)
+            words = view.make_strided_words(rows) | {
+                "layer": layer,
+                "spm": span[0],
+                "pad_x_before": own.left,
+                "pad_x_after": own.right,
+                "pad_y_before": int(own.above[self._strip]),
+                "pad_y_after": int(own.below[self._strip]),
+                "element": view.tensor.view.element,
+                "fill": view.tensor.view.offset,
+            }
+        self._found.append(ChainInstruction(Unit.LOAD, LOAD, words, (), (span,), is_source))
+
+    def _add_store(self, layer: ChainLayer, rows: tuple[int, int]) -> None:
+        if rows[0] < rows[1]:
+            view = self._view(layer.output)
+            words = view.make_box_words(rows) | {"layer": layer.index}
+            span = view.get_span(*rows)
+            self._found.append(ChainInstruction(Unit.STORE, STORE, words, (span,), ()))
+
+    def _add_padding(self, layer: ChainLayer) -> None:
+        """Fill the padding of a layer's result with loads that read nothing from DRAM."""
+        own, view = self._rows[layer.output], self._view(layer.output)
+        if not own.has_padding:
+            return
+        low, high = int(own.held.begin[self._strip]), int(own.held.end[self._strip])
+        wide = view.left + view.right
+        columns = view.tensor.columns + wide
+        top = int(own.above[self._strip]) * columns + view.left
+        bottom = int(own.below[self._strip]) * columns + view.right
+        between = high - low - 1 if wide else 0
+        for start, pixels, count in (
+            (view.get_address(low) + view.tensor.columns * view.run, wide, between),
+            (view.get_address(low) - top * view.run, top, 1),
+            (view.get_address(high - 1) + view.tensor.columns * view.run, bottom, 1),
+        ):
+            if pixels and count:
+                words = {
+                    "layer": layer.index,
+                    "dram": view.tensor.address,
+                    "spm": start,
+                    "run_bytes": view.run,
+                    "count_y": count,
+                    "spm_stride_x": view.run,
+                    "spm_stride_y": view.row,
+                    "pad_x_before": pixels,
+                    "element": view.tensor.view.element,
+                    "fill": view.tensor.view.offset,
+                }
+                span = start, start + (count - 1) * view.row + pixels * view.run
+                self._found.append(ChainInstruction(Unit.LOAD, LOAD, words, (), (span,), True))
+
+    def _list_constants(self, position: int, layer: int) -> Iterator[tuple[ConstantPiece, int]]:
+        """Yield the pieces of a layer's constants with their addresses; load missing ones."""
+        for number, group in enumerate(self._groups):
+            pieces = [piece for piece in group.pieces if piece.layer == position]
+            if pieces and number not in self._loaded:
+                size = align_size(group.nbytes)
+                if self._ring + size > self._layout.constant_bytes:
+                    self._ring = 0
+                start = self._layout.constants + self._ring
+                self._ring += size
+                overwritten = [
+                    old
+                    for old, (low, high) in self._loaded.items()
+                    if low < start + size and start < high
+                ]
+                for old in overwritten:  # loaded again if it is needed again
+                    del self._loaded[old]
+                self._loaded[number] = start, start + size
+                words = make_box_words(group.address, start, group.nbytes) | {"layer": layer}
+                span = start, start + group.nbytes
+                self._found.append(ChainInstruction(Unit.LOAD, LOAD, words, (), (span,), True))
+            if pieces:
+                start = self._loaded[number][0]
+                yield from ((piece, start + piece.offset) for piece in pieces)
+
+    def _add_rows(self, position: int, layer: ChainLayer, rows: tuple[int, int]) -> None:
+        """Compute rows of a layer's result."""
+        if rows[0] >= rows[1]:
+            return
+        if layer.mnemonic == PAIR:
+            self._add_pair(layer, rows)
+        elif layer.weighted is None:
+            self._add_pool(layer, rows)
+        else:
+            self._add_weighted(position, layer, rows)
+
+    def _add_weighted(self, position: int, layer: ChainLayer, rows: tuple[int, int]) -> None:
+        assert layer.weighted is not None and layer.axes is not None
+        source, target = self._view(layer.inputs[0]), self._view(layer.output)
+        high, wide = layer.axes
+        top = rows[0] * high.stride - high.pad
+        start = source.get_address(top) - wide.pad * source.run
+        bottom = top + high.count_inputs(rows[1] - rows[0])
+        columns = wide.count_inputs(wide.out)
+        read = start, source.get_address(bottom - 1) + (columns - wide.pad) * source.run
+        wide_bytes = target.tensor.element_bytes
+        for piece, address in self._list_constants(position, layer.index):
+            scales, weights = piece.list_offsets(layer.weighted)
+            count, skipped = piece.end - piece.begin, piece.begin - target.first
+            words = {
+                **layer.words,
+                **make_window_words(*layer.axes, "kernel", "stride", "dilation"),
+                **self._make_image_words(rows, source, target, piece.begin),
+                "layer": layer.index,
+                "output": target.get_address(rows[0]) + skipped * wide_bytes,
+                "channels": address,
+                "scales": address + scales if layer.weighted.scale_bytes else 0,
+                "weights": address + weights,
+            }
+            if layer.mnemonic == CONV:
+                words |= {"input": start, "groups": 1, "in_channels": layer.weighted.depth}
+                words |= {"out_channels": count, "part": PART_ONLY}
+            else:
+                offset = (piece.begin - source.first) * wide_bytes
+                words |= {"input": start + offset, "channels_count": count}
+            end = address + weights + count_weight_bytes(layer, count)
+            reads = read, (address, end)
+            writes = (target.get_span(*rows),)
+            self._found.append(ChainInstruction(Unit.MAC, layer.mnemonic, words, reads, writes))
+
+    @staticmethod
+    def _make_image_words(
+        rows: tuple[int, int], source: _TensorView, target: _TensorView, channel: int
+    ) -> dict[str, int]:
+        """Return the words of the shape, the strides and the position of rows of an image."""
+        columns, channels = target.tensor.columns, target.tensor.channels
+        return {
+            "out_h": rows[1] - rows[0],
+            "out_w": columns,
+            "in_row_stride": source.row,
+            "in_pixel_stride": source.run,
+            "out_row_stride": target.row,
+            "out_pixel_stride": target.run,
+            "event_origin": rows[0] * columns * channels + channel,
+            "event_stride_y": columns * channels,
+            "event_stride_x": channels,
+        }
+
+    def _add_pool(self, layer: ChainLayer, rows: tuple[int, int]) -> None:
+        assert layer.axes is not None
+        source, target = self._view(layer.inputs[0]), self._view(layer.output)
+        wide = layer.axes[1]
+        first, end, above, _ = (
+            int(one[0]) for one in layer.find_input_rows(*np.array(rows).reshape(2, 1))
+        )
+        words = {
+            **layer.words,
+            **make_window_words(*layer.axes, "kernel", "stride"),
+            **self._make_image_words(rows, source, target, target.first),
+            "layer": layer.index,
+            "input": source.get_address(first),
+            "output": target.get_address(rows[0]),
+            "channels": target.run // target.tensor.element_bytes,
+            "in_h": end - first,
+            "in_w": wide.size,
+            "pad_top": above,
+            "pad_left": wide.pad,
+        }
+        if layer.mnemonic != AVERAGE_POOL:
+            words = {key: words[key] for key in words.keys() & get_word_offsets(layer.mnemonic)}
+        self._add_vector(layer, words, [source.get_span(first, end)], target.get_span(*rows))
+
+    def _add_pair(self, layer: ChainLayer, rows: tuple[int, int]) -> None:
+        left, right, target = map(self._view, (*layer.inputs, layer.output))
+        count = rows[1] - rows[0]
+        columns = target.tensor.columns * (target.run // target.tensor.element_bytes)
+        if left.row == right.row == target.row == target.tensor.columns * target.run:
+            columns, count = columns * count, 1
+        stride = target.tensor.columns * target.tensor.channels
+        words = {
+            **layer.words,
+            "layer": layer.index,
+            "lhs": left.get_address(rows[0]),
+            "rhs": right.get_address(rows[0]),
+            "output": target.get_address(rows[0]),
+            "rows": count,
+            "columns": columns,
+            "lhs_stride": left.row,
+            "rhs_stride": right.row,
+            "out_stride": target.row,
+            "event_origin": rows[0] * stride + target.first,
+            "event_stride_y": stride,
+        }
+        reads = [left.get_span(*rows), right.get_span(*rows)]
+        self._add_vector(layer, words, reads, target.get_span(*rows))
+
+    def _add_vector(
+        self, layer: ChainLayer, words: dict[str, Any], reads: Sequence[Span], write: Span
+    ) -> None:
+        self._found.append(
+            ChainInstruction(Unit.VECTOR, layer.mnemonic, words, tuple(reads), (write,))
+        )
+
+
+@attrs.frozen(eq=False)
+class _TensorView:
+    """View of a core's rows and channels of a tensor in its scratchpad."""
+
+    tensor: ChainTensor
+    first: int
+    """First channel."""
+    run: int
+    """Bytes of a pixel."""
+    row: int
+    """Bytes of a row with its padding."""
+    start: int
+    """Address of column 0 of the first row in the buffer."""
+    begin: int
+    """First row, which may be padding."""
+    end: int
+    left: int
+    right: int
+
+    def get_address(self, row: int) -> int:
+        """Return the address of column 0 of a row."""
+        return self.start + (row - self.begin) * self.row
+
+    def get_span(self, begin: int, end: int, *, with_padding: bool = False) -> Span:
+        """Return the bytes from the first to the last pixel of rows."""
+        left, right = (self.left, self.right) if with_padding else (0, 0)
+        last = self.get_address(end - 1) + (self.tensor.columns + right) * self.run
+        return self.get_address(begin) - left * self.run, last
+
+    def make_strided_words(self, rows: tuple[int, int]) -> dict[str, Any]:
+        """Return the words of a transfer of rows, one run for each pixel."""
+        tensor = self.tensor
+        return make_box_words(
+            tensor.address + rows[0] * tensor.row_bytes + self.first * tensor.element_bytes,
+            self.get_address(rows[0]),
+            self.run,
+            tensor.columns,
+            rows[1] - rows[0],
+            dram_stride_x=tensor.pixel_bytes,
+            dram_stride_y=tensor.row_bytes,
+            spm_stride_x=self.run,
+            spm_stride_y=self.row,
+        )
+
+    def make_box_words(self, rows: tuple[int, int]) -> dict[str, Any]:
+        """Return the words of a transfer of rows, one run if their bytes are consecutive."""
+        words = self.make_strided_words(rows)
+        if self.row == self.tensor.row_bytes:
+            nbytes = (rows[1] - rows[0]) * self.row
+            return make_box_words(words["dram"], words["spm"], nbytes)
+        return words

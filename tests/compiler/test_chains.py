@@ -1,0 +1,136 @@
+"""Test that chains of layers give the results of the same layers one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled_runs import check_refusal
+from hypothesis import given
+from hypothesis import strategies as st
+from program_writer import Program, Size, Writer
+from random_arithmetic import avg_pool, binary, convolution, fully_connected, max_pool
+from random_programs import write
+from tiers import examples
+from tiling_runs import digits
+
+from nmpsim.bundle import Bundle, parse_bundle
+from nmpsim.bundle.metadata import list_chains
+from nmpsim.compiler import driver
+from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.tiling.chain_buffers import estimate_addresses
+from nmpsim.compiler.tiling.chain_plan import divide_chain, plan_chain
+from nmpsim.compiler.tiling.chain_search import ChosenChain, find_chains, list_chain_tilings
+from nmpsim.config import DeviceConfig, default_device
+from nmpsim.core.device import Device
+from nmpsim.diagnostics import UserError
+
+STEPS = (convolution, convolution, convolution, max_pool, avg_pool, binary, fully_connected)
+
+
+@st.composite
+def image_networks(draw: st.DrawFn) -> Program:
+    """Draw a network of two to six layers on one image."""
+    elem = draw(st.sampled_from(("i8", "i8", "i8", "i16")))
+    w = Writer(draw, elem, draw(st.sampled_from(("glow-int", "q31"))))
+    shape = (1, w.number(4, 20), w.number(1, 12), w.pick(1, 3, 8, 16, 17, 33, 48))
+    return write(w, w.draft.input(w.narrow_type(shape)), STEPS, w.number(2, 6))
+
+
+def choose_random_chains(draw: st.DrawFn) -> Callable[..., list[ChosenChain]]:
+    """Return a function that takes the place of ``choose_chains`` and draws chains and tilings."""
+
+    def choose(
+        operations: Any,
+        read: Any,
+        costs: Any,
+        always: frozenset[str],
+        memory: Any,
+        model: Any,
+        config: DeviceConfig,
+    ) -> list[ChosenChain]:
+        found: list[ChosenChain] = []
+        chains = list(find_chains(operations, read, always, config))
+        while chains:
+            chain = draw(st.sampled_from(chains))
+            tilings = [
+                tiling
+                for group in list_chain_tilings(chain, config).values()
+                for tiling in group
+                if divide_chain(chain, tiling, config) is not None
+            ]
+            if tilings:
+                tiling = draw(st.sampled_from(tilings))._replace(
+                    group_bytes=draw(st.sampled_from((2048, 8192))),
+                    loads_ahead=draw(st.integers(1, 6)),
+                )
+                division = divide_chain(chain, tiling, config)
+                assert division is not None
+                if plan_chain(division, config, estimate_addresses(memory)) is not None:
+                    found.append(ChosenChain(chain, tiling, ()))
+            chains = [one for one in chains if one.last < chain.first or one.first > chain.last]
+        return sorted(found, key=lambda one: one.chain.first)
+
+    return choose
+
+
+def compile_both(
+    program: Program, config: DeviceConfig, monkeypatch: pytest.MonkeyPatch, choose: Any
+) -> tuple[Bundle, Bundle] | None:
+    """Return the bundle without chains and that with the chosen ones; None if a tile is too big."""
+    options: dict[str, Any] = {"numerics": program.numerics}
+    try:
+        separate = parse_bundle(compile_module(program.module, config, **options))
+        if choose is not None:
+            monkeypatch.setattr(driver, "choose_chains", choose)
+        chained = parse_bundle(compile_module(program.module, config, tiling="chain", **options))
+    except UserError as error:
+        check_refusal(error, config)
+        return None
+    return separate, chained
+
+
+def check_equal_results(
+    separate: Bundle, chained: Bundle, program: Program, config: DeviceConfig
+) -> None:
+    """Assert that the outputs, and the outputs of layers that are in DRAM, are equal."""
+    reports = []
+    for bundle in (separate, chained):
+        device = Device(config, "compiled")
+        report = device.run(bundle, program.inputs, strict=True)
+        assert report.trap is None, report.trap
+        assert report.contract.violation is None, report.contract.violation
+        reports.append(report)
+    for name, expected in reports[0].outputs.items():
+        np.testing.assert_array_equal(reports[1].outputs[name], expected, err_msg=name)
+    sums = [
+        sum(layer.cycles for layer in one.layers if layer.placement == "device") for one in reports
+    ]
+    assert sums == [one.cycles for one in reports]
+    for before, after in zip(*(one.layers for one in reports), strict=True):
+        assert after.macs <= before.macs  # rows that a stride skips are not computed
+        assert sum(after.critical_path.values()) in (0, after.cycles)
+
+
+@examples(12)
+@given(st.data(), image_networks(), st.sampled_from((1, 3, 8, 32)), st.sampled_from((16, 48, 128)))
+def test_random_chains_give_the_results_of_single_layers(
+    data: st.DataObject, program: Program, cores: int, kib: int
+) -> None:
+    config = Size(cores, kib * 1024).config
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        both = compile_both(program, config, monkeypatch, choose_random_chains(data.draw))
+    if both is not None:
+        check_equal_results(*both, program, config)
+
+
+def test_digits_with_chains_takes_fewer_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, config = digits(), default_device()
+    both = compile_both(program, config, monkeypatch, None)
+    assert both is not None
+    check_equal_results(*both, program, config)
+    separate, chained = (Device(config).run(one, program.inputs).cycles for one in both)
+    assert list_chains(both[1].metadata.layers)
+    assert chained < separate
