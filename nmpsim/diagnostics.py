@@ -86,6 +86,7 @@ CODES: dict[str, str] = {
     "PATCH002": "the patch belongs to another bundle",
     "PKG001": "a Python package is missing",
     "GRID001": "the grid of device settings is invalid",
+    "FIT001": "the device cannot be fitted to the measured cycles",
     "DATA001": "the data set or its labels are invalid",
     "RESULT001": "the results file belongs to another sweep or evaluation",
     "REPORT001": "the report is damaged or has another version",

@@ -42,6 +42,7 @@ COMMANDS: dict[str, str] = {
     "disasm": "Disassemble a bundle.",
     "asm": "Assemble a bundle.",
     "device": "Show the settings of a device.",
+    "fit": "Fit assumed settings of a device to measured cycles.",
 }
 """Name -> short help of each command, in the order of the help."""
 

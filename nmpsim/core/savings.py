@@ -81,7 +81,8 @@ class SavingsMeter:
         run: dict[str, int] = {}
         layers: list[dict[str, int]] = [{} for _ in self._cycles]
         for resource, free in FREE_COSTS.items():
-            cycles = self._measure(engine, costs._replace(**free))
+            moved = costs._replace(**free)
+            cycles = simulate_layer_cycles(engine, self._bundle, self._config, moved)
             if cycles is None:
                 return None
             run[resource] = sum(self._cycles.values()) - sum(cycles.values())
@@ -101,18 +102,24 @@ class SavingsMeter:
         is_slow = estimate_reference_seconds(self._bundle) > MAX_REFERENCE_SECONDS
         return None if engine.name == "reference" and is_slow else engine
 
-    def _measure(self, engine: Engine, costs: Costs) -> Mapping[int, int] | None:
-        """Return the cycles of each layer with ``costs``, or None if the cycles are unknown."""
-        machine = make_bundle_machine(self._bundle, self._config)
-        layers = self._bundle.metadata.layers
-        account = RunCycles.from_layers(layers)
-        for step in self._bundle.metadata.steps:
-            if step.kind != "device":
-                record_host_step(account, step, None, self._config)
-                continue
-            start_cores(machine, step.entry or 0)
-            if not engine.run_timing(machine, costs):
-                return None
-            end_segment(machine)
-            record_device_step(account, machine, layers, step, True)
-        return account.cycles
+
+def simulate_layer_cycles(
+    engine: Engine, bundle: Bundle, config: DeviceConfig, costs: Costs
+) -> Mapping[int, int] | None:
+    """Return the cycles of each layer with ``costs`` by index, or None if the cycles are unknown.
+
+    Values are not computed. The cycles are unknown if they depend on data.
+    """
+    machine = make_bundle_machine(bundle, config)
+    layers = bundle.metadata.layers
+    account = RunCycles.from_layers(layers)
+    for step in bundle.metadata.steps:
+        if step.kind != "device":
+            record_host_step(account, step, None, config)
+            continue
+        start_cores(machine, step.entry or 0)
+        if not engine.run_timing(machine, costs):
+            return None
+        end_segment(machine)
+        record_device_step(account, machine, layers, step, True)
+    return account.cycles

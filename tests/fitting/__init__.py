@@ -1,0 +1,1 @@
+"""Fits of hidden devices with fresh seeds: ``python -m tests.fitting``."""
