@@ -90,6 +90,7 @@ def main() -> None:
         },
         "eight banks": {"dram_banks": 8},
         "look-ahead (128 cycles)": {"dram_lookahead_cycles": 128},
+        "multicast": {"dram_multicast": 1},
     }.items():
         other = attrs.evolve(config, **settings)
         show(name, change(cycles_with(bundle, inputs, other), report.cycles))

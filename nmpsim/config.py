@@ -88,6 +88,7 @@ class DeviceConfig:
     dram_refresh_interval_cycles: int
     dram_refresh_cycles: int
     dram_lookahead_cycles: int
+    dram_multicast: int
     sync_barrier_cycles: int
     sync_semaphore_cycles: int
     host_operation_cycles: int

@@ -310,6 +310,7 @@ def make_layer_fields(
         utilization=macs / peak if peak else 0.0,
         bytes=moved,
         bursts=bursts,
+        bursts_shared=counts[CountColumn.BURSTS_SHARED],
         row_misses=counts[CountColumn.ROW_MISSES],
         actions=actions,
         energy=compute_energy(actions, counters.estimates),

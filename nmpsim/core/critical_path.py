@@ -15,7 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.core.state import NEVER, WAIT, Int64s, JobColumn, Machine, PathCause, WaitTarget
+from nmpsim.core.state import (
+    NEVER,
+    WAIT,
+    GrantKind,
+    Int64s,
+    JobColumn,
+    Machine,
+    PathCause,
+    WaitTarget,
+)
 from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import (
     ADDRESS,
@@ -31,8 +40,9 @@ from nmpsim.timing.compute import convert_to_cycles, count_grant_ticks
 
 CAUSES = len(PathCause)
 UNITS = len(Unit)
-_FETCH = 2
-"""Kind of a logged grant that reads a descriptor; 1 for a grant of a transfer."""
+_FETCH, _SHARED = 2, 3
+"""Kinds of logged grants: one that reads a descriptor, and one of another core's equal request
+(multicast). The kind of other grants is 1."""
 ENOUGH = 1 << 16
 """Number of log entries from which on the path is followed as far as it is certain."""
 
@@ -96,6 +106,7 @@ class PathRecorder:
         unit = work.core * UNITS + work.unit
         # A grant that reads a descriptor is no transfer's.
         is_fetch = is_grant & (work.cursor[:, ADDRESS] == work.descriptor)
+        kind = np.where(work.is_grant == GrantKind.SHARED, _SHARED, is_grant * (1 + is_fetch))
         nbytes, place = np.unique(np.where(is_grant, work.bytes, 0), return_inverse=True)
         transferring = [
             convert_to_cycles(count_grant_ticks(count, self._costs), self._costs)
@@ -105,7 +116,7 @@ class PathRecorder:
         times = (work.begin, work.end, work.done)
         self._work.append(
             np.stack(
-                [unit, is_grant.astype(np.int64) + is_fetch, *times, taken, self._channels(work)],
+                [unit, kind, *times, taken, self._channels(work)],
                 axis=1,
             )
         )
@@ -213,6 +224,9 @@ class _Walk:
         units = np.searchsorted(jobs[:, 0], np.arange(issued.size + 1))
         owner = np.where(owner < units[grants[:, 0] + 1], owner, -1)  # -1: it is not served yet
         owner[grants[:, 1] == _FETCH] = -1
+        is_shared = grants[:, 1] == _SHARED
+        shared, sharing = grants[is_shared], owner[is_shared]
+        grants, owner = grants[~is_shared], owner[~is_shared]
         earlier = _earlier_of_the_same(owner)
         by_channel = np.argsort(grants[:, 6], kind="stable")
         place_now = np.empty(len(grants) + 1, np.int64)
@@ -220,8 +234,10 @@ class _Walk:
         grants, owner = grants[by_channel], owner[by_channel]
         self._earlier = place_now[earlier[by_channel]]
         last = np.full(len(jobs) + 1, -1)
-        by_end = np.argsort(grants[:, 3], kind="stable")
-        last[owner[by_end]] = by_end
+        served = np.append(np.arange(len(grants)), _find_shared_grants(grants, shared))
+        served_owner = np.append(owner, sharing)
+        by_end = np.argsort(grants[served, 3], kind="stable")
+        last[served_owner[by_end]] = served[by_end]
         self._first_job, self._issued = units.tolist(), issued.tolist()
         self._jobs, self._last_grant = jobs[:, [0, 2, 3]].tolist(), last.tolist()
         self._grants, self._owner = grants, owner
@@ -364,6 +380,16 @@ class _Walk:
                 return -1
             grant = previous
         return -1
+
+
+def _find_shared_grants(grants: Int64s, shared: Int64s) -> Int64s:
+    """Return the index in ``grants``, sorted by channel and time, of each shared grant."""
+    channels = 1 + int(grants[:, 6].max(initial=0))
+    keys, wanted = (part[:, 3] * channels + part[:, 6] for part in (grants, shared))
+    order = np.argsort(keys, kind="stable")
+    places = np.searchsorted(keys[order], wanted).clip(max=len(order) - 1)
+    found: Int64s = order[places]
+    return found
 
 
 def _earlier_of_the_same(owner: Int64s) -> Int64s:

@@ -88,6 +88,7 @@ class CountColumn(IntEnum):
     SCRATCHPAD_VECTOR = 21
     BURSTS_WRITTEN = 22
     INSTRUCTIONS = 23
+    BURSTS_SHARED = 24
 
 
 class CycleCause(IntEnum):
@@ -123,6 +124,17 @@ class PathCause(IntEnum):
     BARRIER = 7
     SEMAPHORE = 8
     QUEUEING = 9
+
+
+class GrantKind(IntEnum):
+    """Kinds of entries of the work log."""
+
+    NONE = 0
+    """Work of an instruction."""
+    OWN = 1
+    """Grant of the DRAM: what it served of a transfer at once."""
+    SHARED = 2
+    """Grant of another core's equal request, which the DRAM served once (multicast)."""
 
 
 class WaitTarget(IntEnum):
@@ -193,6 +205,8 @@ CORE = np.dtype(
         ("unit_free", "i8", (len(Unit),)),  # cycle at which a unit can begin its next instruction
         ("served", "i8", (2,)),  # transfers of each DMA queue that the DRAM has served
         ("request", "i8", (2,)),  # cycle of the queue's next DRAM request, or NEVER
+        # Last grant of the load queue: the transfer before it, the ticks of its begin and end.
+        ("granted", "i8", (CURSOR_WORDS + 2,)),
         # Completion cycle of instruction i at i % depth, NEVER while unknown.
         ("finished", "i8", (len(Unit), MAX_QUEUED)),
         ("jobs", "i8", (2, MAX_QUEUED, CURSOR_WORDS + len(JobColumn))),
@@ -238,7 +252,7 @@ WORK = np.dtype(
     [
         ("core", "i8"),
         ("unit", "i8"),
-        ("is_grant", "i8"),  # 0: an instruction's work; 1: what the DRAM served of it at once
+        ("is_grant", "i8"),  # a GrantKind
         ("pc", "i8"),  # address of the instruction
         ("descriptor", "i8"),  # address of its descriptor
         ("layer", "i8"),  # index, or the number of layers if it names none of the bundle

@@ -224,6 +224,9 @@ class LayerReport:
     ]
     bytes: Annotated[BytesMoved, "bytes moved: [bytes_moved](#bytes_moved)"]
     bursts: Annotated[Count, "number of DRAM bursts; a partly used burst counts as one"]
+    bursts_shared: Annotated[
+        Count, "bursts of loads that shared the bursts of another core's load (multicast)"
+    ] = 0
     burst_efficiency: Annotated[
         Share,
         "bytes moved / bytes of the bursts; 0 without bursts, above 1 where bytes of a burst are"

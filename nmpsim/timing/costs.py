@@ -43,6 +43,7 @@ class Costs(NamedTuple):
     dram_refresh_interval_cycles: int
     dram_refresh_cycles: int
     dram_lookahead_cycles: int
+    dram_multicast: int
     sync_barrier_cycles: int
     sync_semaphore_cycles: int
     limits_cycles: int

@@ -138,7 +138,7 @@ def list_run_totals(report: RunReport) -> list[tuple[str, str]]:
         ("latency", f"{took}{_host(host)}"),
         *([] if throughput is None else [("throughput", describe_throughput(throughput, host))]),
         ("MACs", f"{macs:,}, {format_percent(report.use.mac_utilization, 1)}% MAC utilization"),
-        ("DRAM", report.use.describe_dram()),
+        ("DRAM", f"{report.use.describe_dram()}{_multicast(report)}"),
         *list_energy_totals(report),
         ("layers", f"{len(report.layers) - host.layers} on the device, {host.layers} on the host"),
         ("simulation", f"{format_duration(report.host_seconds)} of wall time"),
@@ -168,6 +168,13 @@ def _host(host: HostWork) -> str:
     if host.cycles is None:
         return f"; + {host.text}"
     return f"; {host.cycles:,} of them on the host"
+
+
+def _multicast(report: RunReport) -> str:
+    """Return how many bursts loads shared; empty if none."""
+    shared = sum(layer.bursts_shared for layer in report.layers)
+    bursts = sum(layer.bursts for layer in report.layers)
+    return f"; multicast saved {shared:,} of {shared + bursts:,} bursts" if shared else ""
 
 
 def describe_contract(contract: ContractReport) -> str:

@@ -150,6 +150,7 @@ def with_banks(draw: st.DrawFn) -> DeviceConfig:
         dram_refresh_interval_cycles=draw(st.sampled_from([0, 200])),
         dram_refresh_cycles=30,
         dram_lookahead_cycles=draw(st.sampled_from([0, 50])),
+        dram_multicast=draw(st.sampled_from([0, 1])),
         control_descriptor_fetch=draw(st.sampled_from([0, 1])),
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from nmpsim.analysis.trace.selection import Selection
+from nmpsim.core.state import GrantKind
 from nmpsim.isa.table import DRAM_BASE, Unit
 from nmpsim.memory.dram import advance_past_grant, get_next_address
 from nmpsim.timing import Costs
@@ -28,7 +29,11 @@ class DramTrace:
     def __call__(self, work: Any) -> None:
         """Write the bursts of an array of ``nmpsim.core.state.WORK``."""
         chosen = self._chosen.select_work(work)
-        lines = [line for entry in chosen[chosen["is_grant"] == 1] for line in self._lines(entry)]
+        lines = [
+            line
+            for entry in chosen[chosen["is_grant"] == GrantKind.OWN]
+            for line in self._lines(entry)
+        ]
         self._file.write("".join(lines).encode("ascii"))
 
     def _lines(self, entry: Any) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import IO, Annotated, Any, Literal, NotRequired, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.core.state import GrantKind
 from nmpsim.isa.table import Unit
 
 
@@ -125,7 +126,7 @@ class ActivityCounters:
             self._sums = np.concatenate([pairs, np.zeros_like(pairs)], axis=-1)
             self._cycles *= 2
         is_grant = work["is_grant"] != 0
-        self._count(_BUSY, work[is_grant])
+        self._count(_BUSY, work[work["is_grant"] == GrantKind.OWN])
         for unit, series in (TRANSFERS | UNITS).items():
             self._count(series, work[~is_grant & (work["unit"] == unit)])
 

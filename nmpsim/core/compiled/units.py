@@ -23,6 +23,7 @@ from nmpsim.core.state import (
     NEVER,
     CoreStatus,
     CountColumn,
+    GrantKind,
     Int,
     Int64s,
     JobColumn,
@@ -62,6 +63,10 @@ BYTES_READ, MACS = int(CountColumn.BYTES_READ), int(CountColumn.MACS)
 TENSOR_INSTRUCTIONS = int(CountColumn.TENSOR_INSTRUCTIONS)
 VECTOR_ELEMENTS, SCRATCHPAD = int(CountColumn.VECTOR_ELEMENTS), int(CountColumn.SCRATCHPAD_DMA)
 BURSTS_WRITTEN = int(CountColumn.BURSTS_WRITTEN)
+BURSTS_SHARED = int(CountColumn.BURSTS_SHARED)
+OWN_GRANT, SHARED_GRANT = int(GrantKind.OWN), int(GrantKind.SHARED)
+GRANT_BEGIN, GRANT_END = CURSOR_WORDS, CURSOR_WORDS + 1
+"""Positions in a core's ``granted`` after the words of the cursor."""
 LOAD_UNIT, STORE_UNIT = int(Unit.LOAD), int(Unit.STORE)
 RUNNING, WAITING_UNIT = int(CoreStatus.RUNNING), int(CoreStatus.WAITING_UNIT)
 
@@ -123,9 +128,12 @@ def record_grant(
     begin: Int,
     end: Int,
     nbytes: Int,
+    kind: Int,
 ) -> None:
     """Record a DRAM grant in the work log, with the transfer's progress before the grant."""
-    n = record_work(m, core, unit, 1, job[PC], job[DESCRIPTOR], job[LAYER], begin, end, end, nbytes)
+    n = record_work(
+        m, core, unit, kind, job[PC], job[DESCRIPTOR], job[LAYER], begin, end, end, nbytes
+    )
     if n >= 0:
         cursor = m.work[n]["cursor"]
         for word in range(CURSOR_WORDS):
@@ -288,6 +296,29 @@ def get_next_request(m: Machine, costs: Costs, queue: Int) -> Any:
     return get_next_address(job) // costs.dram_row_bytes, job[KNOWN]
 
 
+def find_equal_grant(m: Machine, costs: Costs, core: Int) -> Any:
+    """Return a core whose last grant the next request of a core's load queue shares, or -1.
+
+    With multicast, equal requests that wait at the same time are served once. So the grant is that
+    of an equal transfer with equal progress, and does not begin before the request.
+    """
+    if not costs.dram_multicast:
+        return np.int64(-1)
+    c = m.cores[core]
+    job = c["jobs"][LOAD_UNIT, c["served"][LOAD_UNIT] % costs.queues_depth]
+    request = convert_to_ticks(c["request"][LOAD_UNIT], costs)
+    for other in range(m.cores.size):
+        granted = m.cores[other]["granted"]
+        if other == core or granted[GRANT_BEGIN] < request:
+            continue
+        is_equal = True
+        for word in range(CURSOR_WORDS):
+            is_equal = is_equal and granted[word] == job[word]
+        if is_equal:
+            return np.int64(other)
+    return np.int64(-1)
+
+
 def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) -> Any:
     """Choose the queue that gets the next DRAM grant; return the queue and the decision's cycle.
 
@@ -305,6 +336,13 @@ def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) 
     """
     if costs.dram_lookahead_cycles == 0:
         return earliest_one, requests[earliest_one]
+    shared = np.int64(-1)
+    for core in range(m.cores.size):
+        is_earlier = requests[2 * core] < (NEVER if shared < 0 else requests[shared])
+        if is_earlier and find_equal_grant(m, costs, core) >= 0:
+            shared = np.int64(2 * core)
+    if shared >= 0:
+        return shared, requests[shared]
     dram = m.shared[0]["dram"]
     now, chooses = np.int64(NEVER), 0
     for queue in range(requests.size):
@@ -372,19 +410,33 @@ def serve_queue(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     row = get_next_address(job) // costs.dram_row_bytes
     channel, counts = m.shared[0]["dram"][find_channel(row, costs)], m.layers[job[LAYER]]["counts"]
     runs_done, bytes_done = job[RUNS_DONE], job[BYTES_DONE]
+    can_share, granted = costs.dram_multicast and unit == LOAD_UNIT, c["granted"]
+    shared = find_equal_grant(m, costs, core) if can_share else np.int64(-1)
+    if can_share:
+        for word in range(CURSOR_WORDS):
+            granted[word] = job[word]
     bursts = advance_past_grant(job, costs)
     nbytes = bursts * costs.dram_burst_bytes
-    begin_tick = max(request * per_cycle, channel[FREE])
-    end_tick, miss = serve_grant(
-        channel, row, unit, job[KNOWN], request * per_cycle, count_grant_ticks(nbytes, costs), costs
-    )
+    is_shared = shared >= 0
+    if is_shared:
+        begin_tick = m.cores[shared]["granted"][GRANT_BEGIN]
+        end_tick, miss = m.cores[shared]["granted"][GRANT_END], False
+    else:
+        begin_tick = max(request * per_cycle, channel[FREE])
+        ticks = count_grant_ticks(nbytes, costs)
+        end_tick, miss = serve_grant(
+            channel, row, unit, job[KNOWN], request * per_cycle, ticks, costs
+        )
+    if can_share:
+        granted[GRANT_BEGIN], granted[GRANT_END] = begin_tick, end_tick
     start, end = convert_to_cycles(begin_tick, costs), convert_to_cycles(end_tick, costs)
     c["queueing"][unit] += begin_tick // per_cycle - request
-    counts[BUSY_LOAD + unit] += end - start
-    counts[BURSTS] += bursts
+    counts[BUSY_LOAD + unit] += 0 if is_shared else end - start
+    counts[BURSTS_SHARED if is_shared else BURSTS] += bursts
     counts[BURSTS_WRITTEN] += bursts * unit
     counts[ROW_MISSES] += 1 if miss else 0
-    record_grant(m, core, unit, job, runs_done, bytes_done, start, end, nbytes)
+    kind = SHARED_GRANT if is_shared else OWN_GRANT
+    record_grant(m, core, unit, job, runs_done, bytes_done, start, end, nbytes, kind)
     all_end = max(job[END], end_tick)
     if is_served(job):
         free = convert_to_cycles(all_end, costs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.state import JobColumn, WaitTarget
+from nmpsim.core.state import GrantKind, JobColumn, WaitTarget
 from nmpsim.isa.table import Unit
 
 
@@ -19,11 +19,13 @@ def record_work(
     nbytes: int = 0,
     transfer: Any = None,
     cursor: Any = None,
+    kind: GrantKind = GrantKind.OWN,
 ) -> None:
     """Record a job or a DRAM grant of a unit in the work log, if the machine has a log.
 
     ``transfer`` is the DMA job of the work, whose address and descriptor the entry has; else they
-    are those of the core's instruction. ``cursor`` is the state of a transfer before a DRAM grant.
+    are those of the core's instruction. ``cursor`` is the state of a transfer before a DRAM grant,
+    whose ``kind`` the entry has.
     """
     machine = core.machine
     if machine.work.size == 0:
@@ -36,7 +38,7 @@ def record_work(
     entry["core"], entry["unit"], entry["layer"] = core.number, unit, layer
     entry["pc"], entry["descriptor"] = pc, descriptor
     entry["begin"], entry["end"], entry["done"], entry["bytes"] = begin, end, done, nbytes
-    entry["is_grant"] = cursor is not None
+    entry["is_grant"] = GrantKind.NONE if cursor is None else kind
     if cursor is not None:
         entry["cursor"] = cursor
 

@@ -14,6 +14,7 @@ from nmpsim.core.state import (
     CoreStatus,
     CountColumn,
     CycleCause,
+    GrantKind,
     JobColumn,
     Machine,
     WaitTarget,
@@ -209,14 +210,35 @@ def finish_transfer(queue: UnitQueue, free: int, finished: int) -> None:
         wait_until(queue, job, finished)
 
 
+def find_equal_grant(machine: Machine, queue: UnitQueue) -> tuple[int, int] | None:
+    """Return the ticks at which a grant begins and ends that the queue's request shares, or None.
+
+    With multicast, a load shares the last grant of another core if that core's transfer and its
+    progress were equal, and the grant does not begin before the request.
+    """
+    if not queue.costs.dram_multicast or queue.unit != Unit.LOAD or queue.request == NEVER:
+        return None
+    cursor = queue.get_transfer(queue.served)[:CURSOR_WORDS]
+    request = convert_to_ticks(queue.request, queue.costs)
+    for number, (*words, begin, end) in enumerate(machine.cores["granted"].tolist()):
+        if number != queue.core.number and begin >= request and words == cursor.tolist():
+            return begin, end
+    return None
+
+
 def choose_queue_with_lookahead(
     machine: Machine, asking: list[UnitQueue], costs: Costs
 ) -> tuple[UnitQueue, int]:
     """Choose the queue that a DRAM with look-ahead serves next; return it and the decision's cycle.
 
     A channel decides when it is free: of the requests within the look-ahead after its oldest one,
-    it serves the one whose first burst is earliest; ties by age, then by core number.
+    it serves the one whose first burst is earliest; ties by age, then by core number. Requests that
+    share a grant come first.
     """
+    sharing = [queue for queue in asking if find_equal_grant(machine, queue) is not None]
+    if sharing:
+        oldest = min(sharing, key=lambda queue: queue.request)
+        return oldest, oldest.request
     first = min(asking, key=lambda queue: queue.compute_decision_cycle(machine))
     now, number = first.compute_decision_cycle(machine), find_channel(first.get_next_row(), costs)
     here = [queue for queue in asking if find_channel(queue.get_next_row(), costs) == number]
@@ -259,23 +281,32 @@ def serve_queue(machine: Machine, queue: UnitQueue) -> None:
     row = queue.get_next_row()
     channel = queue.get_channel(machine)
     before = transfer[:CURSOR_WORDS].copy()
+    shared = find_equal_grant(machine, queue)
     bursts = advance_past_grant(transfer, costs)
     nbytes = bursts * costs.dram_burst_bytes
-    request = convert_to_ticks(queue.request, costs)
-    known, begin_tick = int(transfer[JobColumn.KNOWN]), max(request, int(channel[FREE]))
-    end_tick, is_miss = serve_grant(
-        channel, row, int(queue.unit), known, request, count_grant_ticks(nbytes, costs), costs
-    )
+    counts = machine.layers[int(transfer[JobColumn.LAYER])]["counts"]
+    if shared is not None:
+        begin_tick, end_tick = shared
+        counts[CountColumn.BURSTS_SHARED] += bursts
+    else:
+        request = convert_to_ticks(queue.request, costs)
+        known, begin_tick = int(transfer[JobColumn.KNOWN]), max(request, int(channel[FREE]))
+        end_tick, is_miss = serve_grant(
+            channel, row, int(queue.unit), known, request, count_grant_ticks(nbytes, costs), costs
+        )
+        counts[CountColumn.BURSTS] += bursts
+        counts[CountColumn.ROW_MISSES] += int(is_miss)
+    if costs.dram_multicast and queue.unit == Unit.LOAD:
+        queue.core.record["granted"] = (*before.tolist(), begin_tick, end_tick)
     start, end = convert_to_cycles(begin_tick, costs), convert_to_cycles(end_tick, costs)
     queue.queueing += begin_tick // costs.dram_bytes_per_cycle - queue.request
-    counts = machine.layers[int(transfer[JobColumn.LAYER])]["counts"]
-    counts[BUSY[queue.unit]] += end - start
-    counts[CountColumn.BURSTS] += bursts
+    if shared is None:
+        counts[BUSY[queue.unit]] += end - start
     if queue.unit == Unit.STORE:
         counts[CountColumn.BURSTS_WRITTEN] += bursts
-    counts[CountColumn.ROW_MISSES] += int(is_miss)
     layer = transfer[JobColumn.LAYER]
-    record_work(queue.core, queue.unit, layer, start, end, end, nbytes, transfer, before)
+    kind = GrantKind.OWN if shared is None else GrantKind.SHARED
+    record_work(queue.core, queue.unit, layer, start, end, end, nbytes, transfer, before, kind)
     earlier_end = int(transfer[JobColumn.END])
     all_end = max(earlier_end, end_tick)
     if is_served(transfer):
