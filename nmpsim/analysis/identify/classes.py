@@ -10,7 +10,13 @@ import attrs
 
 from nmpsim.analysis.identify.dumps import Dumps
 from nmpsim.analysis.identify.faults import LayerFault, find_fault
-from nmpsim.analysis.identify.layers import CONNECTED, CONVOLUTION, RecordedLayer, read_layers
+from nmpsim.analysis.identify.layers import (
+    CONNECTED,
+    CONVOLUTION,
+    RecordedLayer,
+    find_transposed_tensors,
+    read_layers,
+)
 from nmpsim.analysis.identify.search import LayerRules, RequantizationRule, find_rules
 from nmpsim.analysis.identify.unnamed_dumps import match_unnamed_dumps
 from nmpsim.analysis.program import Program
@@ -121,7 +127,8 @@ def identify_program(
     """
     # ONNX Runtime and PyTorch, whose profiles begin with float, store channels first.
     is_first = program.numerics.startswith("float") if layout == "auto" else layout == "nchw"
-    files = [Dumps(path, is_first) for path in dumps]
+    transposed = find_transposed_tensors(program)
+    files = [Dumps(path, is_first, transposed) for path in dumps]
     keys = {key for file in files for key in file.keys}
     layers, missing = _read_all_layers(program, files)
     if missing or names:

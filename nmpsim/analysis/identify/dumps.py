@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,9 @@ class Dumps:
         names of tensors, or those of ``nmpsim run --save-layers``.
     channels_first
         Whether a tensor whose shape fits both layouts has channels first, unless nmpsim wrote it.
+    transposed
+        Tensors of the program by name, and the tensor that each one is a transpose of, if any. An
+        array with such a name belongs to no other tensor than these two.
 
     Raises
     ------
@@ -39,8 +42,11 @@ class Dumps:
         FILE001 or INPUT003 if the file or folder cannot be read.
     """
 
-    def __init__(self, path: Path, channels_first: bool = False) -> None:
+    def __init__(
+        self, path: Path, channels_first: bool = False, transposed: Mapping[str, str] | None = None
+    ) -> None:
         self.path, self.channels_first = path, channels_first
+        self._transposed = {} if transposed is None else transposed
         self.file = ArrayFolder(path) if path.is_dir() else ArrayFile(path)
         """The file or folder itself."""
         if not self.file.is_archive:
@@ -76,7 +82,11 @@ class Dumps:
     def find_key(self, names: Sequence[str]) -> str | None:
         """Return the key of the array of a tensor that has one of the names, or None."""
         known = (self._keys.get(name) for one in names for name in list_name_forms(one))
-        return next((one for one in known if one is not None), None)
+        found = (one for one in known if one is not None)
+        return next(
+            (one for one in found if one in names or self._transposed.get(one, names[-1]) in names),
+            None,
+        )
 
     def assign(self, name: str, key: str, *, is_by_order: bool, channels_first: bool) -> None:
         """Assign an array to a tensor of another name; later reads of the tensor return it."""

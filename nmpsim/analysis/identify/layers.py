@@ -32,7 +32,15 @@ CONSTANT_PREFIX = "constant/"
 """Prefix of keys of weights and biases in dumps, which replace those of the program."""
 _BLOCK = 1 << 20
 """Elements of sums that are computed at a time."""
-_EXACT = frozenset({OpcodeKind.MOVE, OpcodeKind.MAX_POOL, OpcodeKind.CONVERSION, OpcodeKind.CLIP})
+_EXACT = frozenset(
+    {
+        OpcodeKind.MOVE,
+        OpcodeKind.FILL,
+        OpcodeKind.MAX_POOL,
+        OpcodeKind.CONVERSION,
+        OpcodeKind.CLIP,
+    }
+)
 """Operations that are executed if a dump lacks their result."""
 
 
@@ -163,6 +171,15 @@ def list_operations(program: Program) -> list[Operation]:
         resolve_operands(program.module)[1], program.numerics, program.layer_numerics
     )
     return list(fuse_clips(assign_placement(assigned, program.device)))
+
+
+def find_transposed_tensors(program: Program) -> dict[str, str]:
+    """Return the names of tensors, and the tensor that each is a transpose of, or itself."""
+    found = {name: name for name in resolve_operands(program.module)[0]}
+    for op in list_operations(program):
+        if op.instruction.opcode == "transpose":
+            found[op.output.name] = op.list_inputs()[0].name
+    return found
 
 
 def list_result_names(op: Operation) -> list[str]:
@@ -300,8 +317,7 @@ def _compute_result(
         return result
     if own is not None:
         return np.clip(own, op.clip_low, op.clip_high)
-    changes_input = any(one.kind == INOUT for one in op.instruction.operands)
-    is_exact = op.kind in _EXACT and not changes_input and all(one is not None for one in inputs)
+    is_exact = op.kind in _EXACT and all(one is not None for one in inputs)
     return _execute(op, program, inputs) if is_exact else None
 
 
@@ -319,12 +335,14 @@ def _read_view(known: Mapping[str, Array], module: Module, view: BufferView) -> 
 
 def _execute(op: Operation, program: Program, inputs: list[Any]) -> Array | None:
     """Return the results of an operation for each item of a batch, or None if unsupported."""
-    target, items = op.operands[0], max(map(len, inputs))
+    target, items = op.operands[0], max(map(len, inputs), default=1)
     views = op.list_inputs()
+    has_target = op.instruction.operands[0].kind != INOUT
     results = []
     try:
         for item in range(items):
-            tensors = [_make_tensor(target, np.zeros(target.shape, target.type.dtype))]
+            empty = np.zeros(target.shape, target.type.dtype)
+            tensors = [_make_tensor(target, empty)] if has_target else []
             tensors += [
                 _make_tensor(view, one[item % len(one)])
                 for view, one in zip(views, inputs, strict=True)

@@ -217,6 +217,18 @@ def test_arrays_of_other_names_are_matched_by_order(shared: Path, name: str, lay
     assert all(one["by_order"] and one["explained"] for one in found["layers"])
 
 
+def test_transposed_convolutions_are_named(shared: Path, tmp_path: Path) -> None:
+    """The convolution reads zeros into which other operations insert the input."""
+    with np.load(shared / "golden" / "frontends" / "tflite_ops.npz") as archive:
+        model, x, y = (
+            archive[f"TRANSPOSE_CONV_uint8/00/{key}"] for key in ("model", "in0", "out0")
+        )
+    (tmp_path / "model.tflite").write_bytes(model.tobytes())
+    np.savez(tmp_path / "dumps.npz", x=x, y=y)
+    found = read(tmp_path / "model.tflite", tmp_path / "dumps.npz")
+    assert (found["explained"], found["by_name"]) == (True, 2)
+
+
 def test_wrong_pairs_of_arrays_name_no_rule(model: Path, tmp_path: Path) -> None:
     right = dict(np.load(record(tmp_path / "right.npz", tflite)))
     np.savez(tmp_path / "dumps.npz", first=right["y"], second=right["x"])
