@@ -22,7 +22,8 @@ from nmpsim.analysis.identify import (
 )
 from nmpsim.analysis.program import load_program
 from nmpsim.bundle import parse_bundle
-from tests.identify_campaign.devices import KNOWN, Device, draw_device, requantize
+from tests.identify_campaign.devices import Device, draw_device, requantize
+from tests.identify_campaign.known_devices import KNOWN
 from tests.identify_campaign.models import Convolution, draw_layers, write_model
 
 FRESH = 4

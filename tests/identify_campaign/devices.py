@@ -51,6 +51,11 @@ class Device:
     pre_shift: int = 0
     style: str = ""
     """``tosa double`` or empty."""
+    accumulator: str = ""
+    """``wraps N`` or ``saturates N`` for a narrow accumulator of N bits."""
+    clamp: tuple[int, int] = (-128, 127)
+    compute: Callable[[Any, Any, Any, int], Any] | None = None
+    """Function of sums, biases, scales and the zero point, in place of the other fields."""
 
 
 def split(factor: float, bits: int) -> tuple[int, int]:
@@ -91,10 +96,21 @@ def scale_float(device: Device, acc: int, bias: int, scales: tuple[Any, ...], ze
     return result + (zero if device.late_offset else 0)
 
 
+def limit_sum(device: Device, total: int) -> int:
+    """Return a sum as a narrow accumulator holds it."""
+    kind, _, number = device.accumulator.partition(" ")
+    if not kind:
+        return total
+    half = 1 << int(number) - 1
+    if kind == "wraps":
+        return (total + half) % (2 * half) - half
+    return max(-half, min(total, half - 1))
+
+
 def scale_integer(device: Device, acc: int, bias: int, factor: float, zero: int) -> int:
     mul, exponent = make_multiplier(device, factor)
     last = ROUNDINGS[device.rounding]
-    total = acc + (bias if device.place == "sum" else 0)
+    total = limit_sum(device, acc + (bias if device.place == "sum" else 0))
     if device.pre_shift:
         total = (total >> device.pre_shift) << device.pre_shift
     product = total * mul
@@ -122,6 +138,8 @@ def requantize(
     device: Device, sums: Any, biases: Any, scales: tuple[Any, Any, Any], zero: int
 ) -> Any:
     """Return the results, clipped to int8, of sums whose last axis is the output channel."""
+    if device.compute is not None:
+        return np.clip(device.compute(sums, biases, scales, zero), *device.clamp).astype(np.int8)
     in_scale, weight_scales, out_scale = scales
     results = np.empty(sums.shape, np.int64)
     flat, out = sums.reshape(-1, sums.shape[-1]), results.reshape(-1, sums.shape[-1])
@@ -137,26 +155,7 @@ def requantize(
                 else:
                     known[acc] = scale_integer(device, acc, bias, factor, zero)
             out[row, channel] = known[acc]
-    return np.clip(results, -128, 127).astype(np.int8)
-
-
-KNOWN = (
-    Device("TFLite, rounded twice", "fixed 31", "away", first="up"),
-    Device("TFLite, rounded once", "fixed 31", "up"),
-    Device("CMSIS-NN, rounded twice", "fixed 31", "away", first="up"),
-    Device("CMSIS-NN, rounded once", "fixed 31", "up"),
-    Device("Deeploy RequantShift", "shift 20", "floor", place="product"),
-    Device("Deeploy RequantShift, rounded", "shift 16", "up", place="product"),
-    Device("TOSA, single", "fixed 31", "up"),
-    Device("TOSA, double", "fixed 31", style="tosa double"),
-    Device("TOSA, inexact", "fixed 31", "floor"),
-    Device("TOSA, 16 bits", "fixed 15", "up"),
-    Device("ONNX Runtime", "float32", "even"),
-    Device("float32, zero point first", "float32", "away", late_offset=False),
-    Device("float32, real bias", "float32", "even", place="real"),
-    Device("float64", "float64", "even"),
-)
-"""Devices that exist, or whose arithmetic is specified."""
+    return np.clip(results, *device.clamp).astype(np.int8)
 
 
 def draw_device(rng: np.random.Generator) -> Device:
@@ -179,7 +178,12 @@ def draw_device(rng: np.random.Generator) -> Device:
     if width.startswith("fixed") and place != "product" and rng.random() < 0.3:
         first = str(choice(["up", "away", "even", "floor"]))
         rounding = str(choice(["up", "away", "even", "floor", "zero"]))
+    limits: dict[str, Any] = {}
+    if rng.random() < 0.15:
+        limits["accumulator"] = f"{choice(['wraps', 'saturates'])} {rng.integers(16, 19)}"
+    if rng.random() < 0.15:
+        limits["clamp"] = (-127, 127)
     pre = int(rng.integers(1, 6)) if place == "sum" and not first and rng.random() < 0.2 else 0
     if pre:
         rounding = str(choice(["up", "away", "floor"]))
-    return Device("invented", width, rounding, first, place, pre_shift=pre)
+    return Device("invented", width, rounding, first, place, pre_shift=pre, **limits)

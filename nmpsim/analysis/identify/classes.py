@@ -161,6 +161,12 @@ def identify_program(
         if progress is not None:
             progress(index, len(layers), layer.name)
         found.append(_identify_layer(layer, classes[layer.kind], program.numerics))
+    for kind in classes.values():
+        _merge_classes(kind, program.numerics)
+    for index, one in enumerate(found):  # a later layer may show the rule of an earlier one
+        if not one.found.rules and one.fault is None:
+            shared = _share_rules(one.layer, classes[one.layer.kind], program.numerics)
+            found[index] = one if shared is None else IdentifiedLayer(shared)
     unused = tuple(key for file in files for key in file.keys if key not in file.read_keys)
     every = _prefer_common_rules([one for kind in classes.values() for one in kind])
     by_order = sum(len(file.read_keys & {*file.by_order.values()}) for file in files)
@@ -200,12 +206,9 @@ def _identify_layer(
     layer: RecordedLayer, classes: list[RuleClass], numerics: str
 ) -> IdentifiedLayer:
     """Search the rules of a layer, first among those of earlier layers, and update classes."""
-    for index, known in enumerate(classes):
-        shared = find_rules(layer, group_rules(known.rules))
-        if shared.rules:
-            rules = sort_rules(shared.rules, numerics)
-            classes[index] = attrs.evolve(known, layers=(*known.layers, layer), rules=rules)
-            return IdentifiedLayer(shared)
+    shared = _share_rules(layer, classes, numerics)
+    if shared is not None:
+        return IdentifiedLayer(shared)
     found = find_rules(layer)
     if not found.rules:
         # Arrays of another layer are no fault of the data.
@@ -215,9 +218,36 @@ def _identify_layer(
         found = attrs.evolve(found, rules=fault.rules)
         if fault.is_data_fault:
             return IdentifiedLayer(found, fault)
+        found = find_rules(layer, group_rules(fault.rules))  # the fault is one of some elements
+        if not found.rules:
+            return IdentifiedLayer(found)
     rules = sort_rules(found.rules, numerics)
     classes.append(RuleClass(layer.kind, (layer,), rules))
     return IdentifiedLayer(found)
+
+
+def _share_rules(
+    layer: RecordedLayer, classes: list[RuleClass], numerics: str
+) -> LayerRules | None:
+    """Return the rules of the first class that explain a layer, and add the layer to the class."""
+    for index, known in enumerate(classes):
+        shared = find_rules(layer, group_rules(known.rules))
+        if shared.rules:
+            rules = sort_rules(shared.rules, numerics)
+            classes[index] = attrs.evolve(known, layers=(*known.layers, layer), rules=rules)
+            return shared
+    return None
+
+
+def _merge_classes(classes: list[RuleClass], numerics: str) -> None:
+    """Merge classes whose layers the rules of a later class explain, too."""
+    for one in classes[:-1]:
+        for later in classes[classes.index(one) + 1 :]:
+            merged: list[RuleClass] = [later]
+            if all(_share_rules(layer, merged, numerics) for layer in one.layers):
+                classes[classes.index(later)] = merged[0]
+                classes.remove(one)
+                break
 
 
 def group_rules(rules: Sequence[RequantizationRule]) -> list[list[RequantizationRule]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.identify.layers import CONNECTED, LayerSample, RecordedLayer
+from nmpsim.analysis.identify.limits import find_limits
 from nmpsim.analysis.identify.rules import IDEAL, IN_SUM, RuleFactor, RuleFamily
 from nmpsim.analysis.identify.search import LayerRules, RequantizationRule, find_rules, list_rules
 from nmpsim.arrays import Array
@@ -52,7 +52,7 @@ def find_fault(found: LayerRules) -> LayerFault | None:
     steps: Sequence[Callable[[RecordedLayer], LayerFault | None]] = (
         _try_offsets, _find_unusual_rules, _try_others, _try_last_bits,
     )  # fmt: skip
-    for step in steps if is_near else (_try_offsets, _try_others):
+    for step in steps if is_near else (_try_offsets, _find_unusual_rules, _try_others):
         fault = step(layer)
         if fault is not None:
             return fault
@@ -315,24 +315,14 @@ def _correct_last_bits(layer: RecordedLayer) -> Iterator[_Correction]:
 
 
 def _find_unusual_rules(layer: RecordedLayer) -> LayerFault | None:
-    """Search rules with a narrow accumulator, another clamp, or a multiplier off by one unit."""
+    """Search rules with other limits of sums and results, or a multiplier off by one unit."""
     usual = list_rules(layer.element, bool(layer.biases.any()))
-    families = [group for group in usual if group[0].family is not None]
-    simple = [group for group in families if group[0].family and group[0].family.place == IN_SUM]
-    largest = _find_largest_sum(layer)
-    for bits, kind in itertools.product((16, 18, 20, 22, 24), ("wraps", "saturates")):
-        if largest >= 1 << bits - 1:
-            text = f"the accumulator of {bits} bits {kind}"
-            rules = find_rules(layer, _change(simple, text, _narrow(bits, kind))).rules
-            if rules:
-                return LayerFault("accumulator", text, rules, is_data_fault=False)
-    low, high = int(layer.results.min()), int(layer.results.max())
-    for clip in {(-layer.clip[1], layer.clip[1]), (low, high)} - {layer.clip}:
-        if layer.clip[0] <= clip[0] < clip[1] <= layer.clip[1]:
-            text = f"results are clamped to {clip[0]} ... {clip[1]}"
-            rules = find_rules(layer, _change(families, text, _clamp(*clip))).rules
-            if rules:
-                return LayerFault("clamp", text, rules, is_data_fault=False)
+    for limits in find_limits(layer):
+        rules = find_rules(layer, limits.change_groups(usual)).rules
+        if rules:
+            kind = "accumulator" if limits.bits else "clamp"
+            return LayerFault(kind, limits.name, rules, is_data_fault=False)
+    simple = [one for one in usual if one[0].family and one[0].family.place == IN_SUM]
     for sign, name in ((1, "more"), (-1, "less")):
         factors = tuple(_make_shifted_factor(bits, sign) for bits in range(7, 17))
         groups = [_replace_factors(group, factors) for group in simple]
@@ -341,46 +331,6 @@ def _find_unusual_rules(layer: RecordedLayer) -> LayerFault | None:
             text = f"the multiplier is one unit {name} than the scales say"
             return LayerFault("scale", text, rules)
     return None
-
-
-def _find_largest_sum(layer: RecordedLayer) -> int:
-    return max(
-        int(np.abs(sample.sums + layer.biases[sample.channels]).max(initial=0))
-        for sample in layer.iterate_samples()
-    )
-
-
-def _change(
-    groups: Sequence[Sequence[RequantizationRule]], name: str, change: Callable[[str], str]
-) -> list[list[RequantizationRule]]:
-    """Return rules with another formula."""
-    changed = []
-    for group in groups:
-        family = group[0].family
-        assert family is not None
-        rounding = f"{family.rounding}; {name}"
-        own = attrs.evolve(family, rounding=rounding, text=change(family.text))
-        changed.append([attrs.evolve(rule, family=own) for rule in group])
-    return changed
-
-
-def _narrow(bits: int, kind: str) -> Callable[[str], str]:
-    """Return a function that limits the accumulator in a formula."""
-    half = 1 << bits - 1
-    limited = f"saturate(acc, {bits})"
-    if kind == "wraps":
-        limited = f"acc - (acc + {half} >> {bits} << {bits})"
-    return lambda text: f"narrow_sum = {limited}\n" + re.sub(r"\bacc\b", "narrow_sum", text)
-
-
-def _clamp(low: int, high: int) -> Callable[[str], str]:
-    """Return a function that clamps the result of a formula."""
-
-    def change(text: str) -> str:
-        *lines, last = text.splitlines()
-        return "\n".join([*lines, f"min(max({last}, {low}), {high})"])
-
-    return change
 
 
 def _make_shifted_factor(bits: int, sign: int) -> RuleFactor:

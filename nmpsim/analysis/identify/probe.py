@@ -17,6 +17,7 @@ from nmpsim.analysis.identify.thresholds import (
     Thresholds,
     choose_sums,
     get_sum_limits,
+    has_complete_limits,
     iterate_thresholds,
 )
 from nmpsim.analysis.layer_moves import find_input_moves
@@ -128,12 +129,16 @@ def has_equal_rules(one: RuleClass) -> bool | None:
     rules = [rule for group in group_rules(one.rules) for rule in group]
     layers = _list_layers(one)
     sizes = [(layer.clip[1] - layer.clip[0]) * layer.scales.channels for layer in layers]
-    if len(rules) * sum(sizes) > MAX_THRESHOLDS:
-        return None if len(rules) > 1 else True
+    if len(rules) == 1:
+        return True
+    if len(rules) * sum(sizes) > MAX_THRESHOLDS or not has_complete_limits(rules):
+        return None
     return all(
         (part.sums == part.sums[0]).all()
         for layer in layers
-        for part in _find_all_thresholds(layer, rules, np.arange(layer.scales.channels))
+        for part in _find_all_thresholds(
+            layer, rules, np.arange(layer.scales.channels), has_all_results=True
+        )
     )
 
 
@@ -217,11 +222,16 @@ def _select_channels(layer: RecordedLayer) -> Integers:
 
 
 def _find_all_thresholds(
-    layer: RecordedLayer, rules: Sequence[RequantizationRule], channels: Integers
+    layer: RecordedLayer,
+    rules: Sequence[RequantizationRule],
+    channels: Integers,
+    *,
+    has_all_results: bool = False,
 ) -> Iterator[Thresholds]:
     """Yield the thresholds of rules among all sums that any inputs and weights have."""
-    limits = get_sum_limits(layer)
-    for part in iterate_thresholds(layer, rules, channels, limits):
+    limits = get_sum_limits(layer, rules)
+    parts = iterate_thresholds(layer, rules, channels, limits, has_all_results=has_all_results)
+    for part in parts:
         if layer.taps > 1:
             yield part
             continue
@@ -241,7 +251,7 @@ def _find_reachable_thresholds(
 
     Sums of many weights are not listed, and are not restricted.
     """
-    limits, (low, high) = get_sum_limits(layer), _get_input_range(layer)
+    limits, (low, high) = get_sum_limits(layer, rules), _get_input_range(layer)
     weights = _flatten_weights(layer)
     for part in iterate_thresholds(layer, rules, channels, limits):
         sums = {}
@@ -281,15 +291,14 @@ def list_sums(weights: Integers, limits: tuple[int, int]) -> Integers | None:
     return np.flatnonzero(found) + first
 
 
-def _select_sums(
-    part: Thresholds, sums: Mapping[int, Integers], limits: tuple[int, int]
-) -> Thresholds:
+def _select_sums(part: Thresholds, sums: Mapping[int, Integers], limits: Integers) -> Thresholds:
     """Replace thresholds by the next sums that can occur, or by the limit if there is none."""
     chosen = part.sums.copy()
     for channel, known in sums.items():
         columns = part.channels == channel
-        ends = np.append(known, limits[1] + 1)
-        chosen[:, columns] = ends[np.searchsorted(known, part.sums[:, columns])]
+        ends = np.append(known, limits[1, channel] + 1)
+        next_sums = ends[np.searchsorted(known, part.sums[:, columns])]
+        chosen[:, columns] = np.minimum(next_sums, ends[-1])
     return Thresholds(part.channels, chosen)
 
 
@@ -297,6 +306,8 @@ def _choose_targets(parts: Iterator[Thresholds], rules: int, *, most: int) -> In
     """Choose pairs of a channel and a sum, at most ``most`` in a channel, that divide rules."""
     groups, targets = np.zeros(rules, np.int64), list[tuple[int, int]]()
     for part in parts:
+        if len(targets) == MAX_SUMS:
+            break
         for channel in np.unique(part.channels).tolist():
             own = part.select_columns(np.flatnonzero(part.channels == channel))
             for count, (_, value, divided) in enumerate(choose_sums(own, groups)):
@@ -363,7 +374,7 @@ def _probe_weights(
         largest = np.maximum(values * limits[0], values * limits[1]).sum(axis=1)
         least = np.minimum(values * limits[0], values * limits[1]).sum(axis=1)
         usable = values[(least <= target) & (target <= largest)]
-        for row in rng.permutation(usable)[:_ATTEMPTS]:
+        for row in rng.permutation(np.unique(usable, axis=0))[:_WINDOWS]:
             solved = solve_sum(row, weights[channel], target, limits, rng, attempts=4)
             if solved is not None:
                 weights[channel] = solved

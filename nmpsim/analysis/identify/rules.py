@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
+import attrs
+
 from nmpsim.records import frozen
 
 IN_SUM, IN_PRODUCT, IN_RESULT, IN_REAL = "sum", "product", "result", "real"
@@ -36,6 +38,8 @@ class RuleFactor:
     """Expression of the factor, in the language of a table of factors."""
     unit: str = ""
     """Expression of the exponent of the multiplier's last bit; empty for floats."""
+    bits: int = 31
+    """Width of the multiplier in the formula."""
 
 
 @frozen
@@ -53,6 +57,8 @@ class RuleFamily:
     """Rounding of a bias that is not on the scale of the sum."""
     rank: int = 0
     """Position in the order of simplicity."""
+    wrapped_bits: int = 0
+    """Width of an accumulator that wraps; 0 if results rise with the sum."""
 
     @property
     def adds_bias_first(self) -> bool:
@@ -72,7 +78,7 @@ class RuleFamily:
             real = "real / (Sx * Sw)" if self.adds_bias_first else "real / Sy"
             return row | {"real_bias": real}
         scaled = f"{self.bias}(float64(sum_bias) * ({IDEAL}) / exp2({factor.unit}))"
-        aligned = f"exp2({factor.unit} + 31 - exponent({factor.out}))"
+        aligned = f"exp2({factor.unit} + {factor.bits} - exponent({factor.out}))"
         return row | {"result_bias": f"{scaled} * {aligned}"}
 
 
@@ -93,6 +99,9 @@ def _make_common_shift(shift: int, function: str) -> RuleFactor:
 
 
 _WIDTHS = (31, 16, 15, 24, 8, *(n for n in range(30, 5, -1) if n not in (16, 15, 24, 8)))
+_FLOAT32_RATIOS = (
+    "Sx * Sw / Sy", f"float32({IDEAL})", "Sx * Sw * (1 / Sy)", "Sx / Sy * Sw",
+)  # fmt: skip
 FIXED_POINT = (
     *(_make_fixed_point(bits) for bits in _WIDTHS),
     *(_make_common_shift(shift, "rint") for shift in range(4, 32)),
@@ -107,19 +116,27 @@ FIXED_POINT = (
         )
     ),
     _make_fixed_point(1),
+    *(
+        RuleFactor(
+            f"mantissa of float32({out})", "fixed point", f"float64({out})", f"exponent({out}) - 24"
+        )
+        for out in _FLOAT32_RATIOS
+    ),
     *(_make_fixed_point(bits, "floor_bits") for bits in _WIDTHS),
     *(_make_common_shift(shift, "floor") for shift in range(4, 32)),
 )
 """Factors whose multiplier fits 31 bits; the simplest first."""
-FLOAT32 = tuple(
-    RuleFactor(f"float32({out})", "float", out)
-    for out in ("Sx * Sw / Sy", f"float32({IDEAL})", "Sx * Sw * (1 / Sy)", "Sx / Sy * Sw")
-)
+FLOAT32 = tuple(RuleFactor(f"float32({out})", "float", out) for out in _FLOAT32_RATIOS)
 FLOAT64 = (
     RuleFactor("float64", "float64", IDEAL),
     RuleFactor("float64 of the float32 factor", "float64", "float64(Sx * Sw / Sy)"),
     RuleFactor("float64 of float32(Sx * Sw) / Sy", "float64", "float64(Sx * Sw) / Dy"),
 )
+LONG = tuple(
+    attrs.evolve(_make_fixed_point(32, function), form="float64", bits=32)
+    for function in ("round_bits", "floor_bits")
+)
+"""Factors whose multiplier has 32 bits."""
 SHIFTS = (RuleFactor("integer with two shifts", "shift", "Sx * Sw / Sy"),)
 
 
@@ -172,13 +189,20 @@ def _finish(lines: list[str], result: str, place: str) -> str:
     return "\n".join([*lines, f"{result}{bias} + out_offset"])
 
 
-def _make_integer_texts(place: str, wide: bool) -> Iterator[tuple[str, str]]:
-    """Yield the names and formulas of roundings of an integer product."""
-    mul = "(out_mul >> 16)" if wide else "out_mul"
-    bits = 15 if wide else 31
+_MULTIPLIERS = {
+    15: "(out_mul >> 16)",
+    31: "out_mul",
+    32: "((max(out_mul, 0) << 1) + min(max(bias_mul, 0) >> 21, 1))",
+}
+"""Multipliers by width: Int16's, a word, and the upper bits of a float64 factor."""
+
+
+def _make_integer_texts(place: str, bits: int) -> Iterator[tuple[str, str]]:
+    """Yield the names and formulas of roundings of a product with a multiplier of ``bits`` bits."""
     shift = _SHIFT.replace("31", str(bits))
-    product_of = f"hold({{x}} * {mul}{_BIAS[place]}, {_MOST})"
-    total = f"total = {product_of}"
+    total = f"total = hold(hold({{x}} * {_MULTIPLIERS[bits]}, 1 << 62){_BIAS[place]}, {_MOST})"
+    if not _BIAS[place]:
+        total = f"total = hold({{x}} * {_MULTIPLIERS[bits]}, {_MOST})"
     start = [shift, total.format(x="acc")]
     for mode in (*NEAREST, *DIRECTED):
         lines, result = _round(mode, "total", "shift", "whole")
@@ -187,12 +211,14 @@ def _make_integer_texts(place: str, wide: bool) -> Iterator[tuple[str, str]]:
         for mode in ("half away from zero", "toward zero", "half to even"):
             lines = [one.format(value="total", shift="shift") for one in _round_with_offset(mode)]
             yield f"{mode} after the zero point", "\n".join([*start, *lines])
+    if bits == 32:
+        return
     extra = f"extra = (1 << {bits - 1}) if shift > {bits} else 0"
     tosa = "(total + (1 << shift >> 1) + (extra if acc >= 0 else -extra) >> shift)"
     yield "TOSA's double rounding", _finish([*start, extra, f"whole = {tosa}"], "whole", place)
     if place == IN_PRODUCT:
         return
-    if not wide:
+    if bits == 31:
         pre = "pre = min(max(out_pre, 0), 31)"
         left = "saturate(hold(acc, (1 << 62) >> pre) << pre, 32)"
         begin = [pre, _POST, f"raised = {left}", total.format(x="raised")]
@@ -304,17 +330,20 @@ def make_families(element: int, *, has_bias: bool = True) -> list[RuleFamily]:
                 found.append(RuleFamily(place, name, text, factors, "floor", len(found)))
 
     wide = element == 1
-    fixed = FIXED_POINT
+    fixed, bits = FIXED_POINT, 31
     if wide:
-        fixed = tuple(one for one in FIXED_POINT if one.name in _NARROW)
+        narrow = [one for one in FIXED_POINT if one.name in _NARROW]
+        fixed, bits = tuple(attrs.evolve(one, bits=15) for one in narrow), 15
     places = (IN_SUM, IN_PRODUCT, IN_RESULT) if has_bias else (IN_SUM,)
     for place in places:
-        add(place, fixed, _make_integer_texts(place, wide))
+        add(place, fixed, _make_integer_texts(place, bits))
     for place in (IN_SUM, IN_REAL, IN_RESULT) if has_bias else (IN_SUM,):
         add(place, FLOAT32, _make_float_texts(place, "float32"))
         add(place, FLOAT64, _make_float_texts(place, "float64"))
     for place in (IN_SUM, IN_RESULT) if has_bias and not wide else () if wide else (IN_SUM,):
         add(place, SHIFTS, _make_shift_texts(place))
+    for place in () if wide else places:
+        add(place, LONG, _make_integer_texts(place, 32))
     return found
 
 

@@ -14,9 +14,11 @@ import numpy as np
 from nmpsim.analysis.identify.classes import group_rules
 from nmpsim.analysis.identify.evaluation import Integers
 from nmpsim.analysis.identify.layers import RecordedLayer
+from nmpsim.analysis.identify.rules import IN_SUM
 from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator
 
-_LARGEST_SUM = 1 << 30
+_MOST_RESULTS = 1024
+"""Most results of a channel whose thresholds a probe compares."""
 _COLUMNS = 1 << 13
 """Most thresholds of a rule that are searched at a time."""
 MAX_THRESHOLDS = 1 << 26
@@ -42,22 +44,47 @@ class Thresholds:
         return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def get_sum_limits(layer: RecordedLayer) -> tuple[int, int]:
-    """Return the limits of the sums of a layer with any inputs and any weights."""
+def get_sum_limits(layer: RecordedLayer, rules: Sequence[RequantizationRule]) -> Integers:
+    """Return the limits [2, channels] of the sums of a layer with any inputs and any weights.
+
+    If an accumulator wraps, the limits are those of sums with which it does not wrap.
+    """
     limits, offset = np.iinfo(layer.inputs.dtype), layer.scales.source.offset
     most = max(abs(int(limits.min) - offset), abs(int(limits.max) - offset))
     narrow = np.iinfo(layer.operation.operands[2].type.dtype)
     offsets = layer.scales.weight_offsets
     weight = max(int(offsets.max()) - int(narrow.min), int(narrow.max) - int(offsets.min()))
-    largest = min(most * weight * layer.taps, _LARGEST_SUM)
-    return -largest, largest
+    largest = min(most * weight * layer.taps, 1 << layer.operation.operands[0].accumulator_bits - 1)
+    ends = np.array([[-largest], [largest]]) + np.zeros(layer.scales.channels, np.int64)
+    for family in {rule.family for rule in rules if rule.family and rule.family.wrapped_bits}:
+        half = 1 << family.wrapped_bits - 1
+        bias = layer.biases if family.place == IN_SUM else 0
+        ends[0] = np.maximum(ends[0], -half - bias)
+        ends[1] = np.minimum(ends[1], half - 1 - bias)
+    return ends
+
+
+def has_complete_limits(rules: Sequence[RequantizationRule]) -> bool:
+    """Return whether rules that are equal within the limits of their sums are equal for all sums.
+
+    All rules must have the same accumulator, and add the bias at the same place if it wraps.
+    """
+    kinds = {
+        (rule.family.wrapped_bits, rule.family.wrapped_bits and rule.family.place == IN_SUM)
+        if rule.family
+        else (0, 0)
+        for rule in rules
+    }
+    return len(kinds) == 1
 
 
 def iterate_thresholds(
     layer: RecordedLayer,
     rules: Sequence[RequantizationRule],
     channels: Integers,
-    limits: tuple[int, int],
+    limits: Integers,
+    *,
+    has_all_results: bool = False,
 ) -> Iterator[Thresholds]:
     """Find the thresholds of rules by bisection, for some channels at a time.
 
@@ -70,8 +97,10 @@ def iterate_thresholds(
     channels
         Output channels.
     limits
-        Smallest and largest sum without bias. A threshold is one more than the largest sum if no
-        sum has the result.
+        Smallest and largest sum without bias: [2, channels]. A threshold is one more than the
+        largest sum if no sum has the result.
+    has_all_results
+        Whether thresholds of all results are found, or those of some results of an Int16 layer.
 
     Yields
     ------
@@ -79,7 +108,8 @@ def iterate_thresholds(
         Thresholds for each result that the layer does not clip.
     """
     low, high = layer.clip
-    results = np.arange(low + 1, high + 1)
+    count = high - low if has_all_results else min(high - low, _MOST_RESULTS)
+    results = np.linspace(low + 1, high, count).astype(np.int64)
     step = max(_COLUMNS // max(results.size, 1), 1)
     evaluator = RuleEvaluator(layer)
     for first in range(0, channels.size, step):
@@ -97,7 +127,7 @@ def _bisect(
     group: Sequence[RequantizationRule],
     channels: Integers,
     results: Integers,
-    limits: tuple[int, int],
+    limits: Integers,
 ) -> Integers:
     """Find the smallest sums whose results are at least ``results``: [rules, columns]."""
     predict = evaluator.make_predictor(group, channels)
@@ -105,10 +135,12 @@ def _bisect(
     ideal = (results - layer.offset) / factor - layer.biases[channels]
     shape = len(group), channels.size
     ends = []
-    for side, outer in ((-3, limits[0] - 1), (3, limits[1] + 1)):
-        near = np.clip(ideal + side / factor, limits[0] - 1, limits[1] + 1).astype(np.int64)
+    outside = limits[0, channels] - 1, limits[1, channels] + 1
+    for side, outer in zip((-3, 3), outside, strict=True):
+        near = np.clip(ideal + side / factor, *outside).astype(np.int64)
         is_above = predict(near) >= results
-        ends.append(np.where(is_above == (side > 0), near, outer))
+        is_usable = (is_above == (side > 0)) & (near > outside[0]) & (near < outside[1])
+        ends.append(np.where(is_usable, near, outer))
     below, above = (np.broadcast_to(one, shape).copy() for one in ends)
     while (above - below > 1).any():
         middle = below + above >> 1

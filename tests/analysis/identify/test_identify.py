@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from identified_convolution import (
     CHANNELS,
     FACTORS,
+    ZERO_Y,
     X,
     multipliers,
     record,
@@ -68,6 +69,13 @@ def bias_after_the_shift(sums: Any, bias: Any) -> Any:
     return (sums * mul + (1 << shift >> 1) >> shift) + on_result
 
 
+def wrapping_and_clamped(sums: Any, bias: Any) -> Any:
+    """A 16-bit accumulator that wraps, and results that are clamped to -127 ... 127."""
+    mul, shift = multipliers(12)
+    total = (sums + bias + (1 << 15)) % (1 << 16) - (1 << 15)
+    return np.clip((total * mul >> shift) + ZERO_Y, -127, 127) - ZERO_Y
+
+
 def deeploy(sums: Any, bias: Any) -> Any:
     mul = np.rint(FACTORS * (1 << 20)).astype(np.int64)[:, None, None]
     added = np.rint(bias * FACTORS[:, None, None] * (1 << 20)).astype(np.int64)
@@ -89,6 +97,7 @@ def test_a_known_profile_is_named(model: Path, tmp_path: Path, device: Any, prof
 @pytest.mark.parametrize("device", [
     pytest.param(floor_of_twelve_bits, marks=pytest.mark.slow),
     pytest.param(bias_after_the_shift, marks=pytest.mark.slow),
+    wrapping_and_clamped,
     deeploy,
 ])  # fmt: skip
 def test_a_program_with_a_named_rule_computes_as_the_device(

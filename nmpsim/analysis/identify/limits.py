@@ -1,0 +1,119 @@
+"""Limits of a device's sums and results: narrow accumulators, and clamps that a layer lacks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from nmpsim.analysis.identify.evaluation import Integers
+from nmpsim.analysis.identify.layers import RecordedLayer
+from nmpsim.analysis.identify.search import RequantizationRule
+from nmpsim.records import frozen
+
+_NEAR = 0.97
+"""Share of results close to the ideal ones from which limits are considered."""
+_CANDIDATES = 4
+"""Most limits that are returned."""
+_RELATIVE = 1 / 64
+"""Relative error of a result that coarse factors cause."""
+
+
+@frozen
+class ArithmeticLimits:
+    """Limits of a device's sums and results other than those of the layer."""
+
+    bits: int = 0
+    """Width of the accumulator; 0 if sums are not limited."""
+    wraps: bool = False
+    """Whether the accumulator wraps instead of saturating."""
+    clamp: tuple[int, int] | None = None
+    """Range to which results are clamped."""
+
+    @property
+    def name(self) -> str:
+        """Description of the limits."""
+        parts = []
+        if self.bits:
+            action = "wraps" if self.wraps else "saturates"
+            parts.append(f"the accumulator of {self.bits} bits {action}")
+        if self.clamp is not None:
+            parts.append(f"results are clamped to {self.clamp[0]} ... {self.clamp[1]}")
+        return "; ".join(parts)
+
+    def limit_sums(self, sums: Integers) -> Integers:
+        """Return sums as the accumulator holds them."""
+        half = 1 << max(self.bits - 1, 0)
+        if not self.bits:
+            return sums
+        if self.wraps:
+            return sums - ((sums + half) >> self.bits << self.bits)
+        limited: Integers = np.clip(sums, -half, half - 1)
+        return limited
+
+    def change_text(self, text: str) -> str:
+        """Return the text of a formula with these limits."""
+        if self.bits:
+            half = 1 << self.bits - 1
+            limited = f"saturate(acc, {self.bits})"
+            if self.wraps:
+                limited = f"hold(acc - (acc + {half} >> {self.bits} << {self.bits}), {half})"
+            text = f"narrow_sum = {limited}\n" + re.sub(r"\bacc\b", "narrow_sum", text)
+        if self.clamp is not None:
+            *lines, last = text.splitlines()
+            text = "\n".join([*lines, f"min(max({last}, {self.clamp[0]}), {self.clamp[1]})"])
+        return text
+
+    def change_groups(
+        self, groups: Sequence[Sequence[RequantizationRule]]
+    ) -> list[list[RequantizationRule]]:
+        """Return the rules of families with these limits; omit built-in profiles."""
+        changed = []
+        for group in groups:
+            family = group[0].family
+            if family is None:
+                continue
+            own = attrs.evolve(
+                family,
+                rounding=f"{family.rounding}; {self.name}",
+                text=self.change_text(family.text),
+                wrapped_bits=self.bits if self.wraps else 0,
+            )
+            changed.append([attrs.evolve(rule, family=own) for rule in group])
+        return changed
+
+
+def find_limits(layer: RecordedLayer) -> list[ArithmeticLimits]:
+    """Find limits of sums and results with which ideal results are closest to the recorded ones.
+
+    Returns
+    -------
+    list of ArithmeticLimits
+        The limits with fewer differences than none have, the closest first. Empty if there are
+        none, or if too many results differ with each of them.
+    """
+    sample = next(layer.iterate_samples())
+    totals = sample.sums + layer.biases[sample.channels]
+    factors = layer.ideal_factors[sample.channels]
+    least, most = int(sample.results.min()), int(sample.results.max())
+    low, high = layer.clip
+    largest = int(np.abs(totals).max(initial=0))
+    widths = [bits for bits in range(16, 48) if largest >= 1 << bits - 1]
+    sums = [ArithmeticLimits()]
+    sums += [ArithmeticLimits(bits, wraps) for bits in widths for wraps in (True, False)]
+    clamps = {(-high, high), (least, most)} - {layer.clip}
+    known = [None, *(one for one in clamps if low <= one[0] <= least < most <= one[1] <= high)]
+    scores: dict[ArithmeticLimits, tuple[int, int]] = {}
+    for one in sums:
+        ideal = one.limit_sums(totals) * factors
+        rounded = np.rint(ideal).astype(np.int64) + layer.offset
+        tolerance = 1 + np.abs(ideal) * _RELATIVE
+        for clamp in known:
+            difference = np.abs(sample.results - np.clip(rounded, *(clamp or layer.clip)))
+            score = int((difference > tolerance).sum()), int(difference.sum())
+            scores[attrs.evolve(one, clamp=clamp)] = score
+    usable = [one for one, (wrong, _) in scores.items() if wrong <= sample.size * (1 - _NEAR)]
+    better = [one for one in usable if scores[one] < scores[ArithmeticLimits()]]
+    return sorted(better, key=scores.__getitem__)[:_CANDIDATES]
