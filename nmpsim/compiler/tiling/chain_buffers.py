@@ -204,33 +204,30 @@ def group_constants(
     return groups
 
 
-PlaceConstants = Callable[[Chain, list[ConstantGroup]], list[ConstantGroup]]
-"""Returns groups of constants with their addresses."""
+PlaceGroup = Callable[[Chain, ConstantGroup], int]
+"""Returns the address of a group of constants."""
 
 
-def estimate_addresses(memory: ProgramMemory) -> PlaceConstants:
-    """Return a function that gives groups the addresses of the next constants of a program."""
+def estimate_addresses(memory: ProgramMemory) -> PlaceGroup:
+    """Return a function that gives each group the address of the program's next constants."""
+    address = memory.get_next_address()
 
-    def place(chain: Chain, groups: list[ConstantGroup]) -> list[ConstantGroup]:
-        address, placed = memory.get_next_address(), []
-        for group in groups:
-            placed.append(attrs.evolve(group, address=address))
-            address += align_size(group.nbytes)
-        return placed
+    def place(_: Chain, group: ConstantGroup) -> int:
+        nonlocal address
+        start = address
+        address += align_size(group.nbytes)
+        return start
 
     return place
 
 
-def add_constants(memory: ProgramMemory) -> PlaceConstants:
-    """Return a function that adds groups of constants to a program."""
+def add_constants(memory: ProgramMemory) -> PlaceGroup:
+    """Return a function that adds each group to a program's constants."""
 
-    def place(chain: Chain, groups: list[ConstantGroup]) -> list[ConstantGroup]:
-        placed = []
-        for group in groups:
-            name = f"{chain.layers[group.pieces[0].layer].name}.constants"
-            data = LazyBytes(group.nbytes, partial(_encode_group, chain, group))
-            placed.append(attrs.evolve(group, address=memory.add_constant(name, data)))
-        return placed
+    def place(chain: Chain, group: ConstantGroup) -> int:
+        name = f"{chain.layers[group.pieces[0].layer].name}.constants"
+        data = LazyBytes(group.nbytes, partial(_encode_group, chain, group))
+        return memory.add_constant(name, data)
 
     return place
 

@@ -11,7 +11,7 @@ import numpy as np
 from nmpsim.compiler.tiling.chain_buffers import (
     ConstantGroup,
     ConstantPiece,
-    PlaceConstants,
+    PlaceGroup,
     ScratchpadLayout,
     count_weight_bytes,
     group_constants,
@@ -81,7 +81,7 @@ class ChainPlan:
 
 
 def plan_chain(
-    division: ChainDivision, config: DeviceConfig, place: PlaceConstants
+    division: ChainDivision, config: DeviceConfig, place: PlaceGroup
 ) -> ChainPlan | None:
     """Plan the instructions of all cores; return None if constants do not fit the scratchpads."""
     chain, tiling = division.chain, division.tiling
@@ -90,7 +90,11 @@ def plan_chain(
     found = [group_constants(chain, one, tiling.group_bytes, space) for one in divided]
     if None in found:
         return None
-    groups = [place(chain, own) for own in found if own is not None]
+    groups = [
+        [attrs.evolve(group, address=place(chain, group)) for group in own]
+        for own in found
+        if own is not None
+    ]
     programs = []
     for core in range(tiling.cores):
         strip, across = divmod(core, tiling.across)
@@ -127,10 +131,13 @@ def _make_table(instructions: Sequence[ChainInstruction]) -> UnitInstructions:
     mnemonics = tuple(dict.fromkeys(one.mnemonic for one in instructions))
     offsets = {name: get_word_offsets(name) for name in mnemonics}
     words = np.zeros((len(instructions), max(map(len, offsets.values()))), np.int64)
+    alike: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for row, one in enumerate(instructions):
-        own = offsets[one.mnemonic]
-        for name, value in one.words.items():
-            words[row, own[name]] = value
+        alike.setdefault((one.mnemonic, tuple(one.words)), []).append(row)
+    for (mnemonic, names), rows in alike.items():
+        columns = [offsets[mnemonic][name] for name in names]
+        values = [tuple(instructions[row].words.values()) for row in rows]
+        words[np.array(rows)[:, None], columns] = values
     which = np.array([mnemonics.index(one.mnemonic) for one in instructions])
     return UnitInstructions(mnemonics, which, words)
 
@@ -155,6 +162,15 @@ class _CoreProgram:
         """Offset of the next group of constants."""
         self._strip = 0
         self._turn = 0
+        self._pieces: list[list[tuple[int, list[ConstantPiece]]]] = [
+            [
+                (number, pieces)
+                for number, group in enumerate(groups)
+                if (pieces := [piece for piece in group.pieces if piece.layer == position])
+            ]
+            for position in range(len(self._chain.layers))
+        ]
+        """For each layer, its groups of constants and its pieces in them."""
         self._views: dict[tuple[int, str], _TensorView] = {}
 
     def make_instructions(self) -> list[ChainInstruction]:
@@ -316,9 +332,9 @@ class _CoreProgram:
 
     def _list_constants(self, position: int, layer: int) -> Iterator[tuple[ConstantPiece, int]]:
         """Yield the pieces of a layer's constants with their addresses; load missing ones."""
-        for number, group in enumerate(self._groups):
-            pieces = [piece for piece in group.pieces if piece.layer == position]
-            if pieces and number not in self._loaded:
+        for number, pieces in self._pieces[position]:
+            group = self._groups[number]
+            if number not in self._loaded:
                 size = align_size(group.nbytes)
                 if self._ring + size > self._layout.constant_bytes:
                     self._ring = 0
@@ -335,9 +351,8 @@ class _CoreProgram:
                 words = make_box_words(group.address, start, group.nbytes) | {"layer": layer}
                 span = start, start + group.nbytes
                 self._found.append(ChainInstruction(Unit.LOAD, LOAD, words, (), (span,), True))
-            if pieces:
-                start = self._loaded[number][0]
-                yield from ((piece, start + piece.offset) for piece in pieces)
+            start = self._loaded[number][0]
+            yield from ((piece, start + piece.offset) for piece in pieces)
 
     def _add_rows(self, position: int, layer: ChainLayer, rows: tuple[int, int]) -> None:
         """Compute rows of a layer's result."""
@@ -360,15 +375,21 @@ class _CoreProgram:
         columns = wide.count_inputs(wide.out)
         read = start, source.get_address(bottom - 1) + (columns - wide.pad) * source.run
         wide_bytes = target.tensor.element_bytes
+        shared = {
+            **layer.words,
+            **make_window_words(*layer.axes, "kernel", "stride", "dilation"),
+            **self._make_image_words(rows, source, target, 0),
+            "layer": layer.index,
+        }
+        origin, result = shared["event_origin"], target.get_address(rows[0])
+        writes = (target.get_span(*rows),)
         for piece, address in self._list_constants(position, layer.index):
             scales, weights = piece.list_offsets(layer.weighted)
             count, skipped = piece.end - piece.begin, piece.begin - target.first
             words = {
-                **layer.words,
-                **make_window_words(*layer.axes, "kernel", "stride", "dilation"),
-                **self._make_image_words(rows, source, target, piece.begin),
-                "layer": layer.index,
-                "output": target.get_address(rows[0]) + skipped * wide_bytes,
+                **shared,
+                "event_origin": origin + piece.begin,
+                "output": result + skipped * wide_bytes,
                 "channels": address,
                 "scales": address + scales if layer.weighted.scale_bytes else 0,
                 "weights": address + weights,
@@ -381,7 +402,6 @@ class _CoreProgram:
                 words |= {"input": start + offset, "channels_count": count}
             end = address + weights + count_weight_bytes(layer, count)
             reads = read, (address, end)
-            writes = (target.get_span(*rows),)
             self._found.append(ChainInstruction(Unit.MAC, layer.mnemonic, words, reads, writes))
 
     @staticmethod

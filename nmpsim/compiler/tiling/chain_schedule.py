@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -27,6 +28,11 @@ class ChainInstruction:
     writes: tuple[Span, ...]
     can_move: bool = False
     """Whether a load depends on no earlier instruction but those that use its buffer."""
+    spans: tuple[Span, ...] = attrs.field(init=False)
+    """All bytes that the instruction reads and writes."""
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "spans", self.reads + self.writes)
 
 
 def _overlap(some: Iterable[Span], others: Sequence[Span]) -> bool:
@@ -45,30 +51,31 @@ def hoist_loads(instructions: Sequence[ChainInstruction], most: int) -> list[Cha
     """
     loads = [at for at, one in enumerate(instructions) if one.can_move]
     others = [at for at, one in enumerate(instructions) if not one.can_move]
-    earliest = []
-    for at in loads:
-        writes, spot = instructions[at].writes, at
-        while spot and (
-            instructions[spot - 1].can_move
-            or not (
-                _overlap(writes, instructions[spot - 1].reads)
-                or _overlap(writes, instructions[spot - 1].writes)
-            )
-        ):
-            spot -= 1
-        earliest.append(spot)
+    earliest = [_find_earliest(instructions, at) for at in loads]
     found: list[ChainInstruction] = []
     done = 0
     for at in others:
         before = done
         while done < len(loads) and loads[done] < at:
             done += 1
-        ahead = sum(load > at for load in loads[:done])
+        ahead = done - bisect_right(loads, at, 0, done)
         while done < len(loads) and ahead < most and earliest[done] <= at:
             done, ahead = done + 1, ahead + 1
         found += [instructions[load] for load in loads[before:done]]
         found.append(instructions[at])
     return found + [instructions[load] for load in loads[done:]]
+
+
+def _find_earliest(instructions: Sequence[ChainInstruction], load: int) -> int:
+    """Return the index of the first instruction before which the buffer of a load is free."""
+    ((begin, end),) = instructions[load].writes
+    for spot in range(load - 1, -1, -1):
+        one = instructions[spot]
+        if not one.can_move:
+            for low, high in one.spans:
+                if low < end and begin < high:
+                    return spot + 1
+    return 0
 
 
 def write_items(
@@ -105,11 +112,7 @@ def write_items(
             if unit == one.unit:
                 continue
             for number, other in reversed(unfinished[unit]):
-                if (
-                    _overlap(one.writes, other.writes)
-                    or _overlap(one.writes, other.reads)
-                    or _overlap(one.reads, other.writes)
-                ):
+                if _overlap(one.writes, other.spans) or _overlap(one.reads, other.writes):
                     wait(unit, issued[unit] - number)
                     break
         items.append((one.unit, first[one.unit] + issued[one.unit]))

@@ -52,7 +52,7 @@ from nmpsim.timing.compute import (
 
 MAX_LAYERS = 9
 """Most layers of a chain."""
-MAX_RANKED = 4
+MAX_RANKED = 3
 """Most tilings of a chain that are simulated because the formula ranks them first."""
 STRIPS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 """Numbers of cores along the rows that are considered."""
@@ -62,7 +62,7 @@ CHANNEL_RANGES = (2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 20, 24, 30, 32)
 """Numbers of cores along the channels that are considered, apart from 1."""
 GROUPS = ((2048, 3), (8192, 2), (4096, 6), (16384, 2))
 """Sizes of groups of constants, and loads ahead, that are tried for a chosen chain."""
-OPTIMISM = 0.75
+OPTIMISM = 0.85
 """Factor on estimates of chains that have not been simulated."""
 MAX_SIMULATIONS = 200
 EXCHANGE_CYCLES = 250
@@ -292,11 +292,12 @@ def choose_chains(
             by_key[key] = _Candidates(chain, _rank(chain, limit, model.costs, config))
         if by_key[key].estimates:
             edges.append((chain, by_key[key]))
-    place = estimate_addresses(memory)
 
     def try_tiling(candidates: _Candidates, tiling: ChainTiling) -> None:
         division = divide_chain(candidates.chain, tiling, config)
-        plan = None if division is None else plan_chain(division, config, place)
+        plan = (
+            None if division is None else plan_chain(division, config, estimate_addresses(memory))
+        )
         if plan is not None:
             best = candidates.best
             limit = layer_limit(candidates.chain) if best is None else best[0].cycles
