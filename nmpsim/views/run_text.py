@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import groupby
 
 from rich.console import Console
 
@@ -63,6 +64,7 @@ def print_run(report: RunReport, console: Console) -> None:
     if report.layers:
         console.print()
         _print_layers(report, console)
+    _print_chains(report, console)
     _print_saturation_note(report, console)
     print_heading(console, "total")
     print_facts(console, list_run_totals(report))
@@ -89,6 +91,24 @@ def print_run(report: RunReport, console: Console) -> None:
 def _print_layers(report: RunReport, console: Console) -> None:
     """Print a row per layer; on a narrow terminal without outputs and with shortened names."""
     print_table(console, report.layers, *list_layer_columns(report, "run"))
+
+
+def _print_chains(report: RunReport, console: Console) -> None:
+    """Print a line per chain: its layers, cycles and repeated multiplications."""
+    chains = [
+        list(layers) for name, layers in groupby(report.layers, lambda layer: layer.chain) if name
+    ]
+    if chains:
+        print_heading(console, "chains of layers, whose cycles are divided by bounds")
+    for layers in chains:
+        first, last = layers[0], layers[-1]
+        cycles, macs, repeated = (
+            sum(getattr(layer, name) for layer in layers)
+            for name in ("cycles", "macs", "repeated_macs")
+        )
+        text = f"{first.index} {first.display_name} to {last.index} {last.display_name}"
+        more = f"; {format_percent(repeated, macs)}% of the MACs repeated" if repeated else ""
+        print_line(console, f"  {text}: {cycles:,} cycles{more}")
 
 
 def _arithmetic(report: RunReport) -> str:
