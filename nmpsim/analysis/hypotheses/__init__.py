@@ -4,10 +4,10 @@
 ``solved`` computes numbers from the expected result, ``search`` executes the changed layers.
 """
 
+from nmpsim.analysis.hypotheses.change_filter import SearchLimits
 from nmpsim.analysis.hypotheses.search import (
     HypothesisResults,
     LayerExplanation,
-    SearchLimits,
     search_hypotheses,
 )
 

@@ -106,6 +106,30 @@ def change_zero_points(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]
             yield text, layer.replace_values({table: np.zeros_like(offsets)})
 
 
+def change_scales(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
+    """Yield (description, layer) pairs whose scale differs in the last place of float32 or decimal.
+
+    The decimals are those with which compilers print scales.
+    """
+    for label, name in layer.list_operands():
+        quant = layer.get_type(name).quant
+        if quant is None or not layer.has_scale(name):
+            continue
+        scale = np.float32(quant.scale)
+        near = [np.nextafter(scale, np.float32(end)) for end in (np.inf, -np.inf)]
+        near += [np.float32(float(scale) + unit) for unit in (1e-9, -1e-9, 1e-6, -1e-6)]
+        for other in dict.fromkeys(map(float, near)):
+            if other > 0 and other != scale:
+                text = f"the scale {other!r} of the {label}, not {float(scale)!r}"
+                yield text, layer.replace_quantization(name, scale=other)
+    table = layer.find_constant("FilterScales", "Scales")
+    for end, side in ((np.inf, "above"), (-np.inf, "below")) if table is not None else ():
+        assert table is not None
+        text = f"scales of the weights that are the float32 numbers {side} those of the program"
+        scales = np.nextafter(layer.get_values(table), np.float32(end))
+        yield text, layer.replace_values({table: scales})
+
+
 def list_zero_points(offset: int, nbytes: int) -> Iterator[int]:
     """Yield zero points that may replace ``offset`` by mistake in a type of ``nbytes`` bytes."""
     half = 1 << 8 * nbytes - 1

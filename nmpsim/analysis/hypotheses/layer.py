@@ -45,6 +45,8 @@ class IsolatedLayer:
     """Function that is applied to the stored result."""
     restore_result: Callable[[Array], Array] | None = None
     """Inverse of ``convert_result``; None if it has none."""
+    clip: tuple[int, int] | None = None
+    """Range to which results are clipped besides by activations; None for that of the type."""
 
     @property
     def operation(self) -> Instruction:
@@ -60,6 +62,10 @@ class IsolatedLayer:
     def output(self) -> str:
         """Name of the tensor with the layer's result."""
         return self.program.module.instructions[-1].operands[0].name
+
+    def has_same_program(self, other: IsolatedLayer) -> bool:
+        """Return whether only the conversion of the result may differ from that of ``other``."""
+        return self.program is other.program and self.inputs is other.inputs
 
     def get_attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute of the operation, or ``default`` if it is missing."""
@@ -284,7 +290,8 @@ class IsolatedLayer:
             return None
         dtype = self.get_type(self.output).dtype
         limits = np.iinfo(dtype)
-        result = np.clip(np.rint(np.nan_to_num(real)), limits.min, limits.max).astype(dtype)
+        low, high = self.clip or (limits.min, limits.max)
+        result = np.clip(np.rint(np.nan_to_num(real)), low, high).astype(dtype)
         return result if self.convert_result is None else self.convert_result(result)
 
 
@@ -309,6 +316,8 @@ class WrongLayer:
     layer: IsolatedLayer
     actual: Array
     expected: Array
+    slack: float = 0.2
+    """Error of the layer's arithmetic, in units of the last place, that the results do not show."""
 
     @property
     def wrong_channels(self) -> Array:

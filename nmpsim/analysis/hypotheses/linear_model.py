@@ -16,8 +16,6 @@ MAX_ROWS = 1024
 """Largest number of pixels or rows of the result from which a model is made."""
 MAX_VALUES = 1 << 25
 """Largest number of input values in a model."""
-_SLACK = 0.2
-"""Additional error of real arithmetic in units of the last place of the result."""
 
 
 @attrs.frozen(eq=False)
@@ -124,7 +122,7 @@ def make_linear_model(wrong: WrongLayer) -> LinearModel | None:
     current = LinearModel(windows, weights, targets[0], 0.5 / factors, limits)
     # How far the exact arithmetic is from the real one shows in the actual result.
     errors = np.abs(current.residuals).max(axis=0, initial=0)
-    tolerances = 1.25 * np.maximum(errors, 0.5 / factors) + _SLACK / factors
+    tolerances = 1.25 * np.maximum(errors, 0.5 / factors) + wrong.slack / factors
     return attrs.evolve(current, targets=targets[1], tolerances=tolerances)
 
 

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.hypotheses.layer import Change, IsolatedLayer, WrongLayer
+from nmpsim.analysis.hypotheses.solved_channels import describe_order, is_new_order
 from nmpsim.analysis.hypotheses.window_changes import LayerWindow, make_window
 from nmpsim.arrays import Array
 from nmpsim.core.device import Device
@@ -27,8 +28,6 @@ MAX_REFINED_SHARE = 0.5
 """Largest share of wrong elements at which numbers are refined."""
 MAX_REFINED_ERROR = 3
 """Largest error in units of the last place at which numbers are refined."""
-_SLACK = 0.2
-"""Additional error of real arithmetic in units of the last place."""
 
 
 @attrs.frozen(eq=False)
@@ -54,14 +53,24 @@ class _Number:
         return np.rint(values) if self.is_integer else values
 
 
-def list_solved_changes(wrong: WrongLayer, device: Device) -> Iterator[Change]:
-    """Yield changes of a zero point, scale or bias to values solved from the expected result."""
+def list_solved_changes(wrong: WrongLayer, device: Device | None) -> Iterator[Change]:
+    """Yield changes of a zero point, scale or bias to values solved from the expected result.
+
+    The values are refined by execution on a device if one is given.
+    """
     for number in _list_numbers(wrong.layer):
         solution = _solve(wrong, number)
-        if solution is not None:
-            values = _refine(wrong, number, *solution, device)
-            if not np.array_equal(values, number.current):
-                yield _describe(number, values), number.replace(values)
+        if solution is None:
+            continue
+        solved = number.convert(solution[0])
+        distance = np.abs(solved - number.current[:, None])
+        order = distance.argmin(axis=0)
+        if is_new_order(order):
+            text = f"the {number.name} with {describe_order(order)}"
+            yield text, number.replace(number.current[order])
+        values = solved if device is None else _refine(wrong, number, *solution, device)
+        if not np.array_equal(values, number.current):
+            yield _describe(number, values), number.replace(values)
 
 
 def _refine(
@@ -155,7 +164,7 @@ def _find_real_limits(wrong: WrongLayer, real: Array) -> tuple[Array, Array]:
     expected, actual = wrong.expected, wrong.actual
     info = np.iinfo(expected.dtype)
     is_inside = (actual > actual.min()) & (actual < actual.max())
-    error = np.abs(actual - real).max(initial=0.5, where=is_inside) + _SLACK
+    error = np.abs(actual - real).max(initial=0.5, where=is_inside) + wrong.slack
     ends = []
     for limit, end, side in ((expected.min(), info.min, -1), (expected.max(), info.max, 1)):
         is_clipped = limit == end or np.count_nonzero(expected == limit) > 1

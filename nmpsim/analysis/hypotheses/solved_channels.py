@@ -65,7 +65,7 @@ def describe_order(order: Array) -> str:
     return f"channels in another order ({pairs}{more})"
 
 
-def _is_new_order(order: Array) -> bool:
+def is_new_order(order: Array) -> bool:
     """Return whether an array is a permutation, but not the identity."""
     count = np.arange(order.size)
     return bool(np.array_equal(np.sort(order), count) and not np.array_equal(order, count))
@@ -88,7 +88,7 @@ def _match_columns(actual: Array, expected: Array) -> Array | None:
     order = np.array(
         [np.abs(actual - column[:, None]).mean(axis=0).argmin() for column in expected.T]
     )
-    return order if _is_new_order(order) else None
+    return order if is_new_order(order) else None
 
 
 def _solve_output_order(model: LinearModel) -> Array | None:
@@ -103,7 +103,7 @@ def _solve_output_order(model: LinearModel) -> Array | None:
         errors = np.abs(clipped - model.targets[:, output, None]).mean(axis=0)
         order.append(output if errors[output] <= errors.min() else errors.argmin())
     found = np.array(order)
-    return found if _is_new_order(found) else None
+    return found if is_new_order(found) else None
 
 
 def _solve_input_order(model: LinearModel) -> Array | None:
@@ -145,7 +145,7 @@ def _improve_order(
     for order in (everything.copy(), _assign(similarity), *starts):
         residual = targets - products[order, everything].sum(axis=0)
         for _ in range(MAX_SWAPS):
-            if _is_new_order(order) and np.all(np.abs(residual) <= limits):
+            if is_new_order(order) and np.all(np.abs(residual) <= limits):
                 return order
             best, gain, change = None, 1e-6 * float(residual @ residual), residual
             for first, second in _list_swaps(products @ residual, squares, order, residual.size):
