@@ -160,9 +160,9 @@ def _list_reordered(values: Array) -> Iterator[tuple[str, Array]]:
     batch, height, width, channels = values.shape
     if channels > 1 and height * width > 1:
         stored = values.reshape(batch, channels, height, width).transpose(0, 2, 3, 1)
-        yield "in the order NCHW", stored
+        yield "read as NCHW, not NHWC", stored
         nchw = values.transpose(0, 3, 1, 2).reshape(values.shape)
-        yield "in the order NHWC, not NCHW", nchw
+        yield "read as NHWC, not NCHW", nchw
     if height == width > 1:
         yield "with rows and columns swapped", values.transpose(0, 2, 1, 3)
     for axis, (name, flip) in enumerate(

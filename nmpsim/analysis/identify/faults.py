@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
-from nmpsim.analysis.identify.layers import CONNECTED, LayerSample, RecordedLayer
+from nmpsim.analysis.identify.layers import LayerSample, RecordedLayer
 from nmpsim.analysis.identify.limits import find_limits
 from nmpsim.analysis.identify.rules import IDEAL, IN_SUM, RuleFactor, RuleFamily
 from nmpsim.analysis.identify.search import LayerRules, RequantizationRule, find_rules, list_rules
 from nmpsim.arrays import Array
-from nmpsim.compiler.numerics import WeightedLayerScales
-from nmpsim.compiler.operations import BufferView
+
+if TYPE_CHECKING:
+    from nmpsim.analysis.hypotheses.change_filter import ChangeFilter
+    from nmpsim.analysis.hypotheses.layer import Change
 
 _ELEMENTS = 1 << 16
 """Most elements on which a fault is tried first."""
 _NEAR = 0.97
 """Share of results within one of the ideal ones from which data count as correct."""
+_SLACK = 0.8
+"""Largest error of an unknown rule besides the rounding, in units of the last place."""
+_SECONDS = 60.0
+"""Time after which changes of the data and the parameters of a layer are no longer tried."""
 _FACTORS = 8
 """Factors of each family that are tried with other scales."""
-_PAIRS = 24
-"""Most input channels whose pairs are swapped."""
+_FIRST_FAMILIES = ("zero point", "bias")
+_FAMILIES = (
+    "layout", "channels", "type", "numbers", "weights", "window", "activation", "single weights",
+)  # fmt: skip
+"""Families of changes of the data and parameters of a layer, see ``nmpsim.analysis.hypotheses``."""
 
 
 @attrs.frozen(eq=False)
@@ -38,60 +48,83 @@ class LayerFault:
     """Whether recorded values or parameters are wrong, not the rule."""
 
 
-@attrs.frozen(eq=False)
-class _Correction:
-    kind: str
-    text: str
-    layer: RecordedLayer
-
-
 def find_fault(found: LayerRules) -> LayerFault | None:
     """Find the fault because of which no rule explains a layer; return None if it is unknown."""
     layer = _shorten(found.layer)
+    changes = _DataChanges(layer)
+    simple = _list_simple_rules(layer)
+    steps = {
+        "first": lambda: changes.find_fault(_FIRST_FAMILIES),
+        "scale": lambda: changes.find_fault(("scale",), simple),
+        "rules": lambda: _find_unusual_rules(layer),
+        "data": lambda: changes.find_fault(_FAMILIES),
+    }
     is_near = measure_share(layer) >= _NEAR
-    steps: Sequence[Callable[[RecordedLayer], LayerFault | None]] = (
-        _try_offsets, _find_unusual_rules, _try_others, _try_last_bits,
-    )  # fmt: skip
-    for step in steps if is_near else (_try_offsets, _find_unusual_rules, _try_others):
-        fault = step(layer)
-        if fault is not None:
+    close = None
+    for name, step in steps.items():
+        fault = step() if is_near or name != "scale" else None
+        if fault is not None and fault.rules:
             return fault
-    return None
+        close = close or fault
+    return close
 
 
-def _try(
-    layer: RecordedLayer,
-    corrections: Iterator[_Correction],
-    groups: Sequence[Sequence[RequantizationRule]] | None = None,
-) -> LayerFault | None:
-    """Return the first correction with which rules explain the layer, or one that comes close."""
-    equal = max(measure_share(layer, 0) + 0.02, _NEAR)
-    best: LayerFault | None = None
-    for one in corrections:
-        if measure_share(one.layer) < _NEAR:
-            continue
-        rules = find_rules(one.layer, groups).rules
-        if rules:
-            return LayerFault(one.kind, one.text, rules)
-        share = measure_share(one.layer, 0)
-        if share >= equal:
-            equal, best = share, LayerFault(one.kind, one.text)
-    return best
+class _DataChanges:
+    """Changes of a layer's data and parameters, tried on real arithmetic and then on all rules."""
+
+    def __init__(self, layer: RecordedLayer) -> None:
+        # The packages of causes import this one.
+        from nmpsim.analysis.hypotheses.change_filter import ChangeFilter, SearchClock, SearchLimits
+        from nmpsim.analysis.hypotheses.layer import WrongLayer
+        from nmpsim.analysis.hypotheses.recorded import make_isolated_layer
+
+        isolated, expected = make_isolated_layer(layer)
+        actual = isolated.estimate()
+        self._layer, self._expected = layer, expected
+        self._filter: ChangeFilter | None = None
+        if actual is not None:
+            wrong = WrongLayer(isolated, actual, expected, _SLACK)
+            self._filter = ChangeFilter(
+                wrong, {}, SearchClock(SearchLimits(_SECONDS)), tolerance=1, share=_NEAR
+            )
+
+    def find_fault(
+        self,
+        families: Sequence[str],
+        groups: Sequence[Sequence[RequantizationRule]] | None = None,
+    ) -> LayerFault | None:
+        """Return the first change after which rules explain the layer, or one that comes close."""
+        from nmpsim.analysis.hypotheses.change_filter import SearchStoppedError
+        from nmpsim.analysis.hypotheses.recorded import record_layer
+
+        is_near = measure_share(self._layer) >= _NEAR
+        equal = max(measure_share(self._layer, 0) + 0.02, _NEAR) if is_near else 0.0
+        best: LayerFault | None = None
+        with suppress(SearchStoppedError):
+            for family, (text, changed) in self._list_changes(families):
+                layer = record_layer(changed, self._expected)
+                if layer is None:
+                    continue
+                rules = find_rules(layer, groups).rules
+                if rules:
+                    return LayerFault(family, f"with {text}, rules explain all results", rules)
+                share = measure_share(layer, 0)
+                if share >= equal:
+                    text = f"with {text}, {share:.1%} of the results are ideal"
+                    equal, best = share, LayerFault(family, text)
+        return best
+
+    def _list_changes(self, families: Sequence[str]) -> Iterator[tuple[str, Change]]:
+        for family in families if self._filter is not None else ():
+            assert self._filter is not None
+            for change in self._filter.list_near_changes(family):
+                yield family, change
 
 
-def _try_offsets(layer: RecordedLayer) -> LayerFault | None:
-    return _try(layer, _correct_offsets(layer))
-
-
-def _try_others(layer: RecordedLayer) -> LayerFault | None:
-    kinds = (_correct_layouts, _correct_channels, _correct_types, _correct_scales)
-    return _try(layer, itertools.chain.from_iterable(kind(layer) for kind in kinds))
-
-
-def _try_last_bits(layer: RecordedLayer) -> LayerFault | None:
+def _list_simple_rules(layer: RecordedLayer) -> list[list[RequantizationRule]]:
+    """Return the rules that are built in, or add the bias to the sum and shift once."""
     usual = list_rules(layer.element, bool(layer.biases.any()))
-    few = [group[:_FACTORS] for group in usual if _is_simple(group)]
-    return _try(layer, _correct_last_bits(layer), few)
+    return [list(group[:_FACTORS]) for group in usual if _is_simple(group)]
 
 
 def _is_simple(group: Sequence[RequantizationRule]) -> bool:
@@ -123,192 +156,6 @@ def measure_share(layer: RecordedLayer, distance: int = 1) -> float:
         near += int((np.abs(sample.results - ideal) <= distance).sum())
         count += sample.size
     return near / max(count, 1)
-
-
-def _with_values(layer: RecordedLayer, name: str, values: Array) -> RecordedLayer:
-    """Return a layer with other ``inputs`` or ``results``."""
-    changed: Any = {name: values}
-    return attrs.evolve(layer, **changed)
-
-
-# --- data ----------------------------------------------------------------------------------------
-
-
-def _correct_layouts(layer: RecordedLayer) -> Iterator[_Correction]:
-    """Yield a layer with other orders of the axes of its input and result."""
-    for name in ("results", "inputs"):
-        array = getattr(layer, name)
-        if array.ndim != 5:
-            continue
-        items, one, height, width, channels = array.shape
-        flat = array.reshape(items, -1)
-        changed = {
-            "have channels first (NCHW), not last": flat.reshape(
-                items, one, channels, height, width
-            ).transpose(0, 1, 3, 4, 2),
-            "have channels last (NHWC), not first": array.transpose(0, 1, 4, 2, 3).reshape(
-                array.shape
-            ),
-            "have height and width swapped": flat.reshape(
-                items, one, width, height, channels
-            ).transpose(0, 1, 3, 2, 4),
-        }
-        for text, values in changed.items():
-            own = _with_values(layer, name, np.ascontiguousarray(values))
-            yield _Correction("layout", f"the {name} {text}", own)
-
-
-def _correct_channels(layer: RecordedLayer) -> Iterator[_Correction]:
-    """Yield a layer whose output or input channels are in another order."""
-    sample = next(layer.iterate_samples())
-    channels = layer.scales.channels
-    ideal = np.clip(np.rint(_compute_ideal(layer, sample)) + layer.offset, *layer.clip)
-    predicted = ideal.reshape(-1, channels)[:512]
-    recorded = sample.results.reshape(-1, channels)[:512]
-    distance = np.abs(predicted[:, :, None] - recorded[:, None, :]).mean(axis=0)
-    order = distance.argmin(axis=1)
-    if np.unique(order).size == channels and (order != np.arange(channels)).any():
-        moved = np.flatnonzero(order != np.arange(channels))
-        pairs = ", ".join(f"{one} is stored as {order[one]}" for one in moved[:4].tolist())
-        more = "" if moved.size <= 4 else f" and {moved.size - 4} more"
-        own = attrs.evolve(layer, results=layer.results[..., order])
-        yield _Correction("channels", f"output channels are in another order: {pairs}{more}", own)
-    count = layer.inputs.shape[-1]
-    if layer.kind == CONNECTED and layer.inputs.ndim < 3:
-        return
-    orders = [np.arange(count)[::-1]]
-    if count <= _PAIRS:
-        for first, second in itertools.combinations(range(count), 2):
-            swapped = np.arange(count)
-            swapped[[first, second]] = second, first
-            orders.append(swapped)
-    for one in orders:
-        moved = np.flatnonzero(one != np.arange(count))
-        if moved.size:
-            text = f"input channels {', '.join(map(str, moved[:4].tolist()))} are in another order"
-            yield _Correction("channels", text, attrs.evolve(layer, inputs=layer.inputs[..., one]))
-
-
-def _correct_types(layer: RecordedLayer) -> Iterator[_Correction]:
-    """Yield a layer whose values were stored as unsigned integers."""
-    bits = 8 * layer.results.dtype.itemsize
-    flip = -(1 << bits - 1)
-    for name in ("results", "inputs"):
-        values = getattr(layer, name)
-        own = _with_values(layer, name, values ^ values.dtype.type(flip))
-        yield _Correction("type", f"the {name} are uint{bits} stored as int{bits}", own)
-
-
-# --- parameters ----------------------------------------------------------------------------------
-
-
-def _with_quantization(view: BufferView, **fields: Any) -> BufferView:
-    quant = view.type.quant
-    assert quant is not None
-    return attrs.evolve(view, type=attrs.evolve(view.type, quant=attrs.evolve(quant, **fields)))
-
-
-def _with_view(layer: RecordedLayer, side: str, **fields: Any) -> RecordedLayer:
-    changed: Any = {side: _with_quantization(getattr(layer.scales, side), **fields)}
-    return _with_scales(layer, attrs.evolve(layer.scales, **changed))
-
-
-def _with_scales(layer: RecordedLayer, scales: WeightedLayerScales) -> RecordedLayer:
-    """Return a layer with other scales; a bias on the scale of the sum follows them."""
-    if np.array_equal(layer.scales.bias.scales, layer.scales.products):
-        scales = attrs.evolve(scales, bias=attrs.evolve(scales.bias, scales=scales.products))
-    return attrs.evolve(layer, scales=scales)
-
-
-def _select_inner(layer: RecordedLayer) -> LayerSample:
-    """Return the elements of a layer that are not clipped."""
-    sample = next(layer.iterate_samples())
-    low, high = layer.clip
-    return sample.take(np.flatnonzero((sample.results > low) & (sample.results < high)))
-
-
-def _correct_offsets(layer: RecordedLayer) -> Iterator[_Correction]:
-    """Yield a layer with another zero point or without bias."""
-    inner = _select_inner(layer)
-    if not inner.size:
-        return
-    residual = inner.results - layer.offset - _compute_ideal(layer, inner)
-    shift = int(np.rint(np.median(residual)))
-    if shift:
-        text = f"the zero point of the result is {layer.offset + shift}, not {layer.offset}"
-        own = _with_view(layer, "target", offset=layer.offset + shift)
-        yield _Correction("zero point", text, own)
-    source = layer.scales.source
-    for change in (1, -1, 128, -128):
-        text = f"the zero point of the input is {source.offset + change}, not {source.offset}"
-        own = _with_view(layer, "source", offset=source.offset + change)
-        yield _Correction("zero point", text, own)
-    if layer.biases.any():
-        bias = layer.scales.bias
-        empty = attrs.evolve(bias, values=np.zeros_like(bias.values), offsets=bias.offsets * 0)
-        own = attrs.evolve(layer, scales=attrs.evolve(layer.scales, bias=empty))
-        yield _Correction("bias", "the device does not add the bias", own)
-
-
-def _correct_scales(layer: RecordedLayer) -> Iterator[_Correction]:
-    """Yield a layer with another scale of the result or other scales of channels."""
-    inner = _select_inner(layer)
-    ideal = _compute_ideal(layer, inner)
-    energy = float((ideal * ideal).sum())
-    if not energy:
-        return
-    ratio = float(((inner.results - layer.offset) * ideal).sum()) / energy
-    if ratio > 0:
-        scale, power = layer.scales.target.scale, round(np.log2(ratio))
-        if power and abs(np.log2(ratio) - power) < 0.03:
-            factor = 2.0**power
-            text = f"results are {factor:g} times as large as the scales say: a shift is off by "
-            text += f"{abs(power)}"
-            yield _Correction("scale", text, _with_view(layer, "target", scale=scale / factor))
-        if abs(ratio - 1) > 1e-4:
-            text = f"results are about {ratio:.6g} times as large as the scales say"
-            own = _with_view(layer, "target", scale=float(np.float32(scale / ratio)))
-            yield _Correction("scale", text, own)
-    yield from _correct_channel_scales(layer, inner, ideal)
-
-
-def _correct_channel_scales(
-    layer: RecordedLayer, inner: LayerSample, ideal: Array
-) -> Iterator[_Correction]:
-    count = layer.scales.channels
-    energy = np.bincount(inner.channels, ideal * ideal, count)
-    product = np.bincount(inner.channels, ideal * (inner.results - layer.offset), count)
-    if not layer.scales.by_channel or not energy.all() or (product <= 0).any():
-        return
-    real = layer.scales.weight_scales * product / energy
-    distance = np.abs(np.log(real[:, None] / layer.scales.weight_scales[None, :]))
-    order = distance.argmin(axis=1)
-    if (order != np.arange(count)).any():
-        moved = np.flatnonzero(order != np.arange(count))
-        pairs = ", ".join(f"{one} has that of {order[one]}" for one in moved[:4].tolist())
-        scales = attrs.evolve(layer.scales, weight_scales=layer.scales.weight_scales[order])
-        text = f"scales of channels are in another order: {pairs}"
-        yield _Correction("scale", text, _with_scales(layer, scales))
-
-
-def _correct_last_bits(layer: RecordedLayer) -> Iterator[_Correction]:
-    """Yield a layer with scales that differ in the last place of float32 or of nine decimals."""
-    for side, name in (("target", "result"), ("source", "input")):
-        scale = np.float32(getattr(layer.scales, side).scale)
-        for limit, change in ((np.inf, "above"), (-np.inf, "below")):
-            other = float(np.nextafter(scale, np.float32(limit)))
-            text = f"the scale of the {name} is {other!r}, the float32 {change} {float(scale)!r}"
-            yield _Correction("scale", text, _with_view(layer, side, scale=other))
-        for unit in (1e-9, -1e-9, 1e-6, -1e-6):
-            other = float(np.float32(float(scale) + unit))
-            text = f"the scale of the {name} is {other!r}, not {float(scale)!r}"
-            if other > 0:
-                yield _Correction("scale", text, _with_view(layer, side, scale=other))
-    for limit, change in ((np.inf, "above"), (-np.inf, "below")):
-        nearest = np.nextafter(layer.scales.weight_scales, np.float32(limit))
-        text = f"the scales of the weights are the float32 numbers {change} those of the program"
-        own = _with_scales(layer, attrs.evolve(layer.scales, weight_scales=nearest))
-        yield _Correction("scale", text, own)
 
 
 # --- unusual rules -------------------------------------------------------------------------------

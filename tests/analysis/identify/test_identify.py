@@ -141,17 +141,20 @@ def swap(y: Any) -> Any:
     [
         pytest.param(
             "layout",
-            "channels last",
+            "with the result read as NCHW, not NHWC",
             lambda y: y.transpose(0, 2, 3, 1).reshape(y.shape),
             marks=pytest.mark.slow,
         ),
-        ("channels", "1 is stored as 3", swap),
+        ("channels", "the result with channels 1 and 3 swapped", swap),
         pytest.param(
-            "type", "uint8 stored as int8", lambda y: y ^ np.int8(-128), marks=pytest.mark.slow
+            "type",
+            "the result as uint8, not int8",
+            lambda y: y ^ np.int8(-128),
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "zero point",
-            "result is 8, not 7",
+            "the zero point 8 of the result, not 7",
             lambda y: np.clip(y.astype(int) + 1, -127, 127).astype(np.int8),
             marks=pytest.mark.slow,
         ),
