@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -31,10 +30,10 @@ _SECONDS = 60.0
 _FACTORS = 8
 """Factors of each family that are tried with other scales."""
 _FIRST_FAMILIES = ("zero point", "bias")
-_FAMILIES = (
-    "layout", "channels", "type", "numbers", "weights", "window", "activation", "single weights",
-)  # fmt: skip
+_FAMILIES = ("layout", "channels", "type", "numbers", "single weights")
 """Families of changes of the data and parameters of a layer, see ``nmpsim.analysis.hypotheses``."""
+_LARGE_FAMILIES = ("weights", "window", "activation")
+"""Families of changes without which most results are wrong."""
 
 
 @attrs.frozen(eq=False)
@@ -53,16 +52,16 @@ def find_fault(found: LayerRules) -> LayerFault | None:
     layer = _shorten(found.layer)
     changes = _DataChanges(layer)
     simple = _list_simple_rules(layer)
-    steps = {
-        "first": lambda: changes.find_fault(_FIRST_FAMILIES),
-        "scale": lambda: changes.find_fault(("scale",), simple),
-        "rules": lambda: _find_unusual_rules(layer),
-        "data": lambda: changes.find_fault(_FAMILIES),
-    }
     is_near = measure_share(layer) >= _NEAR
+    steps: list[Callable[[], LayerFault | None]] = [
+        lambda: changes.find_fault(_FIRST_FAMILIES),
+        lambda: changes.find_fault(("scale",), simple) if is_near else None,
+        lambda: _find_unusual_rules(layer),
+        lambda: changes.find_fault(_FAMILIES if is_near else (*_FAMILIES, *_LARGE_FAMILIES)),
+    ]
     close = None
-    for name, step in steps.items():
-        fault = step() if is_near or name != "scale" else None
+    for step in steps:
+        fault = step()
         if fault is not None and fault.rules:
             return fault
         close = close or fault
@@ -97,18 +96,18 @@ class _DataChanges:
         from nmpsim.analysis.hypotheses.change_filter import SearchStoppedError
         from nmpsim.analysis.hypotheses.recorded import record_layer
 
-        is_near = measure_share(self._layer) >= _NEAR
-        equal = max(measure_share(self._layer, 0) + 0.02, _NEAR) if is_near else 0.0
+        start = measure_share(self._layer, 0) if measure_share(self._layer) >= _NEAR else 0.0
+        equal = max(start + 0.02, _NEAR) if start else 0.0
         best: LayerFault | None = None
         with suppress(SearchStoppedError):
             for family, (text, changed) in self._list_changes(families):
                 layer = record_layer(changed, self._expected)
-                if layer is None:
+                share = 0.0 if layer is None else measure_share(layer, 0)
+                if layer is None or share < start - 0.02:
                     continue
                 rules = find_rules(layer, groups).rules
                 if rules:
                     return LayerFault(family, f"with {text}, rules explain all results", rules)
-                share = measure_share(layer, 0)
                 if share >= equal:
                     text = f"with {text}, {share:.1%} of the results are ideal"
                     equal, best = share, LayerFault(family, text)

@@ -18,7 +18,8 @@ import numpy as np
 
 from nmpsim.analysis.identify import identify_program
 from nmpsim.analysis.program import load_program
-from tests.identify_campaign.devices import KNOWN, requantize
+from tests.identify_campaign.devices import requantize
+from tests.identify_campaign.known_devices import KNOWN
 from tests.identify_campaign.models import Convolution, draw_layers, write_model
 
 Array = np.ndarray[Any, Any]
