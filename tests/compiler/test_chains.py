@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,21 @@ from random_programs import write
 from tiers import examples
 from tiling_runs import digits
 
+import nmpsim
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.metadata import list_chains
 from nmpsim.compiler import driver
 from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.numerics import PROFILES
 from nmpsim.compiler.tiling.chain_buffers import estimate_addresses
 from nmpsim.compiler.tiling.chain_plan import divide_chain, plan_chain
+from nmpsim.compiler.tiling.chain_schedule import ChainInstruction, hoist_loads, write_items
 from nmpsim.compiler.tiling.chain_search import ChosenChain, find_chains, list_chain_tilings
+from nmpsim.compiler.tiling.compiled.items import BARRIER, WAIT
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.device import Device
 from nmpsim.diagnostics import UserError
+from nmpsim.isa.table import Unit
 
 STEPS = (convolution, convolution, convolution, max_pool, avg_pool, binary, fully_connected)
 
@@ -34,7 +40,7 @@ STEPS = (convolution, convolution, convolution, max_pool, avg_pool, binary, full
 def image_networks(draw: st.DrawFn) -> Program:
     """Draw a network of two to six layers on one image."""
     elem = draw(st.sampled_from(("i8", "i8", "i8", "i16")))
-    w = Writer(draw, elem, draw(st.sampled_from(("glow-int", "q31"))))
+    w = Writer(draw, elem, draw(st.sampled_from(sorted(PROFILES))))
     shape = (1, w.number(4, 20), w.number(1, 12), w.pick(1, 3, 8, 16, 17, 33, 48))
     return write(w, w.draft.input(w.narrow_type(shape)), STEPS, w.number(2, 6))
 
@@ -134,3 +140,74 @@ def test_digits_with_chains_takes_fewer_cycles(monkeypatch: pytest.MonkeyPatch) 
     separate, chained = (Device(config).run(one, program.inputs).cycles for one in both)
     assert list_chains(both[1].metadata.layers)
     assert chained < separate
+
+
+def make_load(begin: int, end: int) -> ChainInstruction:
+    return ChainInstruction(Unit.LOAD, "nmp.load", {}, (), ((begin, end),), can_move=True)
+
+
+def make_computation(*spans: tuple[int, int]) -> ChainInstruction:
+    *reads, write = spans
+    return ChainInstruction(Unit.MAC, "nmp.conv", {}, tuple(reads), (write,))
+
+
+def test_loads_move_to_where_their_buffers_are_free() -> None:
+    first, second = make_load(0, 64), make_load(64, 128)
+    reader, other = make_computation((0, 64), (512, 520)), make_computation((64, 128), (520, 528))
+    reload = make_load(0, 64)
+    last = make_computation((0, 64), (528, 536))
+    order = hoist_loads([first, reader, second, other, reload, last], most=2)
+    assert order == [first, second, reader, reload, other, last]
+    assert hoist_loads([first, reader, second, other], most=0) == [first, reader, second, other]
+
+
+def test_instructions_wait_for_the_units_whose_bytes_they_use() -> None:
+    store = ChainInstruction(Unit.STORE, "nmp.store", {}, ((512, 520),), ())
+    barrier = ChainInstruction(None, "", {}, (), ())
+    instructions = [
+        make_load(0, 64),
+        make_load(64, 128),
+        make_computation((0, 64), (512, 520)),
+        store,
+        barrier,
+        make_load(0, 32),
+    ]
+    load, mac, stored = int(Unit.LOAD), int(Unit.MAC), int(Unit.STORE)
+    assert write_items(instructions, 5, [10, 20, 30, 40]) == [
+        (load, 10),
+        (load, 11),
+        (WAIT + load, 1),
+        (mac, 30),
+        (WAIT + mac, 0),
+        (stored, 20),
+        (WAIT + stored, 0),
+        (BARRIER, 5),
+        (load, 12),
+        (WAIT + load, 0),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("tf2_mobilenet_v2_1.0_224_ptq", 1_220_000),
+        ("mobilenet_v1_0.5_160_quant", 390_000),
+        ("vww96_int8", 78_000),
+        ("resnet8_int8", 47_500),
+        ("dscnn_kws_int8", 22_800),
+    ],
+)
+def test_chains_of_shared_models(name: str, most: int, shared: Path) -> None:
+    folder = shared / "models" / name
+    config = default_device()
+    reports = []
+    for tiling in ("burst", "chain"):
+        bundle = nmpsim.compile(folder / "model.tflite", tiling=tiling).bundle
+        (tensor,) = bundle.metadata.inputs
+        image = np.load(folder / "inputs.npy")[:1].reshape(tensor.shape)
+        reports.append(Device(config).run(bundle, {tensor.name: image}, strict=True))
+    for output, expected in reports[0].outputs.items():
+        np.testing.assert_array_equal(reports[1].outputs[output], expected)
+    assert reports[1].contract.violation is None
+    assert reports[1].cycles <= most
