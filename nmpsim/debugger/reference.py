@@ -100,7 +100,7 @@ class ReferenceOutputs:
             Layout of the reference's 4-D tensors; ``auto`` infers it.
         moves
             Layers that only transpose or copy the output of another layer, by index. If the
-            reference lacks them, their outputs are computed from the other layer's.
+            reference lacks one of both outputs, it is computed from the other one.
         outputs
             Outputs of layers by index, if the program has run.
 
@@ -132,7 +132,12 @@ class ReferenceOutputs:
         index_of = {layer.name: layer.index for layer in self._metadata.layers}
         self._pairs = {index_of[pair.tensor.name]: pair for pair in self.matching.pairs}
         self._known = set(self._pairs)
-        for index, move in self._moves.items():  # in the order of execution
+        self._results: dict[int, int] = {}  # layer -> its transposed or copied output
+        for index, move in sorted(self._moves.items(), reverse=True):
+            if index in self._known and move.source not in self._known:
+                self._known.add(move.source)
+                self._results[move.source] = index
+        for index, move in self._moves.items():
             if move.source in self._known:
                 self._known.add(index)
         unmatched = self.matching.unmatched
@@ -210,16 +215,18 @@ class ReferenceOutputs:
 
     def _read_expected(self, index: int) -> Array | None:
         """Return a layer's values in the reference, or None if they are unknown."""
-        moves = []
-        while index not in self._pairs:
-            if index not in self._known:
-                return None
-            moves.append(self._moves[index])
-            index = moves[-1].source
-        values = self.matching.read_expected(self._pairs[index])
-        for move in reversed(moves):
-            values = None if values is None else move.apply(values)
-        return values
+        if index in self._pairs:
+            return self.matching.read_expected(self._pairs[index])
+        if index not in self._known:
+            return None
+        result = self._results.get(index)
+        if result is None:
+            move = self._moves[index]
+            values = self._read_expected(move.source)
+            return None if values is None else move.apply(values)
+        values = self._read_expected(result)
+        shape = self._outputs[index].shape
+        return None if values is None else self._moves[result].undo(values).reshape(shape)
 
 
 def measure_difference(layer: Layer, actual: Array, expected: Array) -> OutputDifference | str:

@@ -176,3 +176,20 @@ def test_transposed_layers_have_the_values_of_the_layer_they_read(tmp_path: Path
     )
     found = shell.execute("compare")
     assert (found.data["compared"], found.data["differing"]) == (3, 3)
+
+
+def test_a_layer_has_the_values_of_its_transposed_output(tmp_path: Path) -> None:
+    (tmp_path / "net.lir.txt").write_text(TRANSPOSED)
+    bundle = nmpsim.compile(tmp_path / "net.lir.txt").bundle
+    debugger = Debugger(bundle, {"x": np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)})
+    debugger.run_to_end()
+    shell = Shell(debugger, lambda path: pytest.fail(f"nobody reads {path}"))
+    outputs = list_outputs(shell)
+    wrong = [make_stored_tensor("u", outputs["u"] ^ 1)]
+    moves = find_layer_moves(bundle)
+    shell.reference = ReferenceOutputs(bundle.metadata, wrong, moves=moves)
+    layers = {layer.name: layer for layer in bundle.metadata.layers}
+    for name in ("t", "q"):
+        expected = shell.reference.get_output(layers[name])
+        np.testing.assert_array_equal(expected, outputs[name] ^ 1)
+    assert shell.execute("diverge").data["breaking"] == ["q"]
