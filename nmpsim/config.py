@@ -103,7 +103,7 @@ class DeviceConfig:
 
     @property
     def all_estimates(self) -> EstimateTable:
-        """Estimates of all actions and parts, in picojoules and square micrometres."""
+        """Estimates of all actions and hardware blocks, in picojoules and square micrometres."""
         return make_estimate_table(self.settings(), default_device().estimates, self.estimates)
 
     @property

@@ -97,7 +97,8 @@ def list_presets() -> list[str]:
     return list(_presets())
 
 
-def read_preset(name: str, clock_mhz: int) -> dict[str, PresetSetting]:
+@functools.cache
+def read_preset(name: str, clock_mhz: int) -> Mapping[str, PresetSetting]:
     """Read the ``[dram]`` settings of a preset by key, converted to a device clock in MHz.
 
     Parameters

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from nmpsim.energy.estimate import Estimate, add_estimates
-from nmpsim.energy.tables import SUBJECTS, EstimateTable
+from nmpsim.energy.tables import ESTIMATED_ITEMS, EstimateTable
 
 ENERGY_COMPONENTS, AREA_COMPONENTS = (
-    tuple(dict.fromkeys(subject.component for subject in subjects.values()))
-    for subjects in SUBJECTS.values()
+    tuple(dict.fromkeys(item.component for item in items.values()))
+    for items in ESTIMATED_ITEMS.values()
 )
 """Components of the energy of a run, and of the area of a device."""
 
@@ -38,24 +38,24 @@ def compute_area(settings: Mapping[str, Any], estimates: EstimateTable) -> Estim
     settings
         Settings of the device by name.
     estimates
-        Area of each part in square micrometres, as ``area_mac_lane``.
+        Area of each hardware block in square micrometres, as ``area_mac_lane``.
     """
     cores = settings["cores_count"]
-    parts = {
+    blocks = {
         "mac_lane": cores * settings["mac_out_lanes"] * settings["mac_in_lanes"],
         "vector_lane": cores * settings["vector_lanes"],
         "scratchpad_kilobyte": cores * settings["scratchpad_bytes"] / 1024,
         "control_core": cores,
         "dma_engine": cores,
     }
-    return _add_by_component("area", parts, estimates)
+    return _add_by_component("area", blocks, estimates)
 
 
 def _add_by_component(
     section: str, counts: Mapping[str, float], estimates: EstimateTable
 ) -> EstimatesByComponent:
     terms: dict[str, list[Estimate]] = {}
-    for name, subject in SUBJECTS[section].items():
+    for name, item in ESTIMATED_ITEMS[section].items():
         estimate = estimates[f"{section}_{name}"].multiply(counts.get(name, 0))
-        terms.setdefault(subject.component, []).append(estimate)
+        terms.setdefault(item.component, []).append(estimate)
     return {component: add_estimates(each) for component, each in terms.items()}

@@ -1,4 +1,4 @@
-"""Tables of estimates from device files: picojoules of each action, area of each part.
+"""Tables of estimates in device files: energy of each action and area of each hardware block.
 
 The default device file has an estimate for each. Another file replaces some of them. A device whose
 DRAM settings are those of a preset has the preset's energies of the DRAM, which follow from the
@@ -20,31 +20,30 @@ from nmpsim.energy.estimate import Estimate
 from nmpsim.records import frozen
 
 MAX_ESTIMATE = 1e12
-"""Largest energy of an action in picojoules, and area of a part in square micrometres."""
+"""Largest energy in picojoules, and largest area in square micrometres."""
 _RANGE = ("low", "value", "high")
 _KEYS = (*_RANGE, "source", "note")
 
 
 @frozen
-class Subject:
-    """Subject of an estimate: an action, or a part of a device."""
+class EstimatedItem:
+    """Item with an estimate: an action with an energy, or a hardware block with an area."""
 
     component: str
     """Component of a report that the estimate belongs to."""
     meaning: str
 
 
-def _read_subjects() -> Mapping[str, Mapping[str, Subject]]:
+def _read_items() -> Mapping[str, Mapping[str, EstimatedItem]]:
     text = Path(__file__).with_name("actions.toml").read_text(encoding="utf-8")
     return {
-        section: {name: Subject(**row) for name, row in rows.items()}
+        section: {name: EstimatedItem(**row) for name, row in rows.items()}
         for section, rows in tomllib.loads(text).items()
     }
 
 
-SUBJECTS = _read_subjects()
-"""Section of a device file -> name -> subject of the estimate."""
-ACTIONS, PARTS = SUBJECTS["energy"], SUBJECTS["area"]
+ESTIMATED_ITEMS = _read_items()
+"""Section of a device file -> name of an estimate -> its action or hardware block."""
 
 EstimateTable = Mapping[str, Estimate]
 """Name of a setting, such as ``energy_mac_int8`` or ``area_mac_lane`` -> estimate."""
@@ -66,7 +65,7 @@ def take_estimates(
     """
     table: dict[str, Estimate] = {}
     findings = []
-    for section, subjects in SUBJECTS.items():
+    for section, items in ESTIMATED_ITEMS.items():
         rows = document.pop(section, {})
         if not isinstance(rows, dict):
             message, expected = f"{section} has the wrong type", f"a table: [{section}]"
@@ -74,8 +73,8 @@ def take_estimates(
             continue
         for key, given in rows.items():
             name = f"[{section}] {key}"
-            if key not in subjects:
-                hint = did_you_mean(key, subjects)
+            if key not in items:
+                hint = did_you_mean(key, items)
                 findings.append(Diagnostic("DEV002", f"unknown setting {name}", place, hint=hint))
                 continue
             problem = _find_problem(given, sources)

@@ -7,6 +7,7 @@ measurements do not determine would take any value.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,10 +31,14 @@ PRIOR = math.log(2)
 DETERMINED = 0.25
 """Relative uncertainty up to which the measurements determine a setting."""
 _MISFIT = 1.5
-"""Mean squared error, in units of the noise, from which on the search is thorough."""
+"""Mean squared error, in units of the noise, from which on the search has several starts."""
+_EFFECTIVE = 3.0
+"""Smallest change of all measured cycles, in units of the noise, for a change of a setting."""
+_STARTS = 12
+"""Number of combinations of doubled settings from which a pass of the search starts."""
 _MAX_STEPS = 12
 _MIN_RADIUS = 0.03
-_MAX_PASSES = 3
+_MAX_PASSES = 4
 _NEXT_LAYERS = 3
 
 Values = tuple[int, ...]
@@ -160,13 +165,14 @@ class _Search:
         """Return the values with the smallest cost that the search finds."""
         best = self._descend(tuple(one.value for one in self._parameters))
         for _ in range(_MAX_PASSES):
-            before = best
-            best = self._polish(self._change_doubled(best))
-            if best == before and not self._fits(best):
-                best = self._change_doubled(best, is_thorough=True)
-            if best == before:
+            starts, jacobian = self._list_starts(best), self.compute_jacobian(best)
+            near = [self._descend(start, jacobian) for start in starts]
+            found = self._polish(self._descend(min([best, *near], key=self._cost)))
+            if found == best and not self._fits(best):
+                found = min([best, *map(self._descend, starts)], key=self._cost)
+            if found == best:
                 break
-            best = self._descend(best)
+            best = found
         return best
 
     def _fits(self, values: Values) -> bool:
@@ -208,7 +214,7 @@ class _Search:
         return jacobian
 
     def _descend(self, values: Values, jacobian: Float64s | None = None) -> Values:
-        """Return values after Gauss-Newton steps in a trust region.
+        """Return values after Gauss-Newton steps in a trust region, without doubled settings.
 
         With a ``jacobian``, it is not computed again.
         """
@@ -228,27 +234,50 @@ class _Search:
 
     def _step(self, values: Values, jacobian: Float64s, radius: float) -> Values:
         residuals = self._compute_residuals(values)
-        assert residuals is not None
+        if residuals is None:  # settings of a start that contradict each other
+            return values
         matrix = np.vstack([jacobian[self._rows] / NOISE, np.eye(len(values)) / PRIOR])
         at = self._scale(values)
         low, high = np.array([one.bounds for one in self._parameters]).T
-        bounds = np.maximum(low - at, -radius) - 1e-9, np.minimum(high - at, radius) + 1e-9
+        radii = np.array([0.0 if one.is_doubled else radius for one in self._parameters])
+        bounds = np.maximum(low - at, -radii) - 1e-9, np.minimum(high - at, radii) + 1e-9
         moved = at + self._lsq_linear(matrix, -residuals, bounds).x
         pairs = zip(self._parameters, moved.tolist(), strict=True)
         return tuple(one.from_scale(number) for one, number in pairs)
 
-    def _change_doubled(self, values: Values, is_thorough: bool = False) -> Values:
-        """Return better values with a setting halved or doubled and all others adjusted.
+    def _list_starts(self, values: Values) -> list[Values]:
+        """Return values with settings halved or doubled that fit best after a linear adjustment.
 
-        A thorough search computes derivatives after each change.
+        All other settings are adjusted by a linear model without bounds.
         """
-        jacobian, best = None if is_thorough else self.compute_jacobian(values), values
-        for column, one in enumerate(self._parameters):
-            for value in one.list_neighbours(values[column]) if one.is_doubled else ():
-                changed = _replace(values, column, value)
-                if self._cost(changed) < math.inf:
-                    best = min(best, self._descend(changed, jacobian), key=self._cost)
-        return best
+        residuals = self._compute_residuals(values)
+        assert residuals is not None
+        others = [i for i, one in enumerate(self._parameters) if not one.is_doubled]
+        measured = len(self._rows)
+        matrix = np.zeros((residuals.size, len(others)))
+        matrix[:measured] = self.compute_jacobian(values)[np.ix_(self._rows, others)] / NOISE
+        matrix[[measured + i for i in others], range(len(others))] = 1 / PRIOR
+        remaining = np.eye(residuals.size) - matrix @ np.linalg.pinv(matrix)
+        options = [
+            [value, *self._list_effective(values, column)] if one.is_doubled else [value]
+            for column, (one, value) in enumerate(zip(self._parameters, values, strict=True))
+        ]
+        costs: dict[Values, float] = {}
+        for combination in itertools.product(*options):
+            moved = self._compute_residuals(combination)
+            if moved is not None and combination != values:
+                costs[combination] = float(np.linalg.norm(remaining @ moved))
+        return sorted(costs, key=costs.__getitem__)[:_STARTS]
+
+    def _list_effective(self, values: Values, column: int) -> list[int]:
+        """Return the neighbours of a setting that change cycles by more than the noise."""
+        residuals, found = self._compute_residuals(values), []
+        assert residuals is not None
+        for value in self._parameters[column].list_neighbours(values[column]):
+            moved = self._compute_residuals(_replace(values, column, value))
+            if moved is not None and np.linalg.norm(moved - residuals) > _EFFECTIVE:
+                found.append(value)
+        return found
 
     def _polish(self, values: Values) -> Values:
         """Return the values after changes of single settings, as long as the cost decreases."""

@@ -445,8 +445,9 @@ class RunReport:
     ]
     estimates: Annotated[
         Mapping[str, Estimate],
-        "[estimate](#estimate) of each action in picojoules and of each part in square micrometres,"
-        " as in the [device file](energy.md): `energy_mac_int8` is `mac_int8` of `[energy]`",
+        "[estimate](#estimate) of each action in picojoules and of each hardware block in square"
+        " micrometres, as in the [device file](energy.md): `energy_mac_int8` is `mac_int8` of"
+        " `[energy]`",
     ] = attrs.field(factory=dict)
 
     def get_display_name(self, name: str) -> str:

@@ -10,7 +10,7 @@ from rich.console import Console
 from nmpsim.config import SETTINGS, DeviceConfig, default_device
 from nmpsim.diagnostics import format_count
 from nmpsim.energy.estimate import Estimate
-from nmpsim.energy.tables import EstimateTable
+from nmpsim.energy.tables import ESTIMATED_ITEMS, EstimateTable
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
@@ -46,7 +46,7 @@ class DeviceDocument(TypedDict):
     estimates: Annotated[
         dict[str, Estimate],
         Source("all_estimates"),
-        "energy of each action in picojoules and area of each part in square micrometres:"
+        "energy of each action in picojoules and area of each hardware block in square micrometres:"
         " `energy_mac_int8` is `mac_int8` of `[energy]`",
     ]
 
@@ -73,17 +73,20 @@ def list_settings(
 
 
 def list_estimates(estimates: EstimateTable) -> list[dict[str, float | str]]:
-    """Return section, name, range and source of each estimate as a table row."""
+    """Return section, name, range, source and meaning of each estimate as a table row."""
     return [
         {
-            "section": name.partition("_")[0],
-            "name": name.partition("_")[2],
+            "section": section,
+            "name": name,
             "low": estimate.low,
             "value": estimate.value,
             "high": estimate.high,
             "source": estimate.source,
+            "meaning": item.meaning,
         }
-        for name, estimate in estimates.items()
+        for section, items in ESTIMATED_ITEMS.items()
+        for name, item in items.items()
+        for estimate in [estimates[f"{section}_{name}"]]
     ]
 
 

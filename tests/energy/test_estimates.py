@@ -13,7 +13,7 @@ from nmpsim.diagnostics import UserError
 from nmpsim.dram_presets import list_presets, read_power
 from nmpsim.energy.compute import compute_area, compute_energy
 from nmpsim.energy.estimate import NOTHING, Estimate, add_estimates
-from nmpsim.energy.tables import SUBJECTS
+from nmpsim.energy.tables import ESTIMATED_ITEMS
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,10 +24,10 @@ def load(tmp_path: Path, text: str) -> nmpsim.DeviceConfig:
     return nmpsim.load_device(path)
 
 
-def test_the_default_device_has_an_assumed_range_for_every_action_and_part():
+def test_the_default_device_has_an_assumed_range_for_every_action_and_block():
     estimates = nmpsim.default_device().all_estimates
     assert list(estimates) == [
-        f"{section}_{name}" for section, rows in SUBJECTS.items() for name in rows
+        f"{section}_{name}" for section, rows in ESTIMATED_ITEMS.items() for name in rows
     ]
     for estimate in estimates.values():
         assert 0 < estimate.low < estimate.value < estimate.high
@@ -126,7 +126,7 @@ def test_energy_is_the_sum_of_actions_times_estimates():
     assert energy["vector"] == NOTHING
 
 
-def test_area_is_the_sum_of_parts_times_estimates():
+def test_area_is_the_sum_of_blocks_times_estimates():
     device = attrs.evolve(nmpsim.default_device(), cores_count=2)
     area = compute_area(device.settings(), device.all_estimates)
     assert {name: one.value for name, one in area.items()} == pytest.approx(
