@@ -14,8 +14,9 @@ MIN_VALUES = 8
 """Smallest number of values that show whether a tensor is a function of another."""
 MAX_VALUES = 1 << 22
 """Largest number of elements of a tensor that is examined."""
-
-_SAMPLES, _CHANNEL_SAMPLES = 4096, 64
+MAX_SAME_SHAPE = 50
+"""Largest number of tensors of one shape that are examined in a file without order."""
+_SAMPLES, _CHANNEL_SAMPLES = 4096, 512
 """Elements that are examined, of a tensor and of each of its channels."""
 
 
@@ -42,6 +43,22 @@ def find_chain_links(tensors: Sequence[StoredTensor]) -> Iterator[ChainLink]:
     for one in tensors:
         yield NO_LINK if before is None else _find_link(before, one)
         before = one
+
+
+def sort_functions(start: StoredTensor, tensors: Sequence[StoredTensor]) -> list[StoredTensor]:
+    """Return the tensors that are functions of ``start``, for a file without order, last one last.
+
+    A function that can be inverted, such as a batch norm without an activation, is left out: the
+    values do not tell which of two tensors was computed first. The list is empty if more than
+    ``MAX_SAME_SHAPE`` tensors have the shape of ``start``.
+    """
+    group = [one for one in tensors if one is not start and one.shape == start.shape]
+    if len(group) > MAX_SAME_SHAPE:
+        return []
+    functions = [one for one in group if _find_link(start, one).is_function]
+    ends = [one for one in functions if not _find_link(one, start).is_function]
+    inner = {one: sum(_find_link(each, one).is_function for each in functions) for one in ends}
+    return sorted(ends, key=lambda one: inner[one])
 
 
 def _find_link(first: StoredTensor, second: StoredTensor) -> ChainLink:
@@ -77,8 +94,9 @@ def _is_function(values: Array, results: Array) -> bool:
 
 
 def _sample(rows: Array, count: int) -> Array:
-    """Return at least ``count`` columns at equal distances, or all if there are fewer."""
-    return rows[:, :: max(1, rows.shape[1] // count)]
+    """Return ``count`` random columns, or all if there are fewer; equal calls return the same."""
+    size = rows.shape[1]
+    return rows if size <= count else rows[:, np.random.default_rng(0).integers(size, size=count)]
 
 
 def _is_monotonic(values: Array, results: Array) -> bool:

@@ -16,7 +16,7 @@ from nmpsim.analysis.matching.alignment import (
     find_ascending_indices,
     find_certain_pairs,
 )
-from nmpsim.analysis.matching.chains import ChainLink, find_chain_links
+from nmpsim.analysis.matching.chains import ChainLink, find_chain_links, sort_functions
 from nmpsim.analysis.matching.layout import find_axis_order, infer_layout
 from nmpsim.analysis.matching.names import (
     NameKeys,
@@ -106,6 +106,7 @@ def match_tensors(
         matcher.align()
         matcher.pair_values()
     matcher.follow_chains()
+    matcher.remove_dissimilar()
     return matcher.finish()
 
 
@@ -168,6 +169,7 @@ class _Matcher:
         self._pairs: dict[StoredTensor, TensorPair] = {}
         self._used: set[StoredTensor] = set()
         self._links: Sequence[ChainLink] | None = None
+        self._functions: dict[StoredTensor, list[StoredTensor]] = {}
         self._is_ordered = True
         self.layout = "same"
 
@@ -341,9 +343,29 @@ class _Matcher:
             between = self._results[row + 1 : following.get(row, len(self._results))]
             if end is pair.reference or any(self._fits(one, end) for one in between):
                 continue
+            if is_closer(tensor, pair.reference, end, self.layout):
+                continue
             self._used.discard(pair.reference)
             self._used.add(end)
             self._pairs[tensor] = attrs.evolve(pair, reference=end)
+
+    def remove_dissimilar(self) -> None:
+        """Remove pairs by order with other values if the reference lacks results of the run.
+
+        The order of a partial file is no evidence: the tensor may belong to another layer.
+        """
+        if all(one.opcode in _CONVERSIONS for one in self._left()[0]):
+            return
+        for pair in list(self._pairs.values()):
+            one, other = pair.tensor, pair.reference
+            if (
+                pair.how == BY_ORDER
+                and one.load().is_complete
+                and not is_similar(one, other, self.layout)
+                and sum(self._fits(one, each) for each in self._references) > 1
+            ):
+                del self._pairs[one]
+                self._used.discard(other)
 
     def finish(self) -> TensorMatching:
         """Return the pairs in the order of the run, and the unmatched results."""
@@ -436,6 +458,10 @@ class _Matcher:
 
     def _list_chain(self, start: StoredTensor) -> list[StoredTensor]:
         """Return the tensors after ``start`` that are functions of it, in order."""
+        if not self._is_ordered:
+            if start not in self._functions:
+                self._functions[start] = sort_functions(start, self._references)
+            return self._functions[start]
         first = self._columns[start] + 1
         links = takewhile(lambda link: link.is_function, self._find_links()[first:])
         return self._references[first : first + sum(1 for _ in links)]

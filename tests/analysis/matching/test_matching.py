@@ -15,6 +15,7 @@ from nmpsim.analysis.matching import (
     make_stored_tensor,
     match_tensors,
 )
+from nmpsim.lir.nodes import TensorType
 
 RNG = np.random.default_rng(8)
 Values = npt.NDArray[Any]
@@ -58,6 +59,20 @@ def test_layers_match_the_end_of_what_was_folded_into_them() -> None:
     assert match(named, theirs) == {f"c{layer}": f"r{layer}" for layer in range(4)}
 
 
+def test_a_sum_of_flat_images_is_not_part_of_a_layer() -> None:
+    """Most pixels are equal, as in a picture with one color."""
+    conv, skip = (np.zeros((1, 2, 32, 32), np.float32) for _ in range(2))
+    conv[:, :, :, 5] = RNG.normal(size=(1, 2, 32))
+    skip[:, :, :, 5] = RNG.normal(size=(1, 2, 32))
+    mine = {"conv": quantize(conv), "add": quantize(conv + skip)}
+    assert match(mine, {"conv": conv, "sum": conv + skip})["conv"] == "conv"
+    shape = (1, 2, 32, 32)
+    unknown = KnownValues(shape, np.empty(0, np.int8))
+    layer = StoredTensor("conv", None, True, TensorType("i8", shape), lambda: unknown)
+    (pair,) = match_tensors([layer], make_tensors(conv=conv, sum=conv + skip)).pairs
+    assert pair.reference.name == "conv"
+
+
 def test_a_wrong_layer_is_not_paired_with_another_tensor() -> None:
     mine, theirs = make_network()
     wrong = {**mine, "layer1": quantize(theirs["c1"])}  # neither batch norm nor ReLU
@@ -80,6 +95,19 @@ def test_permuted_files_are_matched_by_names_or_values() -> None:
     assert match(mine, ends) == {name: name for name in mine}
     renamed = {name.replace("layer", "x"): values for name, values in ends.items()}
     assert match(mine, renamed) == {f"layer{layer}": f"x{layer}" for layer in range(4)}
+
+
+def test_layers_match_the_end_of_a_chain_in_a_file_without_order() -> None:
+    mine, theirs = make_network(6)
+    named = {name.replace("layer", "c"): values for name, values in mine.items()}
+    unsorted = {name: theirs[name] for name in RNG.permutation(list(theirs))}
+    assert match(named, unsorted) == {f"c{layer}": f"r{layer}" for layer in range(6)}
+
+
+def test_order_is_no_evidence_for_other_values_in_a_partial_file() -> None:
+    mine, theirs = make_network()
+    partial = {f"t{index}": theirs[name] for index, name in enumerate(("r0", "c1", "b1", "r2"))}
+    assert match(mine, partial) == {"layer0": "t0", "layer2": "t3"}
 
 
 def test_names_of_the_model_are_used_in_order() -> None:
