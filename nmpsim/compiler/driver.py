@@ -48,7 +48,7 @@ from nmpsim.compiler.resolve import (
 from nmpsim.compiler.tiling.chain_buffers import add_constants, record_packed_weights
 from nmpsim.compiler.tiling.chain_layers import make_chain, read_chain_layer
 from nmpsim.compiler.tiling.chain_plan import ChainPlan, divide_chain, plan_chain
-from nmpsim.compiler.tiling.chain_search import ChosenChain, choose_chains
+from nmpsim.compiler.tiling.chain_search import ChainSearch, ChosenChain
 from nmpsim.compiler.tiling.context import PlanningContext
 from nmpsim.compiler.tiling.cost_model import DramModel
 from nmpsim.compiler.tiling.plan import LayerPlan
@@ -227,10 +227,8 @@ class _Compilation:
             for index, op in enumerate(self._operations)
         ]
         always = frozenset(view.buffer.name for view in self._weights.values())
-        model = DramModel(get_costs(self._config))
-        return tuple(
-            choose_chains(self._operations, read, costs, always, self._memory, model, self._config)
-        )
+        search = ChainSearch(self._memory, DramModel(get_costs(self._config)), self._config)
+        return tuple(search.choose_chains(self._operations, read, costs, always))
 
     def bundle(
         self,

@@ -20,13 +20,13 @@ from tiling_runs import digits
 import nmpsim
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.metadata import list_chains
-from nmpsim.compiler import driver
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.compiler.tiling.chain_buffers import estimate_addresses
+from nmpsim.compiler.tiling.chain_cost import list_chain_tilings
 from nmpsim.compiler.tiling.chain_plan import divide_chain, plan_chain
 from nmpsim.compiler.tiling.chain_schedule import ChainInstruction, hoist_loads, write_items
-from nmpsim.compiler.tiling.chain_search import ChosenChain, find_chains, list_chain_tilings
+from nmpsim.compiler.tiling.chain_search import ChainSearch, ChosenChain, find_chains
 from nmpsim.compiler.tiling.compiled.items import BARRIER, WAIT
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.device import Device
@@ -46,17 +46,12 @@ def image_networks(draw: st.DrawFn) -> Program:
 
 
 def choose_random_chains(draw: st.DrawFn) -> Callable[..., list[ChosenChain]]:
-    """Return a function that takes the place of ``choose_chains`` and draws chains and tilings."""
+    """Return a method that takes the place of ``choose_chains`` and draws chains and tilings."""
 
     def choose(
-        operations: Any,
-        read: Any,
-        costs: Any,
-        always: frozenset[str],
-        memory: Any,
-        model: Any,
-        config: DeviceConfig,
+        search: ChainSearch, operations: Any, read: Any, costs: Any, always: frozenset[str]
     ) -> list[ChosenChain]:
+        config = search.config
         found: list[ChosenChain] = []
         chains = list(find_chains(operations, read, always, config))
         while chains:
@@ -74,7 +69,7 @@ def choose_random_chains(draw: st.DrawFn) -> Callable[..., list[ChosenChain]]:
                 )
                 division = divide_chain(chain, tiling, config)
                 assert division is not None
-                if plan_chain(division, config, estimate_addresses(memory)) is not None:
+                if plan_chain(division, config, estimate_addresses(search.memory)) is not None:
                     found.append(ChosenChain(chain, tiling, ()))
             chains = [one for one in chains if one.last < chain.first or one.first > chain.last]
         return sorted(found, key=lambda one: one.chain.first)
@@ -90,7 +85,7 @@ def compile_both(
     try:
         separate = parse_bundle(compile_module(program.module, config, **options))
         if choose is not None:
-            monkeypatch.setattr(driver, "choose_chains", choose)
+            monkeypatch.setattr(ChainSearch, "choose_chains", choose)
         chained = parse_bundle(compile_module(program.module, config, tiling="chain", **options))
     except UserError as error:
         check_refusal(error, config)

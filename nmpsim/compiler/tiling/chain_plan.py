@@ -23,7 +23,6 @@ from nmpsim.compiler.tiling.chain_layers import (
     PAIR,
     Chain,
     ChainLayer,
-    ChainTensor,
 )
 from nmpsim.compiler.tiling.chain_rows import (
     ChainTiling,
@@ -34,6 +33,7 @@ from nmpsim.compiler.tiling.chain_rows import (
     has_all_channels,
 )
 from nmpsim.compiler.tiling.chain_schedule import ChainInstruction, Span, hoist_loads, write_items
+from nmpsim.compiler.tiling.chain_views import BufferedRows
 from nmpsim.compiler.tiling.grid import Bounds
 from nmpsim.compiler.tiling.image import make_window_words
 from nmpsim.compiler.tiling.plan import (
@@ -171,7 +171,7 @@ class _CoreProgram:
             for position in range(len(self._chain.layers))
         ]
         """For each layer, its groups of constants and its pieces in them."""
-        self._views: dict[tuple[int, str], _TensorView] = {}
+        self._views: dict[tuple[int, str], BufferedRows] = {}
 
     def make_instructions(self) -> list[ChainInstruction]:
         """Return the instructions and barriers of the core in order, without waits."""
@@ -242,12 +242,12 @@ class _CoreProgram:
             return 0, self._chain.tensors[name].channels
         return self._channels
 
-    def _view(self, name: str) -> _TensorView:
+    def _view(self, name: str) -> BufferedRows:
         if (self._turn, name) not in self._views:
             self._views[self._turn, name] = self._make_view(name)
         return self._views[self._turn, name]
 
-    def _make_view(self, name: str) -> _TensorView:
+    def _make_view(self, name: str) -> BufferedRows:
         tensor, own, (first, end) = (
             self._chain.tensors[name],
             self._rows[name],
@@ -255,7 +255,7 @@ class _CoreProgram:
         )
         buffers = self._layout.buffers[name]
         run = (end - first) * tensor.element_bytes
-        return _TensorView(
+        return BufferedRows(
             tensor,
             first,
             run,
@@ -406,7 +406,7 @@ class _CoreProgram:
 
     @staticmethod
     def _make_image_words(
-        rows: tuple[int, int], source: _TensorView, target: _TensorView, channel: int
+        rows: tuple[int, int], source: BufferedRows, target: BufferedRows, channel: int
     ) -> dict[str, int]:
         """Return the words of the shape, the strides and the position of rows of an image."""
         columns, channels = target.tensor.columns, target.tensor.channels
@@ -443,7 +443,8 @@ class _CoreProgram:
             "pad_left": wide.pad,
         }
         if layer.mnemonic != AVERAGE_POOL:
-            words = {key: words[key] for key in words.keys() & get_word_offsets(layer.mnemonic)}
+            known = get_word_offsets(layer.mnemonic)
+            words = {name: value for name, value in words.items() if name in known}
         self._add_vector(layer, words, [source.get_span(first, end)], target.get_span(*rows))
 
     def _add_pair(self, layer: ChainLayer, rows: tuple[int, int]) -> None:
@@ -476,56 +477,3 @@ class _CoreProgram:
         self._found.append(
             ChainInstruction(Unit.VECTOR, layer.mnemonic, words, tuple(reads), (write,))
         )
-
-
-@attrs.frozen(eq=False)
-class _TensorView:
-    """View of a core's rows and channels of a tensor in its scratchpad."""
-
-    tensor: ChainTensor
-    first: int
-    """First channel."""
-    run: int
-    """Bytes of a pixel."""
-    row: int
-    """Bytes of a row with its padding."""
-    start: int
-    """Address of column 0 of the first row in the buffer."""
-    begin: int
-    """First row, which may be padding."""
-    end: int
-    left: int
-    right: int
-
-    def get_address(self, row: int) -> int:
-        """Return the address of column 0 of a row."""
-        return self.start + (row - self.begin) * self.row
-
-    def get_span(self, begin: int, end: int, *, with_padding: bool = False) -> Span:
-        """Return the bytes from the first to the last pixel of rows."""
-        left, right = (self.left, self.right) if with_padding else (0, 0)
-        last = self.get_address(end - 1) + (self.tensor.columns + right) * self.run
-        return self.get_address(begin) - left * self.run, last
-
-    def make_strided_words(self, rows: tuple[int, int]) -> dict[str, Any]:
-        """Return the words of a transfer of rows, one run for each pixel."""
-        tensor = self.tensor
-        return make_box_words(
-            tensor.address + rows[0] * tensor.row_bytes + self.first * tensor.element_bytes,
-            self.get_address(rows[0]),
-            self.run,
-            tensor.columns,
-            rows[1] - rows[0],
-            dram_stride_x=tensor.pixel_bytes,
-            dram_stride_y=tensor.row_bytes,
-            spm_stride_x=self.run,
-            spm_stride_y=self.row,
-        )
-
-    def make_box_words(self, rows: tuple[int, int]) -> dict[str, Any]:
-        """Return the words of a transfer of rows, one run if their bytes are consecutive."""
-        words = self.make_strided_words(rows)
-        if self.row == self.tensor.row_bytes:
-            nbytes = (rows[1] - rows[0]) * self.row
-            return make_box_words(words["dram"], words["spm"], nbytes)
-        return words
