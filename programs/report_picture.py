@@ -50,8 +50,8 @@ def make_page(model: Path, inputs: Path, title: str) -> str:
     return make_html_page({title: report})
 
 
-def take_screenshot(page: str, picture: Path) -> None:
-    """Write the top of a page as a PNG, with headless Chromium."""
+def take_screenshot(page: str, picture: Path, height: int = HEIGHT) -> None:
+    """Write the top ``height`` pixels of a page as a PNG, with headless Chromium."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:
         raise SystemExit("Chromium is missing: apt-get install chromium")
@@ -59,7 +59,7 @@ def take_screenshot(page: str, picture: Path) -> None:
         source, drawn = Path(name, "report.html"), Path(name, "report.png")
         source.write_text(page, encoding="utf-8")
         options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
-        size = f"--window-size={WIDTH},{HEIGHT}"
+        size = f"--window-size={WIDTH},{height}"
         command = [browser, *options, size, f"--screenshot={drawn}", source.as_uri()]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
         image = Image.open(drawn).convert("RGB")
