@@ -12,6 +12,7 @@ from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, make_device_config
 from nmpsim.core.host_steps import read_tensor
+from nmpsim.core.run import Progress
 from nmpsim.core.state import NEVER
 from nmpsim.core.stop_conditions import ANY_INSTRUCTION, TraceColumn
 from nmpsim.debugger.breakpoints import (
@@ -88,6 +89,8 @@ class Debugger(PositionedRun):
         self.breakpoints: list[Breakpoint] = []
         self.progress: ProgressCallback | None = None
         """Called with the location after each layer."""
+        self.search_progress: Callable[[Progress], None] | None = None
+        """Called before each family of changes when the causes of a wrong layer are searched."""
         self.is_interrupted: Callable[[], bool] = lambda: False
         """Polled about every ten milliseconds; the run stops if it returns True."""
         self.events = BreakpointObserver(self)

@@ -18,7 +18,7 @@ import numpy as np
 from nmpsim.analysis.difference import rank_sqnr
 from nmpsim.config import make_device_config
 from nmpsim.core.device import Device
-from nmpsim.core.run import ProgressCallback, make_layer_key
+from nmpsim.core.run import make_layer_key
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.error_patterns import (
     MIN_VALUES,
@@ -175,7 +175,6 @@ def find_faulty_layer(
     debugger: Debugger,
     reference: ReferenceOutputs,
     limit: int = 0,
-    progress: ProgressCallback | None = None,
 ) -> FaultyLayer | None:
     """Run a program, and find its first layer that is wrong with the reference's inputs.
 
@@ -187,8 +186,6 @@ def find_faulty_layer(
         Expected outputs of layers, which are not those of a float network.
     limit : int
         Difference in units of the last place up to which elements count as right.
-    progress : callable, optional
-        Called before each family of changes of the layer.
 
     Returns
     -------
@@ -203,7 +200,7 @@ def find_faulty_layer(
         one = isolate_layer(debugger, reference, index)
         if one.isolated is None or one.isolated.worst_ulp <= limit:
             continue
-        results = explain_faulty_layer(debugger, reference, one, progress)
+        results = explain_faulty_layer(debugger, reference, one)
         hazards = [found.description for found in list_layer_hazards(debugger, index)]
         patterns = find_error_causes(debugger, reference, one, limit)
         causes = (
@@ -224,12 +221,10 @@ def explain_faulty_layer(
     debugger: Debugger,
     reference: ReferenceOutputs,
     comparison: LayerComparison,
-    progress: ProgressCallback | None = None,
 ) -> HypothesisResults:
     """Search for changes that explain a layer's wrong result on the reference's inputs.
 
-    Inputs that are not in the reference are those of the run. ``progress`` is called before each
-    family of changes.
+    Inputs that are not in the reference are those of the run.
     """
     from nmpsim.analysis.hypotheses import HypothesisResults, SearchLimits, search_hypotheses
 
@@ -244,7 +239,7 @@ def explain_faulty_layer(
     bundle = debugger.bundle
     device = Device(make_device_config(bundle.metadata.device), "auto")
     actual = comparison.isolated_output
-    limits = SearchLimits(is_interrupted=debugger.is_interrupted, progress=progress)
+    limits = SearchLimits(is_interrupted=debugger.is_interrupted, progress=debugger.search_progress)
     return search_hypotheses(
         bundle, comparison.index, debugger.inputs, outputs, expected, actual, device, limits
     )

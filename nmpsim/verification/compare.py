@@ -263,6 +263,7 @@ class _Isolation:
         self, layers: list[VerifiedLayer], progress: ProgressCallback | None
     ) -> list[VerifiedLayer]:
         """Return the layers with their difference in isolation, where they differ."""
+        self._debugger.search_progress = progress
         self._debugger.run_to_end()
         found = []
         for one in layers:

@@ -1,4 +1,4 @@
-"""Rounding rules and narrow accumulators that explain the result of a layer with weights."""
+"""Rounding rules and limits of sums that explain the result of a layer with weights."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import numpy as np
 
 from nmpsim.analysis.hypotheses.layer import IsolatedLayer
 from nmpsim.analysis.hypotheses.recorded import record_layer
-from nmpsim.analysis.identify.layers import LayerSample, RecordedLayer
+from nmpsim.analysis.identify.layers import RecordedLayer
+from nmpsim.analysis.identify.limits import ArithmeticLimits, find_limits
 from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator, find_rules
 from nmpsim.arrays import Array
 from nmpsim.compiler.numerics import PROFILES
-
-ACCUMULATOR_BITS = (16, 18, 20, 22, 24)
-"""Widths of accumulators that are tried."""
 
 
 def list_rounding_rules(
@@ -28,7 +26,12 @@ def list_rounding_rules(
     recorded = record_layer(layer, expected)
     if recorded is None:
         return
-    yield from _list_accumulators(recorded, layer.program.numerics)
+    if layer.program.numerics in PROFILES:
+        rule = RequantizationRule(profile=layer.program.numerics)
+        # A clamp of results often has the same effect as a narrow accumulator.
+        for limits in sorted(find_limits(recorded), key=lambda one: one.clamp is not None):
+            text = f"arithmetic in which {limits.name}"
+            yield text, _explains_results(rule, limits, recorded)
     if not may_be_rounding:
         return
     rules = find_rules(recorded).rules
@@ -36,27 +39,16 @@ def list_rounding_rules(
     yield f"the requantization `{rules[0].name}`{more}" if rules else "", bool(rules)
 
 
-def _list_accumulators(layer: RecordedLayer, numerics: str) -> Iterator[tuple[str, bool]]:
-    """Yield narrow accumulators, which saturate or wrap, and whether each explains all results."""
-    if numerics not in PROFILES:
-        return
-    evaluator, rules = RuleEvaluator(layer), [RequantizationRule(profile=numerics)]
-    samples = list(layer.iterate_samples())
-    for bits in ACCUMULATOR_BITS:
-        half = 1 << bits - 1
-        for name in ("saturates", "wraps"):
-
-            def narrow(sample: LayerSample, half: int = half, name: str = name) -> LayerSample:
-                bias = layer.biases[sample.channels]
-                sums = sample.sums + bias
-                if name == "saturates":
-                    kept = np.clip(sums, -half, half - 1)
-                else:
-                    kept = (sums + half) % (2 * half) - half
-                return attrs.evolve(sample, sums=kept - bias)
-
-            fits = all(
-                bool((evaluator.predict(rules, narrow(sample))[0] == sample.results).all())
-                for sample in samples
-            )
-            yield f"an accumulator of {bits} bits that {name}", fits
+def _explains_results(
+    rule: RequantizationRule, limits: ArithmeticLimits, layer: RecordedLayer
+) -> bool:
+    """Return whether a rule with other limits of sums and results explains all results."""
+    evaluator = RuleEvaluator(layer)
+    low, high = limits.clamp or layer.clip
+    for sample in layer.iterate_samples():
+        bias = layer.biases[sample.channels]
+        limited = attrs.evolve(sample, sums=limits.limit_sums(sample.sums + bias) - bias)
+        predicted = np.clip(evaluator.predict([rule], limited)[0], low, high)
+        if not np.array_equal(predicted, sample.results):
+            return False
+    return True

@@ -13,7 +13,7 @@ from nmpsim.arrays import Arrays
 from nmpsim.lir.opcode import OpcodeKind
 
 _WINDOWED = (OpcodeKind.CONVOLUTION, OpcodeKind.MAX_POOL, OpcodeKind.AVERAGE_POOL)
-_STEPS = ((1, 1), (2, 2), (3, 3), (1, 2), (2, 1))
+_STEPS = ((1, 1), (2, 2), (3, 3), (4, 4), (1, 2), (2, 1))
 """Strides and dilations that are tried."""
 Pair = tuple[int, int]
 

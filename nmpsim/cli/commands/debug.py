@@ -249,11 +249,11 @@ def _show_progress(debugger: Debugger) -> Iterator[None]:
         def show(at: RunLocation) -> None:
             progress(Progress("layer", at.layers_done, at.layers, at.layer_display_name))
 
-        debugger.progress = show
+        debugger.progress, debugger.search_progress = show, progress
         try:
             yield
         finally:
-            debugger.progress = compilation.listener = None
+            debugger.progress = debugger.search_progress = compilation.listener = None
 
 
 def _make_debugger(options: DebugOptions, core: CoreDump | None) -> Debugger:

@@ -198,7 +198,8 @@ def _find_causes(
     if reference.is_float():
         return found
     debugger = Debugger(bundle, inputs)
-    layer = find_faulty_layer(debugger, reference, options.within, progress)
+    debugger.search_progress = progress
+    layer = find_faulty_layer(debugger, reference, options.within)
     return (
         found if layer is None else attrs.evolve(found, first_wrong=layer.name, causes=layer.causes)
     )

@@ -189,6 +189,7 @@ def _explain_divergence(
         hazards=[found.description for found in list_layer_hazards(context.debugger, one.index)],
         explanations=[attrs.asdict(found) | {"text": found.text} for found in results.explanations],
         tried=results.tried,
+        is_complete=results.is_complete,
         missing=reference.missing,
         next=hints,
         _coverage=reference.matching.describe_coverage(),

@@ -321,7 +321,7 @@ FAULTS: dict[str, Fault] = {
     "inputs reversed": Fault(
         (*UNGROUPED, "rowwise"),
         _weights_fault(lambda w, r: w[..., ::-1]),
-        "input channels in reverse",
+        "input channels in reverse|channels in reverse order",
     ),
     "outputs rolled": Fault(
         CONVS, _weights_fault(lambda w, r: np.roll(w, 1, 0)), "output channels moved"

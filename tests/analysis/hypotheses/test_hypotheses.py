@@ -123,5 +123,5 @@ def test_other_arithmetic_of_a_reference_is_named(rule: str, device: Device) -> 
     rounded = np.floor(real + 0.5 * (rule == "accumulator"))
     expected = np.clip(rounded, -128, 127).astype(np.int8)
     (found,) = search_hypotheses(bundle, 0, inputs, outputs, expected, device=device).explanations
-    text = "an accumulator of 16 bits that saturates" if rule == "accumulator" else "down; "
+    text = "the accumulator of 16 bits saturates" if rule == "accumulator" else "down; "
     assert text in found.change
