@@ -107,7 +107,7 @@ def test_records_have_room_for_all_fields() -> None:
     assert core["finished"].shape == (4, 16)
     assert core["jobs"].shape == (2, 16, 16)
     assert core["registers"].shape == (32,)
-    assert layer["counts"].shape == (24,)
+    assert layer["counts"].shape == (25,)
     assert layer["saturated"].shape == layer["worst"].shape == layer["first"].shape == (5, 2)
     assert (shared["trap"].shape, shared["semaphores"].shape) == ((5,), (64,))
     assert state.WORK["cursor"].shape == (8,)
