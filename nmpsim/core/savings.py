@@ -51,7 +51,7 @@ FREE_COSTS: Mapping[str, Mapping[str, int]] = {
     "synchronization": {"sync_barrier_cycles": 0, "sync_semaphore_cycles": 0},
     "imbalance": {"is_imbalance_timed": 0},
 }
-"""Resource (:data:`nmpsim.report.savings.LIMITERS`) -> its costs if it were free."""
+"""Resource of the device (:data:`nmpsim.report.savings.LIMITERS`) -> its costs if it were free."""
 
 
 @attrs.define(eq=False)
@@ -88,6 +88,9 @@ class SavingsMeter:
             run[resource] = sum(self._cycles.values()) - sum(cycles.values())
             for index, layer in enumerate(layers):
                 layer[resource] = self._cycles[index] - cycles[index]
+        for one in self._bundle.metadata.layers:
+            layers[one.index]["host"] = self._cycles[one.index] if one.placement == "host" else 0
+        run["host"] = sum(layer["host"] for layer in layers)
         return Savings(run, tuple(layers))
 
     def _make_engine(self) -> Engine | None:

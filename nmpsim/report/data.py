@@ -527,9 +527,9 @@ class RunReport:
 
     def describe_limits(self, savings: Savings | None) -> str:
         """Describe what limits the run, by the critical path without savings; "" if unknown."""
-        cycles = self.device_cycles
+        cycles = self.cycles
         if savings is None:
-            path = sum_path_by_limiter(self.critical_path)
+            path = sum_path_by_limiter(self.critical_path) | {"host": self.host.cycles or 0}
             return describe_savings(path, cycles, is_bound=True)
         cores = describe_cores_with_work(
             tuple(self.layers), savings.run, self.device.get("cores_count", 0)

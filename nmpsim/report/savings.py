@@ -29,6 +29,7 @@ LIMITERS: Mapping[str, Limiter] = {
     "control": Limiter("control code", "free control code", ("control",)),
     "synchronization": Limiter("synchronization", "free synchronization", ("barrier", "semaphore")),
     "imbalance": Limiter("imbalance", "evenly divided work"),
+    "host": Limiter("the host", "a free host"),
 }
 """Key of a resource in JSON -> the resource."""
 INCLUDED = {"row_misses": "dram"}

@@ -10,7 +10,7 @@ from rich.console import Console
 from nmpsim.diagnostics import format_count
 from nmpsim.escape import escape_line
 from nmpsim.report.data import RunReport
-from nmpsim.report.device_use import HostWork, Throughput
+from nmpsim.report.device_use import HOST_COSTS, HostWork, Throughput
 from nmpsim.report.termination import ContractReport, TrapReport, ViolationReport
 from nmpsim.views.console import print_facts, print_heading, print_line, print_table
 from nmpsim.views.energy_text import list_energy_totals, print_energy
@@ -155,7 +155,7 @@ def list_run_totals(report: RunReport) -> list[tuple[str, str]]:
     took = f"{report.cycles:,} cycles, {format_duration(report.seconds)}{at_clock}"
     throughput = report.throughput
     return [
-        ("latency", f"{took}{_host(host)}"),
+        ("latency", f"{took}{_host(report)}"),
         *([] if throughput is None else [("throughput", describe_throughput(throughput, host))]),
         ("MACs", f"{macs:,}, {format_percent(report.use.mac_utilization, 1)}% MAC utilization"),
         ("DRAM", f"{report.use.describe_dram()}{_multicast(report)}"),
@@ -181,13 +181,16 @@ def describe_throughput(throughput: Throughput, host: HostWork) -> str:
     return f"{pace} inferences per second, {each}: {how}{uncounted}"
 
 
-def _host(host: HostWork) -> str:
-    """Return the host's part of the latency, or that it is not counted."""
+def _host(report: RunReport) -> str:
+    """Return the cycles of device and host, or that the host's cycles are not counted."""
+    host = report.host
     if not host.layers:
         return ""
     if host.cycles is None:
         return f"; + {host.text}"
-    return f"; {host.cycles:,} of them on the host"
+    is_assumed = any(report.sources.get(name) == "assumed" for name in HOST_COSTS)
+    source = " (assumed)" if is_assumed else ""
+    return f"; {report.device_cycles:,} on the device, {host.cycles:,} on the host{source}"
 
 
 def _multicast(report: RunReport) -> str:

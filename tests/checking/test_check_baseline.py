@@ -275,6 +275,9 @@ def test_saturation_none_ignores_the_baseline(project):
 
 
 def test_a_layer_moved_to_the_host_fails(project, baseline):
+    names = ("operation", "kilo_mac", "kilo_element", "kilo_function")
+    project.write("[host]\n" + "".join(f"{name}_cycles = 0\n" for name in names), "board.toml")
+    project.check("--update-baseline")
     layers = json.loads((project.folder / "seven.json").read_text())["layers"]
     index = next(n for n, one in enumerate(layers) if one["placement"] == "host" and n)
     layers[index].update(placement="device", cycles=1000)

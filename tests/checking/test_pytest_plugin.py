@@ -45,7 +45,7 @@ def test_runs_return_reports(tests):
         def test_answer(nmp):
             run = nmp.run("digits.bin", SEVEN)
             assert run.outputs["prob__1"].argmax() == 7
-            assert run.cycles == 2363 == run.report.cycles
+            assert run.cycles == 5202 == run.report.cycles
             assert run.layers[3].name == "conv2__2"
 
         @pytest.fixture(scope="session")
@@ -53,7 +53,7 @@ def test_runs_return_reports(tests):
             return nmp_session.compile("digits.lir.txt", "digits.npz")
 
         def test_compiled(nmp, compiled):
-            assert nmp.run(compiled, SEVEN).cycles == 2363
+            assert nmp.run(compiled, SEVEN).cycles == 5202
             assert nmp.load("digits.bin") is nmp.load("digits.bin")
         """.replace("\n        ", "\n")
     )
@@ -134,7 +134,7 @@ def test_hazards_fail_on_request(tests, pytester, racing):
     done = tests(
         """
 def test_none(nmp):
-    assert nmp.run("digits.bin", SEVEN, hazards="none").cycles == 2363
+    assert nmp.run("digits.bin", SEVEN, hazards="none").cycles == 5202
 
 def test_one(nmp):
     assert nmp.run("racing.bin", SEVEN, strict=False).outputs["prob__1"].argmax() == 7
@@ -237,7 +237,7 @@ def cycles(nmp):
     return nmp.run("digits.bin", SEVEN).cycles
 
 def test_its_own(nmp):
-    assert cycles(nmp) == 2363
+    assert cycles(nmp) == 5202
 
 @pytest.mark.nmp_device("slow.toml")
 class TestSlow:
@@ -246,7 +246,7 @@ class TestSlow:
 
     @pytest.mark.nmp_device(dram_bytes_per_cycle=16)
     def test_nearest(self, nmp):
-        assert cycles(nmp) == 2363
+        assert cycles(nmp) == 5202
 
 @pytest.mark.nmp_device(dram_bytes_per_cycel=16)
 def test_unknown(nmp):

@@ -150,7 +150,7 @@ def test_many_errors_are_counted(nmpsim_cli, tmp_path):
 
 def test_device_prints_settings(nmpsim_cli, tmp_path):
     text = nmpsim_cli("device").stdout
-    assert "25 settings assumed" in text
+    assert "29 settings assumed" in text
     assert "*" not in text
     (tmp_path / "d.toml").write_text("name = 'mine'\n[dram]\nlatency_cycles = 80\n")
     text = nmpsim_cli("device", tmp_path / "d.toml").stdout

@@ -73,7 +73,7 @@ def test_cycles_of_a_stopped_run_belong_to_its_last_layer(digits: Bundle) -> Non
     assert report.trap is not None
     assert report.trap.kind == "cycle_limit"
     assert report.trap.layer == "conv1__2"
-    assert {layer.name for layer in report.layers if layer.cycles} == {"conv1__2"}
+    assert {layer.name for layer in report.layers if layer.device_cycles} == {"conv1__2"}
     assert sum(layer.cycles for layer in report.layers) == report.cycles
     begun = next(layer for layer in report.layers if layer.name == "fc__1")
     assert begun.macs == 0

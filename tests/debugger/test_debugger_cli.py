@@ -48,7 +48,7 @@ def test_a_script_with_windows_line_ends(run: Any, program: str, tmp_path: Path)
 
 def test_scripts_end_with_exit_codes_and_places(run: Any, program: str) -> None:
     given = ("debug", program, "--input", SEVEN)
-    assert run(*given, "-c", "until end", "-c", "expect cycles < 5000")[0] == 0
+    assert run(*given, "-c", "until end", "-c", "expect cycles < 6000")[0] == 0
     assert run(*given, "-c", "until end", "-c", "expect cycles < 5")[0] == 1
     code, _, err = run(*given, "-c", "where", "-c", "layer nothing")
     assert code == 2

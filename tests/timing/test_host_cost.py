@@ -24,6 +24,7 @@ COSTS = {
     "host_kilo_function_cycles": 1000,
 }
 DEVICE = attrs.evolve(default_device(), **COSTS)
+WITHOUT_COSTS = attrs.evolve(default_device(), **dict.fromkeys(COSTS, 0))
 
 
 def step(opcode: str, *shapes: tuple[int, ...]) -> ProgramStep:
@@ -56,7 +57,21 @@ def step(opcode: str, *shapes: tuple[int, ...]) -> ProgramStep:
 )
 def test_cycles_of_the_host_equal_a_count_by_hand(of: ProgramStep, cycles: int) -> None:
     assert compute_host_cycles(of, DEVICE) == cycles
-    assert compute_host_cycles(of, default_device()) == 0
+    assert compute_host_cycles(of, WITHOUT_COSTS) == 0
+
+
+def test_the_default_device_assumes_costs_of_the_host() -> None:
+    """2 multiplications, 1/2 simple results or 1/40 functions a cycle of 1 GHz; 1 us to start."""
+    device = default_device()
+    hertz, host_hertz = device.cores_clock_mhz * 10**6, 10**9
+    for name, host_cycles in {
+        "host_operation_cycles": 1000,
+        "host_kilo_mac_cycles": 1000 / 2,
+        "host_kilo_element_cycles": 1000 * 2,
+        "host_kilo_function_cycles": 1000 * 40,
+    }.items():
+        assert getattr(device, name) == host_cycles * hertz / host_hertz
+        assert device.sources[name] == "assumed"
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +85,7 @@ def run(bundle: nmpsim.Compiled, config: nmpsim.DeviceConfig) -> nmpsim.RunRepor
 
 
 def test_a_total_includes_the_host_or_a_note(bundle: nmpsim.Compiled) -> None:
-    without, counted = run(bundle, default_device()), run(bundle, DEVICE)
+    without, counted = run(bundle, WITHOUT_COSTS), run(bundle, DEVICE)
     host = [layer for layer in counted.layers if layer.placement == "host"]
     elements = sum(int(np.prod(layer.shape)) for layer in host)
     assert len(host) > 1
@@ -85,11 +100,18 @@ def test_a_total_includes_the_host_or_a_note(bundle: nmpsim.Compiled) -> None:
     assert counted.host == HostWork(len(host), elements, added)
     assert counted.cycles == without.cycles + added == sum(one.cycles for one in counted.layers)
     assert counted.seconds == pytest.approx(counted.cycles / 800e6)
-    assert dict(list_run_totals(counted))["latency"].endswith(f"; {added:,} of them on the host")
+    assert dict(list_run_totals(counted))["latency"].endswith(
+        f"; {without.cycles:,} on the device, {added:,} on the host (assumed)"
+    )
+    assert counted.limited_by.startswith("limited by ")
+    costly = attrs.evolve(DEVICE, host_operation_cycles=10**6)
+    assert run(bundle, costly).limited_by.startswith("limited by the host: a free host would save")
+    given = attrs.evolve(DEVICE, sources=dict.fromkeys(COSTS, "measured"))
+    assert dict(list_run_totals(run(bundle, given)))["latency"].endswith(" on the host")
 
 
 def test_the_device_clock_excludes_the_host(bundle: nmpsim.Compiled) -> None:
-    without, counted = run(bundle, default_device()), run(bundle, DEVICE)
+    without, counted = run(bundle, WITHOUT_COSTS), run(bundle, DEVICE)
     assert counted.device_cycles == without.cycles
     assert counted.use == without.use
     assert [one.core_cycles for one in counted.layers] == [

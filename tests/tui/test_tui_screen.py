@@ -57,7 +57,7 @@ def test_a_large_screen_shows_all_panes(start: Start) -> None:
         assert all(pane.display and pane.size.area > 300 for pane in user.app.panes)
         assert text.count("conv1__2") >= 4  # layers, source, tensor, time
         assert "1 Layers" not in text
-        assert "Layers, critical path: " in text and "3 host layers, 84 elements, not" in text
+        assert "Layers, critical path: " in text and "3 host layers, 84 elements, 903" in text
         report = user.app.shell.debugger.report().layers[1]
         assert f"Time, layer 1: DRAM busy {report.use.dram_busy:.1%}, MAC" in text
         zoomed = await user.press("z")
@@ -206,7 +206,7 @@ def test_a_view_is_copied_to_a_file(start: Start, tmp_path: Path) -> None:
 
     drive(start(), SMALL, play)
     lines = file.read_text(encoding="utf-8").splitlines()
-    assert len(lines) == 9
+    assert len(lines) == 10
     assert re.search(r"prob +softmax +host", lines[-1])
 
 

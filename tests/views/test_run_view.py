@@ -81,7 +81,7 @@ def test_totals_and_activities_are_printed():
     assert "6.0%  of the path is queueing delay: the DRAM served other transfers" in shown
     bound = "1.28 782 compute 50000 MACs / (1 cores x 64 MACs a cycle)"
     assert bound in " ".join(shown.split())
-    assert "cycles depend on 25 assumed device settings; `nmpsim device` lists" in shown
+    assert "cycles depend on 29 assumed device settings; `nmpsim device` lists" in shown
 
 
 @pytest.mark.parametrize(

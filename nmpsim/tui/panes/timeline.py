@@ -159,8 +159,9 @@ class TimelinePane(LinePane):
         begin = 0
         for index in self.view.debugger.get_layer_order():
             state = self.view.layers[index]
-            first, last = np.searchsorted(edges, [begin, begin + state.cycles]).tolist()
-            begin += state.cycles
+            cycles = state.cycles if state.placement == "device" else 0
+            first, last = np.searchsorted(edges, [begin, begin + cycles]).tolist()
+            begin += cycles
             available = min(last, len(row)) - first
             if available > 0:
                 label = f"{self.glyphs.now}{index} {escape_line(state.display_name)}"[:available]

@@ -120,10 +120,14 @@ def test_scratchpad_use_equals_the_report(digits, traced_run):
 def test_layers_lie_end_to_end(traced_run):
     report, trace, _ = traced_run
     layers = slices(trace, 1)
-    assert [(e["name"], e["dur"]) for e in layers] == [(x.name, x.cycles) for x in report.layers]
-    ends = np.cumsum([layer.cycles for layer in report.layers])
+    assert [(e["name"], e["dur"]) for e in layers] == [
+        (x.name, x.device_cycles) for x in report.layers
+    ]
+    ends = np.cumsum([layer.device_cycles for layer in report.layers])
     assert [e["ts"] + e["dur"] for e in layers] == ends.tolist()
-    assert all(e["ts"] + e["dur"] <= report.cycles for e in slices(trace) if e["track"] != "layers")
+    assert all(
+        e["ts"] + e["dur"] <= report.device_cycles for e in slices(trace) if e["track"] != "layers"
+    )
 
 
 def test_nothing_overlaps_on_a_track(traced_run):
@@ -164,7 +168,7 @@ def test_saturation_is_an_instant(digits):
     timeline.finish(attrs.evolve(report, layers=tuple(layers)))
     (instant,) = [e for e in json.loads(file.getvalue())["traceEvents"] if e["ph"] == "i"]
     assert (instant["name"], instant["args"]["count"]) == ("result high", 3)
-    assert instant["ts"] == sum(layer.cycles for layer in layers[:3])
+    assert instant["ts"] == sum(layer.device_cycles for layer in layers[:3])
 
 
 def test_saturation_appears_at_its_first_instruction(digits):
@@ -226,7 +230,7 @@ def test_the_size_limit_is_kept(digits, traced_run):
     assert len(titles) == 6 + 4 + 32 * 10
     assert traced_run[1]["otherData"] == {
         "program": "main",
-        "cycles": traced_run[0].cycles,
+        "cycles": traced_run[0].device_cycles,
         "unit": "one microsecond of the trace is one cycle",
         "dropped_events": 0,
     }
