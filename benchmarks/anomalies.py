@@ -148,7 +148,7 @@ def compiled(module: Module, config: DeviceConfig) -> Bundle:
 def cycles(bundle: Bundle, config: DeviceConfig) -> int:
     """Of a run; they do not depend on the inputs, which are zero."""
     inputs: dict[str, Any] = {t.name: np.zeros(t.shape, np.int8) for t in bundle.metadata.inputs}
-    return nmpsim.Device(config).run(bundle, inputs, strict=False).cycles
+    return nmpsim.Device(config).run(bundle, inputs, strict=False).device_cycles
 
 
 Case = tuple[str, str, int, int]

@@ -74,12 +74,12 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             bundle, inputs = network(name, Path(folder))
         report = run(bundle, inputs)
-        print(f"{name}: {report.cycles:,} cycles, {report.limited_by}\n")
+        print(f"{name}: {report.device_cycles:,} cycles, {report.limited_by}\n")
         print("| cause | critical path | saved at half its cost | |\n| --- | ---: | ---: | --- |")
         for cause, cycles in report.critical_path.items():
-            saved = report.cycles - run(bundle, inputs, cause).cycles
+            saved = report.device_cycles - run(bundle, inputs, cause).device_cycles
             mark = "!" if saved > cycles else ""
-            shares = f"{cycles / report.cycles:.1%} | {saved / report.cycles:.1%}"
+            shares = f"{cycles / report.device_cycles:.1%} | {saved / report.device_cycles:.1%}"
             print(f"| `{cause}` | {shares} | {mark} |".replace("%", " %"), flush=True)
         print()
 

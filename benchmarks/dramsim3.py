@@ -233,7 +233,7 @@ def compare(given: argparse.Namespace, folder: Path) -> None:
     last = max(int(grant["end"]) for grant in grants.all)
     bursts = sum(int(grant["bytes"]) for grant in grants.all) // config.dram_burst_bytes
     print(
-        f"{given.preset}: {report.cycles:,} cycles, {bursts:,} bursts in {len(grants.all):,} grants"
+        f"{given.preset}: {report.device_cycles:,} cycles, {bursts:,} bursts in {len(grants.all):,} grants"
     )
     show("in time", last, in_time / clocks)
     show("at once", own, saturated / clocks * bursts / moved)

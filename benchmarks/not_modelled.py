@@ -48,7 +48,7 @@ class LoadedBursts:
 
 def cycles_with(bundle: nmpsim.Bundle, inputs: dict[str, Any], config: DeviceConfig) -> int:
     """Cycles of the same program on another device."""
-    return nmpsim.Device(config).run(bundle, inputs).cycles
+    return nmpsim.Device(config).run(bundle, inputs).device_cycles
 
 
 def main() -> None:
@@ -73,12 +73,15 @@ def main() -> None:
     again = (loads.loaded - len(loads.distinct)) * config.dram_burst_bytes
     stolen = moved / PORT_BYTES / config.cores_count
     late = attrs.evolve(config, control_descriptor_fetch=1)
-    show("cycles", f"{report.cycles:,}")
+    show("cycles", f"{report.device_cycles:,}")
     show("code and descriptors", f"{program:,} bytes, {program / moved:.1%} of the bytes moved")
-    show("... fetched once, DRAM never idle", f"{program / rate / report.cycles:+.1%}")
-    show("... descriptors waited for", change(cycles_with(bundle, inputs, late), report.cycles))
-    show("multicast, at most", f"{-again / rate / report.cycles:+.1%}")
-    show("scratchpad port, at most", f"{stolen / report.cycles:+.1%}")
+    show("... fetched once, DRAM never idle", f"{program / rate / report.device_cycles:+.1%}")
+    show(
+        "... descriptors waited for",
+        change(cycles_with(bundle, inputs, late), report.device_cycles),
+    )
+    show("multicast, at most", f"{-again / rate / report.device_cycles:+.1%}")
+    show("scratchpad port, at most", f"{stolen / report.device_cycles:+.1%}")
     for name, settings in {
         "refresh (144 of 3124 cycles)": {
             "dram_refresh_interval_cycles": 3124,
@@ -93,7 +96,7 @@ def main() -> None:
         "multicast": {"dram_multicast": 1},
     }.items():
         other = attrs.evolve(config, **settings)
-        show(name, change(cycles_with(bundle, inputs, other), report.cycles))
+        show(name, change(cycles_with(bundle, inputs, other), report.device_cycles))
 
 
 def program_bytes(bundle: nmpsim.Bundle) -> int:

@@ -214,7 +214,7 @@ def measured(bundle: Bundle, *, strict: bool, rounds: int) -> Measured:
     assert report.trap is None, report.trap
     core = device.machine_after(bundle).cores[0]
     answer = int(core.registers[A0]) & 0xFF
-    return Measured(int(core.retired), report.cycles, min(seconds[1:]), answer)
+    return Measured(int(core.retired), report.device_cycles, min(seconds[1:]), answer)
 
 
 def elf_of(code: bytes) -> bytes:

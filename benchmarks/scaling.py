@@ -38,7 +38,7 @@ def point(module: Module, config: nmpsim.DeviceConfig) -> tuple[int, float, floa
     device, inputs = nmpsim.Device(config), inputs_of(bundle)
     device.run(bundle, inputs)
     ready = time.perf_counter()
-    cycles = device.run(bundle, inputs).cycles
+    cycles = device.run(bundle, inputs).device_cycles
     return cycles, compiling, time.perf_counter() - ready
 
 

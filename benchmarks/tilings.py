@@ -89,7 +89,7 @@ def measure(module: Module, config: nmpsim.DeviceConfig, tiling: str) -> tuple[i
     image = compile_module(module, config, tiling=tiling)
     seconds = time.process_time() - begin
     bundle = parse_bundle(image)
-    return nmpsim.Device(config).run(bundle, inputs_of(bundle)).cycles, seconds
+    return nmpsim.Device(config).run(bundle, inputs_of(bundle)).device_cycles, seconds
 
 
 def rows(name: str, module: Module, cores: list[int]) -> Iterator[str]:
