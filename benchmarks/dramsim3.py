@@ -232,9 +232,8 @@ def compare(given: argparse.Namespace, folder: Path) -> None:
     own = at_once(grants.all, get_costs(config))
     last = max(int(grant["end"]) for grant in grants.all)
     bursts = sum(int(grant["bytes"]) for grant in grants.all) // config.dram_burst_bytes
-    print(
-        f"{given.preset}: {report.device_cycles:,} cycles, {bursts:,} bursts in {len(grants.all):,} grants"
-    )
+    cycles = f"{report.device_cycles:,} cycles"
+    print(f"{given.preset}: {cycles}, {bursts:,} bursts in {len(grants.all):,} grants")
     show("in time", last, in_time / clocks)
     show("at once", own, saturated / clocks * bursts / moved)
 
