@@ -26,7 +26,7 @@ from networks import mobilenet_like, vgg_like
 import nmpsim
 from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
-from nmpsim.compiler.tiling.search import TILINGS
+from nmpsim.compiler.tiling.search import LAYER_TILINGS
 from nmpsim.lir.constants import attach_constants, find_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
@@ -98,7 +98,7 @@ def rows(name: str, module: Module, cores: list[int]) -> Iterator[str]:
         config = attrs.evolve(nmpsim.default_device(), cores_count=count)
         cycles = {}
         seconds = {}
-        for tiling in TILINGS:
+        for tiling in LAYER_TILINGS:
             cycles[tiling], seconds[tiling] = measure(module, config, tiling)
         burst = cycles["burst"]
         more = [f"{cycles[s]:,} | {1 - burst / cycles[s]:.1%}" for s in ("bytes", "simple")]
