@@ -101,6 +101,7 @@ def compile(
     rescale_biases: bool = False,
     fuse: bool = True,
     tiling: str | None = None,
+    images_per_core: int = 0,
     explain_tiling: bool = False,
     progress: ProgressCallback | None = None,
 ) -> Compiled:
@@ -141,6 +142,10 @@ def compile(
         Tiling mode: ``burst`` (all costs of the device, the default), ``bytes`` (without DRAM
         bursts and rows), ``simple`` (without search) or ``chain`` (as ``burst``, but consecutive
         layers may keep their results in scratchpads).
+    images_per_core : int
+        Complete images that each core computes, at most 256. Inputs and outputs are then a batch
+        with so many images for each core, stacked along the first axis. By default all cores
+        compute one image together.
     explain_tiling : bool
         Whether to record the tilings that were tried, in ``Compiled.tiling``.
     progress : callable, optional
@@ -209,6 +214,7 @@ def compile(
         formulas=formulas,
         fuse_activations=fuse,
         tiling=DEFAULT_TILING if tiling is None else tiling,
+        images_per_core=images_per_core,
         on_tiling=sliced.append if explain_tiling else None,
         unsigned=imported.unsigned,
         operators=imported.operators,

@@ -38,6 +38,7 @@ from nmpsim.compiler.numerics import (
 )
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.overflow import find_overflow_warning
+from nmpsim.compiler.passes.batch import make_batch_module
 from nmpsim.compiler.placement import assign_placement
 from nmpsim.compiler.program_memory import ProgramMemory
 from nmpsim.compiler.resolve import (
@@ -45,6 +46,7 @@ from nmpsim.compiler.resolve import (
     get_instruction_place,
     resolve_operands,
 )
+from nmpsim.compiler.tiling.batch_chains import MAX_IMAGES, choose_batch_chains, plan_batch
 from nmpsim.compiler.tiling.chain_buffers import add_constants, record_packed_weights
 from nmpsim.compiler.tiling.chain_layers import make_chain, read_chain_layer
 from nmpsim.compiler.tiling.chain_plan import ChainPlan, divide_chain, plan_chain
@@ -80,6 +82,7 @@ def compile_module(
     formulas: CustomFormulas | None = None,
     fuse_activations: bool = True,
     tiling: str = DEFAULT_TILING,
+    images_per_core: int = 0,
     on_tiling: Callable[[TiledLayer], None] | None = None,
     unsigned: Collection[str] = (),
     operators: Sequence[OperatorMapping] = (),
@@ -107,6 +110,10 @@ def compile_module(
         Whether activations that only clip are fused into the preceding operation.
     tiling : str
         One of ``TILINGS``.
+    images_per_core : int
+        Complete images that each core computes, at most ``MAX_IMAGES``. The program then computes
+        a batch, with so many images for each core along the first axis. By default all cores
+        compute one image together.
     on_tiling : callable, optional
         Called with the tiling of each device layer.
     unsigned : collection of str
@@ -124,22 +131,32 @@ def compile_module(
     ------
     UserError
         COMP001 for an unsupported operation, COMP002 for one that does not fit, ARG001 for a layer
-        with two profiles.
+        with two profiles or an invalid number of images.
     """
-    weights, resolved = resolve_operands(module)
-    placed = assign_placement(assign_numerics(resolved, numerics, None, formulas), config)
-    if layer_numerics:
-        layers = fuse_clips(placed) if fuse_activations else placed
-        by_name = expand_layer_numerics(layers, layer_numerics)
-        placed = assign_placement(assign_numerics(resolved, numerics, by_name, formulas), config)
-    fused = fuse_clips(placed)
-    operations = fused if fuse_activations else copy_fused_numerics(placed, fused)
+    _check_batch(images_per_core, tiling)
+
+    def make_operations(module: Module) -> tuple[Operation, ...]:
+        _, resolved = resolve_operands(module)
+        placed = assign_placement(assign_numerics(resolved, numerics, None, formulas), config)
+        if layer_numerics:
+            layers = fuse_clips(placed) if fuse_activations else placed
+            by_name = expand_layer_numerics(layers, layer_numerics)
+            profiled = assign_numerics(resolved, numerics, by_name, formulas)
+            placed = assign_placement(profiled, config)
+        fused = fuse_clips(placed)
+        operations = fused if fuse_activations else copy_fused_numerics(placed, fused)
+        return assign_clipped_sides(operations)
+
+    image_operations = operations = make_operations(module)
+    if images_per_core:
+        module = make_batch_module(module, config.cores_count * images_per_core)
+        operations = make_operations(module)
+    weights, _ = resolve_operands(module)
     if tiling not in TILINGS:
         expected = list_alternatives(TILINGS)
         found = f"tiling={quote(tiling)!r}"
         raise fail("COMP001", "unknown value of tiling", found=found, expected=expected)
     search = TilingSearch(tiling, config, on_tiling)
-    operations = assign_clipped_sides(operations)
     if on_warning is not None:
         for op in operations:
             warning = find_overflow_warning(op, get_instruction_place(op.instruction, module.file))
@@ -149,14 +166,32 @@ def compile_module(
         check_custom_formulas(formulas, operations)
     stored = "" if formulas is None else formulas.text
     chains: tuple[ChosenChain, ...] = ()
-    if tiling == CHAIN:
-        trial = _Compilation(module, config, weights, operations, numerics, search, stored)
-        chains = trial.choose_chains()
-    compilation = _Compilation(
-        module, config, weights, operations, numerics, search, stored, chains
-    )
+    parts = module, config, weights, operations, numerics, search, stored
+    if images_per_core or tiling == CHAIN:
+        trial = _Compilation(*parts, image_operations=image_operations)
+        chains = trial.choose_chains(images_per_core)
+    compilation = _Compilation(*parts, chains, image_operations)
     said = on_layer or (lambda done, total, name: None)
     return compilation.bundle(said, unsigned, operators, normalizations)
+
+
+def _check_batch(images_per_core: int, tiling: str) -> None:
+    """Raise UserError (ARG001) for an invalid number of images, or with another kind of chains."""
+    if not 0 <= images_per_core <= MAX_IMAGES:
+        raise fail(
+            "ARG001",
+            "the number of images for each core is out of range",
+            found=images_per_core,
+            expected=f"1 to {MAX_IMAGES}, or 0 for one image on all cores",
+        )
+    if images_per_core and tiling == CHAIN:
+        raise fail(
+            "ARG001",
+            "chains that divide an image cannot be used with complete images on each core",
+            found=f"tiling {CHAIN}",
+            expected=f"tiling {DEFAULT_TILING}, for layers that need all cores",
+            hint="Leave out the tiling or the batch.",
+        )
 
 
 def find_unsupported_operations(
@@ -199,6 +234,8 @@ class _Compilation:
     _search: TilingSearch
     _formulas: str = ""
     _chains: Sequence[ChosenChain] = ()
+    _image_operations: tuple[Operation, ...] = ()
+    """Operations for one image, if each core computes complete images, else all operations."""
     _builder: BundleBuilder = attrs.field(init=False, factory=BundleBuilder)
     _memory: ProgramMemory = attrs.field(init=False)
 
@@ -212,23 +249,37 @@ class _Compilation:
             [(one.chain.first, one.chain.last) for one in self._chains],
         )
 
-    def choose_chains(self) -> tuple[ChosenChain, ...]:
-        """Choose the chains that take the fewest cycles."""
+    def choose_chains(self, images_per_core: int) -> tuple[ChosenChain, ...]:
+        """Choose the chains that take the fewest cycles, or those with complete images."""
+        operations, config, memory = self._image_operations, self._config, self._memory
         read = [
-            read_chain_layer(index, op, self._context(op))
-            for index, op in enumerate(self._operations)
+            read_chain_layer(index, op, self._context(op)) for index, op in enumerate(operations)
         ]
+        always = frozenset(view.buffer.name for view in self._weights.values())
+        model = DramModel(get_costs(config))
+        if images_per_core:
+            return tuple(
+                choose_batch_chains(
+                    operations,
+                    read,
+                    always,
+                    images_per_core,
+                    memory,
+                    model,
+                    config,
+                    self._module.file,
+                )
+            )
         costs = [
             None
             if op.host_reason
             else self._search.estimate_cost(
                 self._layer_name(index, op), make_tiling_options(op, self._context(op))
             )
-            for index, op in enumerate(self._operations)
+            for index, op in enumerate(operations)
         ]
-        always = frozenset(view.buffer.name for view in self._weights.values())
-        search = ChainSearch(self._memory, DramModel(get_costs(self._config)), self._config)
-        return tuple(search.choose_chains(self._operations, read, costs, always))
+        search = ChainSearch(memory, model, config)
+        return tuple(search.choose_chains(operations, read, costs, always))
 
     def bundle(
         self,
@@ -249,7 +300,9 @@ class _Compilation:
             if chosen is not None:
                 is_first = index == chosen.chain.first
                 plans.append(self._plan_chain(chosen) if is_first else None)
-                layer = self._layer(index, op, chosen.chain.last, chosen.count_macs(index))
+                images = self._config.cores_count * chosen.tiling.images or 1
+                macs = images * chosen.count_macs(index)
+                layer = self._layer(index, op, chosen.chain.last, macs)
                 is_kept = chosen.keeps_in_scratchpads(index)
                 layers.append(attrs.evolve(layer, in_scratchpads=is_kept))
                 continue
@@ -325,15 +378,21 @@ class _Compilation:
         read = [
             read_chain_layer(layer.index, op, self._context(op))
             for layer in chosen.chain.layers
-            for op in [self._operations[layer.index]]
+            for op in [self._image_operations[layer.index]]
         ]
         layers = [one for one in read if one is not None]
         needed = frozenset(
             chosen.chain.tensors[name].view.buffer.name for name in chosen.chain.stored
         )
-        chain = make_chain(layers, needed, self._config.dram_row_bytes)
+        chain = make_chain(
+            layers,
+            needed,
+            self._config.dram_row_bytes,
+            has_complete_images=chosen.tiling.images > 0,
+        )
         division = chain and divide_chain(chain, chosen.tiling, self._config)
-        plan = division and plan_chain(division, self._config, add_constants(self._memory))
+        make_plan = plan_batch if chosen.tiling.images else plan_chain
+        plan = division and make_plan(division, self._config, add_constants(self._memory))
         if chain is None or not plan:
             raise RuntimeError("a chain was chosen that cannot be planned")
         record_packed_weights(chain, plan.groups, self._memory)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
@@ -45,6 +46,24 @@ def test_explanations_are_written_as_json(compile_digits):
         assert layer["chosen"]["memory"] >= best["memory"]
         assert layer["reason"]
     assert json.loads(compile_digits("--format", "json").stdout)["tiling"] == []
+
+
+def test_images_on_each_core_are_reported_with_their_throughput(
+    compile_digits, nmpsim_cli, tmp_path
+):
+    result = compile_digits("--batch-cores", "--images-per-core", "2", "--explain-tiling")
+    assert "layers 1 to 5: 2 images on each core" in result.stdout
+    images = tmp_path / "images.npy"
+    np.save(images, np.zeros((64, 1, 8, 8), np.float32))
+    report = nmpsim_cli("run", tmp_path / "a b.bin", "--input", images)
+    assert report.exit_code == 0, report.stderr
+    assert "for a batch of 64" in report.stdout
+
+
+def test_number_of_images_without_batch_is_refused(compile_digits):
+    result = compile_digits("--images-per-core", "2")
+    assert result.exit_code == 2
+    assert "error[ARG001]: --images-per-core cannot be used without --batch-cores" in result.stderr
 
 
 def test_an_unknown_mode_is_refused(compile_digits):

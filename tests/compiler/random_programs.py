@@ -11,11 +11,24 @@ import numpy as np
 from hypothesis import strategies as st
 from lir_draft import Ref, random_values, tensor_type
 from program_writer import Program, Step, Writer
-from random_arithmetic import ARITHMETIC, fully_connected, product_of_activations, unary
+from random_arithmetic import (
+    ARITHMETIC,
+    avg_pool,
+    binary,
+    convolution,
+    fully_connected,
+    max_pool,
+    product_of_activations,
+    unary,
+)
 from random_moves import MOVES
+
+from nmpsim.compiler.numerics import PROFILES
 
 CHANNELS = (1, 2, 3, 4, 8, 16, 17, 33)
 ELEMS = ("i8", "i16", "i32", "float", "float16", "index64", "bool")
+
+IMAGE_STEPS = (convolution, convolution, convolution, max_pool, avg_pool, binary, fully_connected)
 
 
 def write(w: Writer, first: Ref, steps: tuple[Step, ...], length: int) -> Program:
@@ -56,6 +69,15 @@ def chains(draw: Any, elem: str = "i8", numerics: str = "glow-int") -> Program:
     w = Writer(draw, elem, numerics)
     first = w.draft.input(w.narrow_type(_image(w)))
     return write(w, first, (*ARITHMETIC, *MOVES, unary, unary), w.number(2, 5))
+
+
+@st.composite
+def image_networks(draw: st.DrawFn) -> Program:
+    """Draw a network of two to six layers on one image."""
+    elem = draw(st.sampled_from(("i8", "i8", "i8", "i16")))
+    w = Writer(draw, elem, draw(st.sampled_from(sorted(PROFILES))))
+    shape = (1, w.number(4, 20), w.number(1, 12), w.pick(1, 3, 8, 16, 17, 33, 48))
+    return write(w, w.draft.input(w.narrow_type(shape)), IMAGE_STEPS, w.number(2, 6))
 
 
 @st.composite

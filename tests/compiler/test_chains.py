@@ -11,9 +11,8 @@ import pytest
 from compiled_runs import check_refusal
 from hypothesis import given
 from hypothesis import strategies as st
-from program_writer import Program, Size, Writer
-from random_arithmetic import avg_pool, binary, convolution, fully_connected, max_pool
-from random_programs import write
+from program_writer import Program, Size
+from random_programs import image_networks
 from tiers import examples
 from tiling_runs import digits
 
@@ -21,7 +20,6 @@ import nmpsim
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.metadata import list_chains
 from nmpsim.compiler.driver import compile_module
-from nmpsim.compiler.numerics import PROFILES
 from nmpsim.compiler.tiling.chain_buffers import estimate_addresses
 from nmpsim.compiler.tiling.chain_cost import list_chain_tilings
 from nmpsim.compiler.tiling.chain_plan import divide_chain, plan_chain
@@ -32,17 +30,6 @@ from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.device import Device
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.table import Unit
-
-STEPS = (convolution, convolution, convolution, max_pool, avg_pool, binary, fully_connected)
-
-
-@st.composite
-def image_networks(draw: st.DrawFn) -> Program:
-    """Draw a network of two to six layers on one image."""
-    elem = draw(st.sampled_from(("i8", "i8", "i8", "i16")))
-    w = Writer(draw, elem, draw(st.sampled_from(sorted(PROFILES))))
-    shape = (1, w.number(4, 20), w.number(1, 12), w.pick(1, 3, 8, 16, 17, 33, 48))
-    return write(w, w.draft.input(w.narrow_type(shape)), STEPS, w.number(2, 6))
 
 
 def choose_random_chains(draw: st.DrawFn) -> Callable[..., list[ChosenChain]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import click
 
 from nmpsim.atomic import STDOUT
 from nmpsim.cli.guard import print_message
@@ -26,7 +28,7 @@ from nmpsim.cli.parameters import (
     define_command,
     define_option,
 )
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import fail, refuse_options
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.records import frozen
 
@@ -59,6 +61,10 @@ class CompileOptions:
     tiling: Literal["burst", "bytes", "simple", "chain"] = define_option(
         "Cost model of the tiling.", group=_TILING, default="burst"
     )
+    batch_cores: bool = define_option("Compute a complete image on each core.", group=_TILING)
+    images_per_core: Annotated[int, click.IntRange(1, 256)] | None = define_option(
+        "Images of each core, with --batch-cores.  [default: 1]", "N", group=_TILING
+    )
     explain_tiling: bool = define_option(
         "Show the tilings tried for each layer.",
         group=_TILING,
@@ -84,6 +90,9 @@ def command(options: CompileOptions) -> None:
     files = options.model, options.weights, options.tensors
     check_outputs(outputs, [*files, options.device, options.patch])
     profile, by_layer = _parse_numerics(options.numerics)
+    if not options.batch_cores:
+        given = {"--images-per-core": options.images_per_core}
+        refuse_options(given, "without --batch-cores", "Add --batch-cores.")
     config = load_device(options.device)
     from nmpsim import session
 
@@ -98,6 +107,7 @@ def command(options: CompileOptions) -> None:
             rescale_biases=options.rescale_bias,
             fuse=not options.no_fuse,
             tiling=options.tiling,
+            images_per_core=(options.images_per_core or 1) if options.batch_cores else 0,
             explain_tiling=options.explain_tiling,
             progress=progress,
         )

@@ -35,6 +35,8 @@ from nmpsim.isa.words import CHANNEL_BYTES
 MIN_CONSTANT_BYTES = 4096
 """Fewest bytes of a scratchpad for constants."""
 MIN_GROUP_BYTES = 2048
+MAX_GATHERED_BYTES = 4096
+"""Most bytes of a result of all images of a core that are stored at once."""
 RING_BYTES = 65536
 """Bytes for constants from which on a ring of them is large enough."""
 
@@ -60,6 +62,41 @@ def lay_out_scratchpad(
     capacity: int,
 ) -> ScratchpadLayout | None:
     """Place the tensors of a chain in the scratchpads, or return None if they do not fit."""
+    sizes = _compute_sizes(chain, tiling, rows, channels)
+    needed = count_constant_bytes(chain) // tiling.across
+    wanted = min(needed * 51 // 50 + MIN_GROUP_BYTES, RING_BYTES)
+    place = partial(_place_tensors, chain, tiling, rows, sizes, capacity)
+    if tiling.strips == 1:
+        for copies in (2, 1) if tiling.images > 1 else (1,):
+            layout = place(copies, keeps_padding=True)
+            if layout is not None and layout.constant_bytes >= wanted:
+                return layout
+    layout = place(2 if tiling.strips > 1 else 1, keeps_padding=False)
+    if layout is None or layout.constant_bytes < MIN_CONSTANT_BYTES:
+        return None
+    if tiling.strips > 1 and layout.constant_bytes < wanted:
+        return None
+    return layout
+
+
+def count_needed_bytes(chain: Chain, tiling: ChainTiling, rows: Mapping[str, TensorRows]) -> int:
+    """Count the bytes that the tensors and the largest piece of constants need in a scratchpad."""
+    sizes = _compute_sizes(chain, tiling, rows, ((0, chain.result.channels),))
+    layout = _place_tensors(chain, tiling, rows, sizes, 1 << 32, 1, keeps_padding=False)
+    assert layout is not None
+    pieces = [MIN_CONSTANT_BYTES]
+    for layer in chain.layers:
+        if layer.weighted is not None:
+            piece = ConstantPiece(0, 0, min(VECTOR, layer.weighted.out_channels), 0)
+            _, offset = piece.list_offsets(layer.weighted)
+            pieces.append(align_size(offset + count_weight_bytes(layer, piece.end)))
+    return layout.constants - SCRATCHPAD_BASE + max(pieces)
+
+
+def _compute_sizes(
+    chain: Chain, tiling: ChainTiling, rows: Mapping[str, TensorRows], channels: Bounds
+) -> Mapping[str, int]:
+    """Compute the size of each tensor in a scratchpad in bytes, for the core with the most."""
     widest = max(end - begin for begin, end in channels)
     sizes = {}
     for name, tensor in chain.tensors.items():
@@ -67,19 +104,17 @@ def lay_out_scratchpad(
         high = int((own.held.size + own.above + own.below).max())
         pixels = high * (tensor.columns + own.left + own.right)
         count = tensor.channels if has_all_channels(chain, name, tiling.across) else widest
-        sizes[name] = align_size(pixels * count * tensor.element_bytes)
-    needed = count_constant_bytes(chain) // tiling.across
-    wanted = min(needed * 51 // 50 + MIN_GROUP_BYTES, RING_BYTES)
-    if tiling.strips == 1:
-        layout = _place_tensors(chain, tiling, rows, sizes, capacity, keeps_padding=True)
-        if layout is not None and layout.constant_bytes >= wanted:
-            return layout
-    layout = _place_tensors(chain, tiling, rows, sizes, capacity, keeps_padding=False)
-    if layout is None or layout.constant_bytes < MIN_CONSTANT_BYTES:
-        return None
-    if tiling.strips > 1 and layout.constant_bytes < wanted:
-        return None
-    return layout
+        copies = tiling.images if is_gathered(chain, tiling, name) else 1
+        sizes[name] = align_size(copies * pixels * count * tensor.element_bytes)
+    return sizes
+
+
+def is_gathered(chain: Chain, tiling: ChainTiling, name: str) -> bool:
+    """Return whether a core stores a small result once for all its images."""
+    if name not in chain.stored or any(name in layer.inputs for layer in chain.layers):
+        return False
+    nbytes = tiling.images * chain.tensors[name].nbytes
+    return tiling.images > 1 and nbytes <= MAX_GATHERED_BYTES
 
 
 def _place_tensors(
@@ -88,25 +123,31 @@ def _place_tensors(
     rows: Mapping[str, TensorRows],
     sizes: Mapping[str, int],
     capacity: int,
+    copies: int,
     *,
     keeps_padding: bool,
 ) -> ScratchpadLayout | None:
-    """Place tensors by first fit, the largest first; tensors not live at once share bytes."""
+    """Place tensors by first fit, the largest first; tensors not live at once share bytes.
+
+    ``copies`` is the number of buffers of each tensor that is loaded or stored in every turn.
+    """
     end = len(chain.layers)
     lives: list[tuple[int, str, int, int]] = []
     for name in chain.tensors:
         users = [at for at, layer in enumerate(chain.layers) if name in layer.inputs]
         writers = [at for at, layer in enumerate(chain.layers) if layer.output == name]
         birth, death = min(writers, default=-1), max(users, default=end)
-        is_moved = not writers or name in chain.stored
+        is_single = is_gathered(chain, tiling, name)
+        is_moved = (not writers or name in chain.stored) and not is_single
         if name in chain.stored:
             death = end
-        if (tiling.strips > 1 and is_moved) or (
-            keeps_padding and writers and rows[name].has_padding
+        if (
+            (copies > 1 and is_moved)
+            or (keeps_padding and writers and rows[name].has_padding)
+            or is_single
         ):
             birth, death = -1, end
-        copies = 2 if tiling.strips > 1 and is_moved else 1
-        lives += [(sizes[name], name, birth, death)] * copies
+        lives += [(sizes[name], name, birth, death)] * (copies if is_moved else 1)
     placed: list[tuple[int, int, int, int]] = []
     buffers: dict[str, tuple[int, ...]] = {}
     for size, name, birth, death in sorted(lives, key=lambda life: -life[0]):
@@ -267,6 +308,8 @@ def record_packed_weights(
         weighted = layer.weighted
         if weighted is None or layer.mnemonic == DEPTHWISE:
             continue
+        if len(weighted.constant.shape) == 2 and weighted.axes[0].kernel > 1:
+            continue  # the weights are packed as those of a convolution
         found: dict[int, int] = {}
         for group in (group for own in groups for group in own):
             for piece in group.pieces:

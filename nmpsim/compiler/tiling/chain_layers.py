@@ -47,9 +47,19 @@ class ChainTensor:
         return self.shape[2]
 
     @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return self.rows * self.columns * self.channels
+
+    @property
     def element_bytes(self) -> int:
         """Size of an element in bytes."""
         return self.view.element_bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.elements * self.element_bytes
 
     @property
     def pixel_bytes(self) -> int:
@@ -207,7 +217,13 @@ def _make_image_shape(view: BufferView) -> tuple[int, int, int] | None:
     return (shape[1], shape[2], shape[3]) if len(shape) == 4 and shape[0] == 1 else None
 
 
-def make_chain(read: Sequence[ReadLayer], needed: frozenset[str], row_bytes: int) -> Chain | None:
+def make_chain(
+    read: Sequence[ReadLayer],
+    needed: frozenset[str],
+    row_bytes: int,
+    *,
+    has_complete_images: bool = False,
+) -> Chain | None:
     """Return a chain of consecutive layers, or None if they cannot be one.
 
     Parameters
@@ -218,14 +234,21 @@ def make_chain(read: Sequence[ReadLayer], needed: frozenset[str], row_bytes: int
         Names of the buffers that are used outside the chain.
     row_bytes : int
         Bytes of a DRAM row.
+    has_complete_images : bool
+        Whether each core computes complete images, so that a fully connected layer can read one.
     """
-    layers = tuple(layer for layer, _ in read)
-    written = {layer.output: None for layer in layers}
     tensors: dict[str, ChainTensor] = {}
-    for _, own in read:
+    found: list[ChainLayer] = []
+    for layer, own in read:
         for key, tensor in own.items():
-            if tensors.setdefault(key, tensor).shape != tensor.shape:
-                return None
+            image = tensors.setdefault(key, tensor)
+            if image.shape != tensor.shape:
+                if not has_complete_images or not _is_matrix_product(layer, image):
+                    return None
+                layer = _convert_to_convolution(layer, image)
+        found.append(layer)
+    layers = tuple(found)
+    written = {layer.output: None for layer in layers}
     buffers = {tensor.view.buffer.name for tensor in tensors.values()}
     if len(written) < len(layers) or len(buffers) < len(tensors):
         return None
@@ -242,6 +265,24 @@ def make_chain(read: Sequence[ReadLayer], needed: frozenset[str], row_bytes: int
     read_inside = {name for layer in layers for name in layer.inputs}
     stored |= written.keys() - read_inside
     return Chain(layers, ordered, frozenset(stored), row_bytes)
+
+
+def _is_matrix_product(layer: ChainLayer, image: ChainTensor) -> bool:
+    """Return whether a layer multiplies all elements of an image, as one row, with weights."""
+    weighted = layer.weighted
+    if layer.mnemonic != CONV or weighted is None:
+        return False
+    is_row = all(axis.size == axis.kernel == axis.out == 1 for axis in weighted.axes)
+    return is_row and weighted.depth == image.elements
+
+
+def _convert_to_convolution(layer: ChainLayer, image: ChainTensor) -> ChainLayer:
+    """Convert a matrix product to a convolution with a window of the size of the image."""
+    assert layer.weighted is not None
+    rows, columns = (SpatialAxis(size, 1, size, 1, 0) for size in image.shape[:2])
+    weights = layer.weighted.weights.reshape(-1, *image.shape)
+    weighted = attrs.evolve(layer.weighted, axes=(rows, columns), weights=weights)
+    return attrs.evolve(layer, axes=(rows, columns), weighted=weighted)
 
 
 def count_constant_bytes(chain: Chain) -> int:

@@ -15,6 +15,7 @@ from nmpsim.compiler.tiling.chain_buffers import (
     ScratchpadLayout,
     count_weight_bytes,
     group_constants,
+    is_gathered,
     lay_out_scratchpad,
 )
 from nmpsim.compiler.tiling.chain_layers import (
@@ -162,6 +163,7 @@ class _CoreProgram:
         """Offset of the next group of constants."""
         self._strip = 0
         self._turn = 0
+        """Strip or image that the core computes, counted from its first."""
         self._pieces: list[list[tuple[int, list[ConstantPiece]]]] = [
             [
                 (number, pieces)
@@ -175,14 +177,15 @@ class _CoreProgram:
 
     def make_instructions(self) -> list[ChainInstruction]:
         """Return the instructions and barriers of the core in order, without waits."""
-        for turn in range(self._tiling.strips):
-            self._turn, self._strip = turn, self._down * self._tiling.strips + turn
+        for turn in range(self._tiling.turns):
+            self._turn = turn
+            self._strip = 0 if self._tiling.images else self._down * self._tiling.strips + turn
             self._add_strip()
         return self._found
 
     def _add_strip(self) -> None:
         chain, keeps = self._chain, self._layout.keeps_padding
-        if keeps:
+        if keeps and self._turn == 0:
             for layer in chain.layers:
                 self._add_padding(layer)
         loaded = set()
@@ -199,7 +202,10 @@ class _CoreProgram:
                 self._add_exchange(position, layer)
             else:
                 self._add_rows(position, layer, self._get_computed(layer.output))
-                if layer.output in chain.stored:
+                if is_gathered(chain, self._tiling, layer.output):
+                    if self._turn == self._tiling.images - 1:
+                        self._add_gathered_store(layer)
+                elif layer.output in chain.stored:
                     own = self._rows[layer.output].owned
                     self._add_store(layer, (int(own.begin[self._strip]), int(own.end[self._strip])))
 
@@ -253,18 +259,25 @@ class _CoreProgram:
             self._rows[name],
             self._get_channels(name),
         )
-        buffers = self._layout.buffers[name]
+        origin = 0
+        if self._tiling.images:
+            origin = self._turn * tensor.elements
+            tensor = attrs.evolve(tensor, address=tensor.address + origin * tensor.element_bytes)
+        start = self._layout.buffers[name][self._turn % len(self._layout.buffers[name])]
+        if is_gathered(self._chain, self._tiling, name):
+            start += origin * tensor.element_bytes
         run = (end - first) * tensor.element_bytes
         return BufferedRows(
             tensor,
             first,
             run,
             (tensor.columns + own.left + own.right) * run,
-            buffers[self._turn % len(buffers)] + own.left * run,
+            start + own.left * run,
             int(own.held.begin[self._strip] - own.above[self._strip]),
             int(own.held.end[self._strip] + own.below[self._strip]),
             own.left,
             own.right,
+            origin,
         )
 
     def _add_load(
@@ -297,6 +310,14 @@ class _CoreProgram:
             words = view.make_box_words(rows) | {"layer": layer.index}
             span = view.get_span(*rows)
             self._found.append(ChainInstruction(Unit.STORE, STORE, words, (span,), ()))
+
+    def _add_gathered_store(self, layer: ChainLayer) -> None:
+        """Store the results of all images of the core."""
+        view = self._views[0, layer.output]
+        start, nbytes = view.get_address(0), self._tiling.images * view.tensor.nbytes
+        words = make_box_words(view.tensor.address, start, nbytes) | {"layer": layer.index}
+        span = start, start + nbytes
+        self._found.append(ChainInstruction(Unit.STORE, STORE, words, (span,), ()))
 
     def _add_padding(self, layer: ChainLayer) -> None:
         """Fill the padding of a layer's result with loads that read nothing from DRAM."""
@@ -417,7 +438,7 @@ class _CoreProgram:
             "in_pixel_stride": source.run,
             "out_row_stride": target.row,
             "out_pixel_stride": target.run,
-            "event_origin": rows[0] * columns * channels + channel,
+            "event_origin": target.origin + rows[0] * columns * channels + channel,
             "event_stride_y": columns * channels,
             "event_stride_x": channels,
         }
@@ -465,7 +486,7 @@ class _CoreProgram:
             "lhs_stride": left.row,
             "rhs_stride": right.row,
             "out_stride": target.row,
-            "event_origin": rows[0] * stride + target.first,
+            "event_origin": target.origin + rows[0] * stride + target.first,
             "event_stride_y": stride,
         }
         reads = [left.get_span(*rows), right.get_span(*rows)]

@@ -34,6 +34,13 @@ class ChainTiling(NamedTuple):
     """Approximate bytes of constants that are loaded at once."""
     loads_ahead: int = 3
     """Most loads that are issued before an instruction that does not need them."""
+    images: int = 0
+    """Images that each core computes completely, one after the other; 0 if the cores divide one."""
+
+    @property
+    def turns(self) -> int:
+        """Number of times that a core computes all layers, for a strip or for an image each."""
+        return self.images or self.strips
 
     @property
     def cores(self) -> int:
@@ -48,6 +55,12 @@ class ChainTiling(NamedTuple):
     @property
     def label(self) -> str:
         """Text for reports: the core grid, the strips of a core and the exchanged results."""
+        if self.images:
+            images = format_count(self.images, "image")
+            return (
+                f"{images} on each core, groups of {self.group_bytes:,} bytes of constants,"
+                f" {self.loads_ahead} loads ahead"
+            )
         text = f"chain on {self.across}x{self.down} cores"
         if self.strips > 1:
             text += f", {self.strips} strips each"

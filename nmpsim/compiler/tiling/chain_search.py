@@ -69,26 +69,57 @@ def find_chains(
     config: DeviceConfig,
 ) -> Iterator[Chain]:
     """Yield all chains of at least two consecutive layers."""
-    users: dict[str, list[int]] = {}
-    for index, op in enumerate(operations):
-        for name in op.list_buffers():
-            users.setdefault(name, []).append(index)
+    finder = ChainFinder(operations, read, always, config)
     for first in range(len(read)):
         for last in range(first, min(first + MAX_LAYERS, len(read))):
             if read[last] is None:
                 break
             if last == first:
                 continue
-            layers = [one for one in read[first : last + 1] if one is not None]
-            own = {t.view.buffer.name for _, tensors in layers for t in tensors.values()}
-            needed = {
-                name
-                for name in own
-                if name in always or users[name][0] < first or users[name][-1] > last
-            }
-            chain = make_chain(layers, frozenset(needed), config.dram_row_bytes)
+            chain = finder.make_chain(first, last)
             if chain is not None:
                 yield chain
+
+
+class ChainFinder:
+    """Finder of chains: makes chains of consecutive layers of a program.
+
+    The parameters are as for :meth:`ChainSearch.choose_chains`.
+    """
+
+    def __init__(
+        self,
+        operations: Sequence[Operation],
+        read: Sequence[ReadLayer | None],
+        always: frozenset[str],
+        config: DeviceConfig,
+    ) -> None:
+        self._read, self._always, self._config = read, always, config
+        self._users: dict[str, list[int]] = {}
+        for index, op in enumerate(operations):
+            for name in op.list_buffers():
+                self._users.setdefault(name, []).append(index)
+
+    def make_chain(
+        self, first: int, last: int, *, has_complete_images: bool = False
+    ) -> Chain | None:
+        """Return the chain of layers ``first`` to ``last``, or None if they cannot be one."""
+        read = self._read[first : last + 1]
+        layers = [one for one in read if one is not None]
+        if len(layers) < last + 1 - first:
+            return None
+        own = {t.view.buffer.name for _, tensors in layers for t in tensors.values()}
+        needed = {
+            name
+            for name in own
+            if name in self._always or self._users[name][0] < first or self._users[name][-1] > last
+        }
+        return make_chain(
+            layers,
+            frozenset(needed),
+            self._config.dram_row_bytes,
+            has_complete_images=has_complete_images,
+        )
 
 
 @attrs.define(eq=False)

@@ -29,6 +29,8 @@ class BufferedRows:
     end: int
     left: int
     right: int
+    origin: int
+    """Index of the first element of the core's image among the elements of its images."""
 
     def get_address(self, row: int) -> int:
         """Return the address of column 0 of a row."""
