@@ -10,7 +10,7 @@ import numpy as np
 
 from nmpsim.arrays import Array, Arrays
 from nmpsim.extras import require_extra
-from nmpsim.frontends.onnx.model import load_model
+from nmpsim.frontends.onnx.model import get_dimensions, load_model
 from nmpsim.references.runtime import EXTRA, ReferenceInput, translate_runtime_errors
 
 _RUNTIME = "ONNX Runtime"
@@ -36,11 +36,16 @@ class OnnxRuntime:
         self.output_names = tuple(one.name for one in self._model.graph.output)
         levels = onnxruntime.GraphOptimizationLevel
         self._all, self._none = levels.ORT_ENABLE_ALL, levels.ORT_DISABLE_ALL
+        has_shape = {one.name: get_dimensions(one) is not None for one in self._model.graph.input}
         with translate_runtime_errors(_RUNTIME, path):
             self._plain: Any = self._load(self._results, self._none)
             self._default: Any = self._load([], self._all, {})
             self.inputs = tuple(
-                ReferenceInput(one.name, _parse_dtype(one.type), _parse_shape(one.shape))
+                ReferenceInput(
+                    one.name,
+                    _parse_dtype(one.type),
+                    _parse_shape(one.shape) if has_shape[one.name] else None,
+                )
                 for one in self._plain.get_inputs()
             )
         self._types = {one.name: one.type for one in self._plain.get_outputs()}

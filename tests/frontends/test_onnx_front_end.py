@@ -362,6 +362,16 @@ def test_the_first_input_determines_open_dimensions(tmp_path: Path) -> None:
             assert "x has open dimensions, which are set to 1" in warning
 
 
+def test_the_first_input_determines_a_shape_that_the_file_lacks(tmp_path: Path) -> None:
+    kind: Kind = ("float32", None)
+    path = write_model(
+        tmp_path / "o.onnx", [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {}
+    )
+    assert get_diagnostic(path).message == "the shape of input x is unknown"
+    bundle = nmpsim.compile(path, sample_shapes={"": (20, 3)}).bundle
+    assert bundle.metadata.user_inputs[0].shape == (20, 3)
+
+
 def test_calibration_determines_open_dimensions(tmp_path: Path) -> None:
     kind: Kind = ("float32", ("batch", 3, "rows"))
     path = write_model(

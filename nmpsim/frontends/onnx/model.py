@@ -151,8 +151,11 @@ class _Reader:
         inputs, open_inputs = [], []
         for one in own:
             dims, shape = get_dimensions(one), shapes.get(one.name)
-            if shape is None and dims is not None:
-                sample, is_open = sample_shapes.get(one.name), None in dims[1:]
+            sample = sample_shapes.get(one.name)
+            if shape is None and dims is None:
+                shape = sample
+            elif shape is None and dims is not None:
+                is_open = None in dims[1:]
                 shape = _shape_from_sample(dims, sample) if sample and is_open else None
                 if shape is None and is_open:
                     sizes = ((224 if at else 1) if d is None else d for at, d in enumerate(dims))

@@ -175,7 +175,7 @@ def test_transposes_of_the_program_do_not_decide_the_layout() -> None:
     pool = make_values(1, 8, 4, 4)
     mine = make_tensors(conv=make_values(1, 4, 4, 4), pool=pool.transpose(0, 2, 3, 1), plain=pool)
     mine[2] = attrs.evolve(mine[2], opcode="transpose")
-    theirs = make_tensors(conv=mine[0].load().array.reshape(1, 4, 4, 4), pool=pool)
+    theirs = make_tensors(t0=mine[0].load().array.reshape(1, 4, 4, 4), t1=pool)
     assert match_tensors(mine, theirs).layout == "nchw"
 
 
