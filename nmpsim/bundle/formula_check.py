@@ -215,20 +215,25 @@ class SyntaxChecker:
 
 # --- factors ---------------------------------------------------------------------------------
 
-FACTOR_OPERATIONS = "sums", "connected"
+_SUMS = "sums", "connected"
+FACTOR_OPERATIONS = *_SUMS, "elementadd", "elementsub", "elementmul", "rescalequantized"
 FACTOR_FORMS = "fixed point", "float", "float64", "shift"
-FACTOR_WORDS = "out", "bias", "rounded_bias", "result_bias", "real_bias", "result_scale"
+FACTOR_WORDS = (
+    "out", "bias", "rounded_bias", "result_bias", "real_bias", "result_scale", "lhs", "rhs",
+    "lhs_pre", "rhs_pre",
+)  # fmt: skip
 FACTOR_NAMES = {
     *("Sx", "Sw", "Sy", "Sb", "Dx", "Dy", "real", "sum_bias", "by_channel", "element"),
+    *("Sl", "Sr", "Dl", "Dr"),
 }
-"""Names that the factors of sums may use."""
+"""Names that factors may use."""
 FACTOR_FUNCTIONS = {
     **dict.fromkeys(("float32", "float64", "bits", "rint", "floor", "ceil", "away"), 1),
     **dict.fromkeys(("exp2", "log2", "exponent"), 1),
-    **dict.fromkeys(("round_bits", "floor_bits"), 2),
+    **dict.fromkeys(("round_bits", "floor_bits", "max"), 2),
     "fma": 3,
 }
-"""Functions that the factors of sums may call, with the number of their arguments."""
+"""Functions that factors may call, with the number of their arguments."""
 
 
 def check_factors(tables: Any) -> None:
@@ -238,7 +243,8 @@ def check_factors(tables: Any) -> None:
         known = ", ".join(FACTOR_OPERATIONS)
         require(operation in FACTOR_OPERATIONS, "has an unknown operation", operation, known)
         require(isinstance(row, dict), "has no table", row, f"a table [factors.{operation}]")
-        require("out" in row, "lacks the factor out", ", ".join(row), "out")
+        has_out = "out" in row or operation not in _SUMS
+        require(has_out, "lacks the factor out", ", ".join(row), "out")
         for word, text in row.items():
             if word == "form":
                 require(text in FACTOR_FORMS, "has an unknown form", text, ", ".join(FACTOR_FORMS))

@@ -26,7 +26,7 @@ def assign_numerics(
     """Assign a numerics profile to each operation: ``by_name[name]`` if present, or ``numerics``.
 
     Operations of the base of ``formulas`` get its tables of factors; operations that are no sums of
-    products get its profile ``others``.
+    products and have no table get its profile ``others``.
 
     Raises
     ------
@@ -41,7 +41,8 @@ def assign_numerics(
     assigned = []
     for op in operations:
         has_sums = op.kind in WEIGHTED or op.kind is OpcodeKind.PRODUCT
-        default = formulas.others if formulas and formulas.others and not has_sums else numerics
+        has_factors = has_sums or op.instruction.opcode in factors
+        default = formulas.others if formulas and formulas.others and not has_factors else numerics
         profile = by_name.get(op.instruction.name, default)
         assigned.append(
             attrs.evolve(

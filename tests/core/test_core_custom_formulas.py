@@ -110,3 +110,12 @@ def test_a_rescale_that_rounds_halves_up_has_the_results_of_fractions(
         return min(max(math.floor(Fraction(product, 1 << post) + half) + 3, -128), 127)
 
     assert unary(x, words, HALF_UP).tolist() == list(map(compute, x.tolist()))
+
+
+@pytest.mark.parametrize("name", ["name", "value", "formula", "exact"])
+def test_a_step_may_have_any_name(name: str) -> None:
+    text = f'name = "named"\nbase = "q31"\n[q31]\nrescale = """\n{name} = x + 1\n'
+    text += f'max({name}, {name} - 1) + out_offset\n"""\n'
+    x = np.arange(-8, 8, dtype=np.int8)
+    words = {"profile": "q31", "out_offset": 3, "in_offset": -5, **scale("out", 0, 1, 0)}
+    assert unary(x, words, text.encode()).tolist() == [value + 9 for value in range(-8, 8)]

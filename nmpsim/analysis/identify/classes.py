@@ -11,9 +11,7 @@ import attrs
 from nmpsim.analysis.identify.dumps import Dumps
 from nmpsim.analysis.identify.faults import LayerFault, find_fault
 from nmpsim.analysis.identify.layers import (
-    CONNECTED,
-    CONVOLUTION,
-    RecordedLayer,
+    AnyLayer,
     find_transposed_tensors,
     read_layers,
 )
@@ -34,7 +32,7 @@ class IdentifiedLayer:
     fault: LayerFault | None = None
 
     @property
-    def layer(self) -> RecordedLayer:
+    def layer(self) -> AnyLayer:
         """Layer with its recorded input and result."""
         return self.found.layer
 
@@ -44,7 +42,7 @@ class RuleClass:
     """Class of rules that explain all recorded results of layers of the same kind."""
 
     kind: str
-    layers: tuple[RecordedLayer, ...]
+    layers: tuple[AnyLayer, ...]
     rules: tuple[RequantizationRule, ...]
     """The simplest first."""
 
@@ -156,7 +154,7 @@ def identify_program(
             else "Pass a program with quantized convolutions or fully connected layers.",
         )
     found: list[IdentifiedLayer] = []
-    classes: dict[str, list[RuleClass]] = {CONVOLUTION: [], CONNECTED: []}
+    classes: dict[str, list[RuleClass]] = {layer.kind: [] for layer in layers}
     for index, layer in enumerate(layers):
         if progress is not None:
             progress(index, len(layers), layer.name)
@@ -182,9 +180,7 @@ def identify_program(
     )
 
 
-def _read_all_layers(
-    program: Program, files: Sequence[Dumps]
-) -> tuple[list[RecordedLayer], list[str]]:
+def _read_all_layers(program: Program, files: Sequence[Dumps]) -> tuple[list[AnyLayer], list[str]]:
     """Return the layers whose input and result are in a file, and the names of other layers."""
     read = [read_layers(program, file) for file in files]
     layers = [layer for found, _ in read for layer in found]
@@ -202,9 +198,7 @@ def _prefer_common_rules(classes: Sequence[RuleClass]) -> tuple[RuleClass, ...]:
     )
 
 
-def _identify_layer(
-    layer: RecordedLayer, classes: list[RuleClass], numerics: str
-) -> IdentifiedLayer:
+def _identify_layer(layer: AnyLayer, classes: list[RuleClass], numerics: str) -> IdentifiedLayer:
     """Search the rules of a layer, first among those of earlier layers, and update classes."""
     shared = _share_rules(layer, classes, numerics)
     if shared is not None:
@@ -226,9 +220,7 @@ def _identify_layer(
     return IdentifiedLayer(found)
 
 
-def _share_rules(
-    layer: RecordedLayer, classes: list[RuleClass], numerics: str
-) -> LayerRules | None:
+def _share_rules(layer: AnyLayer, classes: list[RuleClass], numerics: str) -> LayerRules | None:
     """Return the rules of the first class that explain a layer, and add the layer to the class."""
     for index, known in enumerate(classes):
         shared = find_rules(layer, group_rules(known.rules))

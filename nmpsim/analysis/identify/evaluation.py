@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.core.reference.custom_formulas import make_primitives
+from nmpsim.core.reference.profiles.formulas import OPERATIONS
 from nmpsim.kernels.formulas import ELEMENTS, FORMULAS, RESULT, FormulaReader
 
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -19,6 +20,7 @@ _PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "limit": lambda x, most: np.clip(x, -most, most),
     "saturate": lambda x, bits: np.clip(x, -(1 << bits - 1), (1 << bits - 1) - 1),
     "select": np.where,
+    "combine": lambda operation, x, y: OPERATIONS[int(np.max(operation))](x, y),
 }
 """Primitives of the reference engine, on int64 because Python's integers are too slow here."""
 

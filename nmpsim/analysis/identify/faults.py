@@ -49,6 +49,8 @@ class LayerFault:
 
 def find_fault(found: LayerRules) -> LayerFault | None:
     """Find the fault because of which no rule explains a layer; return None if it is unknown."""
+    if not isinstance(found.layer, RecordedLayer):
+        return None
     layer = _shorten(found.layer)
     changes = _DataChanges(layer)
     simple = _list_simple_rules(layer)

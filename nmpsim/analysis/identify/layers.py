@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -17,15 +17,17 @@ from nmpsim.arrays import Array
 from nmpsim.compiler.assign import assign_numerics
 from nmpsim.compiler.clip_bounds import get_clip_range
 from nmpsim.compiler.fuse import fuse_clips
-from nmpsim.compiler.numerics import WeightedLayerScales
+from nmpsim.compiler.numerics import ProfileEncoder, WeightedLayerScales, Words
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.placement import assign_placement
-from nmpsim.compiler.resolve import resolve_operands
+from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
+from nmpsim.diagnostics import Place
 from nmpsim.interpreter.convolution import convolve_real
 from nmpsim.kernels.hostops.tensors import HostTensor, UnsupportedHostOp
 from nmpsim.lir.host_execution import execute_operation
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcode import INOUT, WEIGHTED, OpcodeKind
+from nmpsim.records import frozen
 
 CONVOLUTION, CONNECTED = "convolution", "fully connected"
 CONSTANT_PREFIX = "constant/"
@@ -51,10 +53,14 @@ class LayerSample:
     sums: Integers
     channels: Integers
     results: Integers
+    rhs: Integers | None = None
+    """Right operands of an operation of two tensors, whose left operands are ``sums``."""
 
     def take(self, indices: Any) -> LayerSample:
         """Return a sample of the elements at ``indices``."""
-        return LayerSample(self.sums[indices], self.channels[indices], self.results[indices])
+        rhs = None if self.rhs is None else self.rhs[indices]
+        parts = self.sums[indices], self.channels[indices], self.results[indices]
+        return LayerSample(*parts, rhs)
 
     @property
     def size(self) -> int:
@@ -104,6 +110,16 @@ class RecordedLayer:
         return self.weights + _align_offsets(self.operation, self.scales, self.weights.ndim)
 
     @property
+    def channels(self) -> int:
+        """Number of output channels."""
+        return self.scales.channels
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether a bias differs from 0."""
+        return bool(self.biases.any())
+
+    @property
     def taps(self) -> int:
         """Number of products in a sum."""
         return self.weights.size // self.scales.channels
@@ -130,6 +146,12 @@ class RecordedLayer:
         layer = self.scales
         product = np.float64(layer.source.scale) * layer.weight_scales.astype(np.float64)
         return product / np.float64(layer.target.scale)
+
+    def compute_ideal(self, sample: LayerSample) -> Array:
+        """Compute the real results of a sample without zero point, float64."""
+        totals = sample.sums + self.biases[sample.channels]
+        ideal: Array = totals * self.ideal_factors[sample.channels]
+        return ideal
 
     def iterate_samples(self) -> Iterator[LayerSample]:
         """Yield all elements of the layer as consecutive samples of limited size."""
@@ -165,6 +187,111 @@ class RecordedLayer:
         return sums.astype(np.int64).reshape(len(inputs), *shape)
 
 
+@frozen
+class OperationKind:
+    """Kind of an operation: its name, and the formula and values of its results."""
+
+    name: str
+    formula: str
+    """Kind of the formula in ``isa/formulas.toml``."""
+    values: tuple[str, ...]
+    """Names of the operands in the formula."""
+
+
+_PAIR = "lhs", "rhs"
+OPERATION_KINDS = {
+    "elementadd": OperationKind("addition", "add", _PAIR),
+    "elementsub": OperationKind("subtraction", "sub", _PAIR),
+    "elementmul": OperationKind("multiplication", "mul", _PAIR),
+    "rescalequantized": OperationKind("rescale", "rescale", ("x",)),
+}
+"""Kinds of operations whose rules are identified, by opcode."""
+
+
+@attrs.frozen(eq=False)
+class RecordedOperation:
+    """Quantized operation without weights, and the recorded values of its inputs and result."""
+
+    operation: Operation
+    place: Place
+    inputs: tuple[Array, ...]
+    """Stored elements of each operand: [N, *shape] or [1, *shape]."""
+    results: Array
+    """[N, *shape of one result]"""
+    clip: tuple[int, int]
+    """Range to which the operation clips results."""
+    is_by_order: bool = False
+    """Whether a recorded tensor was matched by order."""
+    has_recorded_constants: bool = False
+    """Always False: constants are read from the program."""
+    channels: int = 1
+    """All elements have the same factors."""
+
+    @property
+    def name(self) -> str:
+        """Name of the LIR instruction."""
+        return self.operation.instruction.name
+
+    @property
+    def operation_kind(self) -> OperationKind:
+        """Kind of the operation with its formula."""
+        return OPERATION_KINDS[self.operation.instruction.opcode]
+
+    @property
+    def kind(self) -> str:
+        """Name of the operation's kind, such as "addition"."""
+        return self.operation_kind.name
+
+    @property
+    def element(self) -> int:
+        """Value of the descriptor word ``element``: 0 for Int8, 1 for Int16."""
+        return self.operation.operands[0].element
+
+    @property
+    def offset(self) -> int:
+        """Zero point of the result."""
+        return self.operation.operands[0].offset
+
+    @property
+    def has_bias(self) -> bool:
+        """Always False."""
+        return False
+
+    def encode(self, encoder: ProfileEncoder) -> Words:
+        """Encode the factors of the operation as descriptor words."""
+        return encoder.get_factor_words(self.operation, self.place)
+
+    def iterate_samples(self) -> Iterator[LayerSample]:
+        """Yield all elements of the operation as consecutive samples of limited size."""
+        results = self.results.reshape(-1).astype(np.int64)
+        views = self.operation.operands[1:]
+        operands = [
+            np.broadcast_to(values, self.results.shape).reshape(-1).astype(np.int64) - view.offset
+            for values, view in zip(self.inputs, views, strict=True)
+        ]
+        for first in range(0, max(results.size, 1), _BLOCK):
+            part = slice(first, first + _BLOCK)
+            left, *right = (one[part] for one in operands)
+            rhs = right[0] if right else None
+            yield LayerSample(left, np.zeros(left.size, np.int64), results[part], rhs)
+
+    def compute_ideal(self, sample: LayerSample) -> Array:
+        """Compute the real results of a sample without zero point, float64."""
+        target, *views = self.operation.operands
+        left = sample.sums * np.float64(views[0].scale)
+        if sample.rhs is not None:
+            right = sample.rhs * np.float64(views[1].scale)
+            opcode = self.operation.instruction.opcode
+            left = left * right if opcode == "elementmul" else (
+                left - right if opcode == "elementsub" else left + right
+            )  # fmt: skip
+        ideal: Array = left / np.float64(target.scale)
+        return ideal
+
+
+AnyLayer: TypeAlias = RecordedLayer | RecordedOperation
+
+
 def list_operations(program: Program) -> list[Operation]:
     """Return the operations of a program with fused activations."""
     assigned = assign_numerics(
@@ -190,8 +317,11 @@ def list_result_names(op: Operation) -> list[str]:
     return [op.last_fused.instruction.name, op.output.name]
 
 
-def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], list[str]]:
-    """Read recorded layers from dumps; also return the names of layers whose values are missing."""
+def read_layers(program: Program, dumps: Dumps) -> tuple[list[AnyLayer], list[str]]:
+    """Read recorded layers from dumps; also return the names of layers whose values are missing.
+
+    Operations without weights are not missing.
+    """
     module, replaced = _replace_constants(program.module, dumps)
     known: dict[str, Array] = {}
     uncertain = set(dumps.by_order)
@@ -202,7 +332,7 @@ def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], li
         found = dumps.read(view, (name,), is_weight=True)
         if found is not None:
             known[name] = found
-    layers, missing = [], []
+    layers, missing = list[AnyLayer](), list[str]()
     names = {tensor.name for tensor in program.list_inputs()}
     program_inputs = {name: values for name, values in known.items() if name in names}
     for op in list_operations(program):
@@ -224,6 +354,13 @@ def read_layers(program: Program, dumps: Dumps) -> tuple[list[RecordedLayer], li
                 layer = attrs.evolve(layer, is_by_order=True)
             layers += [layer] if layer else []
             missing += [] if layer else [op.instruction.name]
+        recorded = result if own is None else own
+        if recorded is not None and all(one is not None for one in inputs):
+            operation = _make_recorded_operation(module, op, inputs, recorded, own is None)
+            if operation is not None:
+                names = {op.last_fused.instruction.name, *(v.buffer.name for v in op.list_inputs())}
+                is_by_order = not names.isdisjoint(uncertain)
+                layers.append(attrs.evolve(operation, is_by_order=is_by_order))
         sources = {op.last_fused.instruction.name}
         if result is None:
             sources |= {view.buffer.name for view in op.list_inputs()}
@@ -375,12 +512,7 @@ def make_recorded_layer(
         return None
     count = min(len(inputs), len(results))
     values = view.get_constant_values(module.constants).astype(np.int64)
-    clip = (op.clip_low, op.clip_high) if op.fused and is_activated else (None, None)
-    low, high = get_clip_range(op, op.operands[0])
-    bounds = (
-        low if clip[0] is None else max(low, clip[0]),
-        high if clip[1] is None else min(high, clip[1]),
-    )
+    bounds = _get_bounds(op, is_activated)
     if op.instruction.attributes.get("FusedActivation") == "LEAKY_RELU":
         # Results below zero have a formula of their own; the others are those of a ReLU.
         bounds = max(bounds[0], scales.target.offset), bounds[1]
@@ -393,6 +525,34 @@ def make_recorded_layer(
         results[:count],
         bounds,
     )
+
+
+def _get_bounds(op: Operation, is_activated: bool) -> tuple[int, int]:
+    """Return the range to which an operation clips results, with its fused activations if set."""
+    clip = (op.clip_low, op.clip_high) if op.fused and is_activated else (None, None)
+    low, high = get_clip_range(op, op.operands[0])
+    return (
+        low if clip[0] is None else max(low, clip[0]),
+        high if clip[1] is None else min(high, clip[1]),
+    )
+
+
+def _make_recorded_operation(
+    module: Module, op: Operation, inputs: list[Any], results: Array, is_activated: bool
+) -> RecordedOperation | None:
+    """Make a recorded operation without weights; return None for other kinds of operations."""
+    kind = OPERATION_KINDS.get(op.instruction.opcode)
+    views = op.operands
+    is_known = kind is not None and len(kind.values) == len(inputs)
+    if not is_known or not all(one.is_narrow and one.element == views[0].element for one in views):
+        return None
+    if op.instruction.attributes.get("FusedActivation") == "LEAKY_RELU":
+        return None
+    count = min(len(results), *(len(one) for one in inputs if len(one) > 1), 1 << 30)
+    inputs = [one[:count] for one in inputs]
+    place = get_instruction_place(op.instruction, module.file)
+    bounds = _get_bounds(op, is_activated)
+    return RecordedOperation(op, place, tuple(inputs), results[:count], bounds)
 
 
 def _align_offsets(op: Operation, scales: WeightedLayerScales, axes: int) -> Integers:

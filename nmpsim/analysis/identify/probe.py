@@ -10,7 +10,13 @@ import numpy as np
 
 from nmpsim.analysis.identify.classes import Identification, RuleClass, group_rules
 from nmpsim.analysis.identify.evaluation import Integers
-from nmpsim.analysis.identify.layers import CONNECTED, CONSTANT_PREFIX, RecordedLayer
+from nmpsim.analysis.identify.layers import (
+    CONNECTED,
+    CONSTANT_PREFIX,
+    AnyLayer,
+    RecordedLayer,
+    RecordedOperation,
+)
 from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator
 from nmpsim.analysis.identify.thresholds import (
     MAX_THRESHOLDS,
@@ -89,6 +95,8 @@ def probe_classes(found: Identification, *, weights: bool = False) -> tuple[Clas
 def make_probe(found: Identification, one: RuleClass, *, weights: bool = False) -> Probe | None:
     """Make a probe of a rule class, or return None if no probe divides the rules into groups.
 
+    Only layers with weights have probes.
+
     Parameters
     ----------
     found
@@ -98,11 +106,12 @@ def make_probe(found: Identification, one: RuleClass, *, weights: bool = False) 
     weights
         Whether the probe may replace weights and biases if no input divides the rules.
     """
-    if len(one.rules) < 2:
+    known = _list_layers(one)
+    if len(one.rules) < 2 or known is None:
         return None
     module = found.program.module
     rules = [rule for group in group_rules(one.rules) for rule in group]
-    layers = [layer for layer in _list_layers(one) if not layer.has_recorded_constants]
+    layers = [layer for layer in known if not layer.has_recorded_constants]
     reads_input = [find_input_moves(module, layer.source_name) is not None for layer in layers]
     makers: list[tuple[Callable[..., Iterator[RecordedLayer]], bool]] = [(_probe_inputs, True)]
     if weights:
@@ -128,9 +137,11 @@ def has_equal_rules(one: RuleClass) -> bool | None:
     """
     rules = [rule for group in group_rules(one.rules) for rule in group]
     layers = _list_layers(one)
-    sizes = [(layer.clip[1] - layer.clip[0]) * layer.scales.channels for layer in layers]
     if len(rules) == 1:
         return True
+    if layers is None:
+        return _compare_operands(one, rules)
+    sizes = [(layer.clip[1] - layer.clip[0]) * layer.scales.channels for layer in layers]
     if len(rules) * sum(sizes) > MAX_THRESHOLDS or not has_complete_limits(rules):
         return None
     return all(
@@ -142,14 +153,34 @@ def has_equal_rules(one: RuleClass) -> bool | None:
     )
 
 
-def _list_layers(one: RuleClass) -> list[RecordedLayer]:
-    """Return the layers of a class without repetitions; those with the model's weights first."""
-    ordered = sorted(one.layers, key=lambda layer: layer.has_recorded_constants)
+def _compare_operands(one: RuleClass, rules: Sequence[RequantizationRule]) -> bool | None:
+    """Return whether the rules of Int8 operations are equal for all operands; None for Int16."""
+    for layer in one.layers:
+        assert isinstance(layer, RecordedOperation)
+        if layer.element:
+            return None
+        grid = np.arange(-128, 128, dtype=np.int8)
+        operands = np.meshgrid(*[grid] * len(layer.inputs))
+        every = attrs.evolve(layer, inputs=tuple(operands), results=operands[0])
+        if len(_group_results(every, rules)[0]) > 1:
+            return False
+    return True
+
+
+def _list_layers(one: RuleClass) -> list[RecordedLayer] | None:
+    """Return the layers of a class without repetitions; those with the model's weights first.
+
+    Returns None for operations without weights.
+    """
+    layers = [layer for layer in one.layers if isinstance(layer, RecordedLayer)]
+    if not layers:
+        return None
+    ordered = sorted(layers, key=lambda layer: layer.has_recorded_constants)
     return list({layer.name: layer for layer in reversed(ordered)}.values())[::-1]
 
 
 def _group_results(
-    layer: RecordedLayer, rules: Sequence[RequantizationRule]
+    layer: AnyLayer, rules: Sequence[RequantizationRule]
 ) -> tuple[tuple[tuple[RequantizationRule, ...], ...], tuple[Array, ...]]:
     """Return the groups of rules with equal results for the inputs of a layer, and the results."""
     evaluator, groups = RuleEvaluator(layer), dict[bytes, list[RequantizationRule]]()

@@ -40,6 +40,8 @@ class RuleFactor:
     """Expression of the exponent of the multiplier's last bit; empty for floats."""
     bits: int = 31
     """Width of the multiplier in the formula."""
+    words: Mapping[str, str] = attrs.field(factory=dict, eq=False)
+    """Expressions of other words of an operation with two operands."""
 
 
 @frozen
@@ -47,7 +49,7 @@ class RuleFamily:
     """Family of requantization rules that share a formula and differ in the factor."""
 
     place: str
-    """Stage at which the bias is added."""
+    """Stage at which the bias is added; empty for operations without bias."""
     rounding: str
     """Name of the rounding."""
     text: str
@@ -67,7 +69,9 @@ class RuleFamily:
 
     def make_factor_row(self, factor: RuleFactor) -> Mapping[str, str]:
         """Make the row of a formulas file's table of factors for the rule with ``factor``."""
-        row = {"form": factor.form, "out": factor.out}
+        row = {"form": factor.form, **({"out": factor.out} if factor.out else {}), **factor.words}
+        if not self.place:
+            return row
         if self.place == IN_SUM:
             return row | {"rounded_bias": "real / (Sx * Sw)"}
         if self.place == IN_RESULT:
@@ -146,7 +150,7 @@ NEAREST = "half away from zero", "half up", "half to even", "half down", "half t
 DIRECTED = "down", "toward zero", "up"
 
 
-def _round(mode: str, value: str, shift: str, name: str) -> tuple[list[str], str]:
+def round_shift(mode: str, value: str, shift: str, name: str) -> tuple[list[str], str]:
     """Return the assignments and the expression of ``value / 2^shift``, rounded."""
     half = f"(1 << {shift} >> 1)"
     less = f"max({half} - 1, 0)"
@@ -180,7 +184,7 @@ def _round_with_offset(mode: str) -> list[str]:
         ]
         return lines
     first, second = ("half up", "half down") if mode in NEAREST else ("down", "up")
-    above, below = (_round(one, "{value}", "{shift}", "")[1] for one in (first, second))
+    above, below = (round_shift(one, "{value}", "{shift}", "")[1] for one in (first, second))
     return [*lines, f"({above} if low + out_offset >= 0 else {below}) + out_offset"]
 
 
@@ -197,7 +201,7 @@ _MULTIPLIERS = {
 """Multipliers by width: Int16's, a word, and the upper bits of a float64 factor."""
 
 
-def _make_integer_texts(place: str, bits: int) -> Iterator[tuple[str, str]]:
+def make_integer_texts(place: str, bits: int) -> Iterator[tuple[str, str]]:
     """Yield the names and formulas of roundings of a product with a multiplier of ``bits`` bits."""
     shift = _SHIFT.replace("31", str(bits))
     total = f"total = hold(hold({{x}} * {_MULTIPLIERS[bits]}, 1 << 62){_BIAS[place]}, {_MOST})"
@@ -205,7 +209,7 @@ def _make_integer_texts(place: str, bits: int) -> Iterator[tuple[str, str]]:
         total = f"total = hold({{x}} * {_MULTIPLIERS[bits]}, {_MOST})"
     start = [shift, total.format(x="acc")]
     for mode in (*NEAREST, *DIRECTED):
-        lines, result = _round(mode, "total", "shift", "whole")
+        lines, result = round_shift(mode, "total", "shift", "whole")
         yield mode, _finish([*start, *lines], result, place)
     if place != IN_RESULT:
         for mode in ("half away from zero", "toward zero", "half to even"):
@@ -225,8 +229,8 @@ def _make_integer_texts(place: str, bits: int) -> Iterator[tuple[str, str]]:
         for first, second in product((*NEAREST, "down", "toward zero"), (*NEAREST, *DIRECTED)):
             if (first, second) == ("down", "down"):
                 continue
-            lines, high = _round(first, "total", "31", "even_high")
-            more, result = _round(second, "high", "post", "whole")
+            lines, high = round_shift(first, "total", "31", "even_high")
+            more, result = round_shift(second, "high", "post", "whole")
             yield (
                 f"{first}, then {second}",
                 _finish([*begin, *lines, f"high = {high}", *more], result, place),
@@ -236,9 +240,9 @@ def _make_integer_texts(place: str, bits: int) -> Iterator[tuple[str, str]]:
     for count, first, second in product(
         range(1, 9), ("down", "half up"), ("half up", "half away from zero", "down")
     ):
-        lines, x = _round(first, "acc", str(count), "even_x")
+        lines, x = round_shift(first, "acc", str(count), "even_x")
         rest = f"rest = max(shift - {count}, 0)"
-        more, result = _round(second, "total", "rest", "whole")
+        more, result = round_shift(second, "total", "rest", "whole")
         begin = [shift, rest, *lines, f"narrow = {x}", total.format(x="narrow")]
         yield (
             f"{first} by {count} bits first, then {second}",
@@ -251,8 +255,8 @@ def _make_shift_texts(place: str) -> Iterator[tuple[str, str]]:
     for first, second in product(
         ("down", "half up", "half away from zero", "toward zero"), (*NEAREST[:3], *DIRECTED[:2])
     ):
-        lines, x = _round(first, "acc", "pre", "even_x")
-        more, result = _round(second, "total", "post", "whole")
+        lines, x = round_shift(first, "acc", "pre", "even_x")
+        more, result = round_shift(second, "total", "post", "whole")
         begin = ["pre = min(max(out_pre, 0), 31)", _POST, *lines, f"narrow = {x}"]
         begin += [f"total = hold(narrow * out_mul, {_MOST})", *more]
         yield f"shift {first}, then {second}", _finish(begin, result, place)
@@ -272,7 +276,7 @@ _FLOAT_ROUNDINGS = {
 }
 
 
-def _make_float_texts(place: str, kind: str) -> Iterator[tuple[str, str]]:
+def make_float_texts(place: str, kind: str) -> Iterator[tuple[str, str]]:
     """Yield the names and formulas of roundings of a float32 or float64 product."""
     factor = "real(out_mul)"
     if kind == "float64":
@@ -287,21 +291,19 @@ def _make_float_texts(place: str, kind: str) -> Iterator[tuple[str, str]]:
     for (first, value), late in product(products.items(), (True, False)):
         if place == IN_RESULT and not late:
             continue
-        start = [f"scaled = {value}" if late else f"scaled = {value} + {kind}(out_offset)"]
+        start = value if late else f"{value} + {kind}(out_offset)"
         more = "" if late else " after the zero point"
-        modes = dict(_FLOAT_ROUNDINGS)
-        for mode, (lines, result) in modes.items():
-            body = [*start, *lines]
-            text = _finish(body, f"hold({result}, 1 << 60)", place)
-            if not late:
-                text = "\n".join([*body, result])
-            yield f"{first}{mode}{more}", text
-        half = [f"ideal = {start[0].removeprefix('scaled = ')}"]
-        half += [f"scaled = ideal + {kind}(exp2(-1))", *_NEAR]
-        text = _finish(half, f"hold({_LOW}, 1 << 60)", place)
-        if not late:
-            text = "\n".join([*half, _LOW])
-        yield f"{first}half up{more}", text
+        for mode, lines, result in round_float(start, kind):
+            text = _finish(lines, f"hold({result}, 1 << 60)", place)
+            yield f"{first}{mode}{more}", text if late else "\n".join([*lines, result])
+
+
+def round_float(value: str, kind: str) -> Iterator[tuple[str, list[str], str]]:
+    """Yield the roundings of a float: name, assignments and expression of the result."""
+    for mode, (lines, result) in _FLOAT_ROUNDINGS.items():
+        yield mode, [f"scaled = {value}", *lines], result
+    half = [f"ideal = {value}", f"scaled = ideal + {kind}(exp2(-1))"]
+    yield "half up", [*half, *_NEAR], _LOW
 
 
 _SIMPLE, _UNUSUAL = 200, 2000
@@ -336,14 +338,14 @@ def make_families(element: int, *, has_bias: bool = True) -> list[RuleFamily]:
         fixed, bits = tuple(attrs.evolve(one, bits=15) for one in narrow), 15
     places = (IN_SUM, IN_PRODUCT, IN_RESULT) if has_bias else (IN_SUM,)
     for place in places:
-        add(place, fixed, _make_integer_texts(place, bits))
+        add(place, fixed, make_integer_texts(place, bits))
     for place in (IN_SUM, IN_REAL, IN_RESULT) if has_bias else (IN_SUM,):
-        add(place, FLOAT32, _make_float_texts(place, "float32"))
-        add(place, FLOAT64, _make_float_texts(place, "float64"))
+        add(place, FLOAT32, make_float_texts(place, "float32"))
+        add(place, FLOAT64, make_float_texts(place, "float64"))
     for place in (IN_SUM, IN_RESULT) if has_bias and not wide else () if wide else (IN_SUM,):
         add(place, SHIFTS, _make_shift_texts(place))
     for place in () if wide else places:
-        add(place, LONG, _make_integer_texts(place, 32))
+        add(place, LONG, make_integer_texts(place, 32))
     return found
 
 

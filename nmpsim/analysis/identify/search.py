@@ -11,9 +11,18 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.identify.evaluation import Integers, evaluate_formula, list_names
-from nmpsim.analysis.identify.layers import LayerSample, RecordedLayer
+from nmpsim.analysis.identify.layers import (
+    OPERATION_KINDS,
+    AnyLayer,
+    LayerSample,
+    RecordedLayer,
+    RecordedOperation,
+)
+from nmpsim.analysis.identify.operation_rules import make_operation_families
 from nmpsim.analysis.identify.rules import IN_SUM, RuleFactor, RuleFamily, make_families
+from nmpsim.bundle.formula_check import SCALE_WORDS
 from nmpsim.compiler.numerics import PROFILES, ChannelBias, Requantization, WeightedLayerScales
+from nmpsim.compiler.tiling.elementwise import BINARY
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.profiles import PROFILES as DEVICE_PROFILES
 from nmpsim.kernels.formulas import ELEMENTS, FORMULAS
@@ -45,6 +54,8 @@ class RequantizationRule:
         if self.profile:
             return f"profile {self.profile}"
         assert self.family is not None and self.factor is not None
+        if not self.family.place:
+            return f"{self.factor.name}; {self.family.rounding}"
         bias = "" if self.family.bias == "rint" else f", bias {self.family.bias}"
         return f"{self.factor.name}; {self.family.rounding}; bias in the {self.family.place}{bias}"
 
@@ -60,7 +71,7 @@ class RequantizationRule:
 class LayerRules:
     """Rules that explain all recorded results of a layer, or the closest rule if no rule does."""
 
-    layer: RecordedLayer
+    layer: AnyLayer
     rules: tuple[RequantizationRule, ...]
     elements: int
     closest: RequantizationRule | None = None
@@ -89,30 +100,31 @@ class RuleEvaluator:
         Layer whose scales the words represent.
     """
 
-    def __init__(self, layer: RecordedLayer) -> None:
+    def __init__(self, layer: AnyLayer) -> None:
         self._layer = layer
         self._words: dict[tuple[str, ...], dict[str, Integers] | None] = {}
         self._tables: dict[Any, tuple[list[int], dict[str, Integers]]] = {}
         self._factors: dict[str, Requantization] = {}
         self._encoder = PROFILES["float"]
-        self._channels = np.arange(layer.scales.channels)
-        self._scales = layer.scales
+        self._channels = np.arange(layer.channels)
 
     def restrict(self, channels: Integers) -> None:
         """Restrict predictions to elements of ``channels``; discard all cached descriptor words."""
         self._channels = channels
         self._words, self._tables, self._factors = {}, {}, {}
-        self._scales = _select_channels(self._layer.scales, channels)
 
     def predict(self, rules: Sequence[RequantizationRule], sample: LayerSample) -> Integers:
         """Predict the clipped results [rules, elements] of a sample under rules of one family.
 
         A rule whose factor has no words for the layer has results that no device can record.
         """
-        return self.make_predictor(rules, sample.channels)(sample.sums)
+        return self.make_predictor(rules, sample.channels, sample.rhs)(sample.sums)
 
     def make_predictor(
-        self, rules: Sequence[RequantizationRule], channels: Integers
+        self,
+        rules: Sequence[RequantizationRule],
+        channels: Integers,
+        rhs: Integers | None = None,
     ) -> Callable[[Integers], Integers]:
         """Make a function that predicts the results [rules, n] for sums [n] or [rules, n].
 
@@ -122,9 +134,11 @@ class RuleEvaluator:
             Rules of one family.
         channels
             Output channel of each element, [n].
+        rhs
+            Right operands of an operation of two tensors, whose left operands are the sums.
         """
         low, high = self._layer.clip
-        element, offset = self._layer.element, np.int64(self._layer.offset)
+        element, out_offset = self._layer.element, np.int64(self._layer.offset)
         places = np.searchsorted(self._channels, channels)
         known, table = self._find_table(rules)
         text = self._get_text(rules[0]) if known else "0"
@@ -132,6 +146,11 @@ class RuleEvaluator:
         words = {name: table[name][:, places] for name in used}
         start = table["start"][:, places] if known and table["start"].any() else 0
         limit = 1 << (47 if element else 31)
+        value = "acc"
+        if isinstance(self._layer, RecordedOperation):
+            value = self._layer.operation_kind.values[0]
+        if rhs is not None:
+            words["rhs"] = rhs + table.get("rhs_start", np.zeros((1, 1), np.int64))[:, places]
 
         def predict(sums: Integers) -> Integers:
             results = np.full((len(rules), channels.size), np.iinfo(np.int64).min)
@@ -140,7 +159,7 @@ class RuleEvaluator:
             acc = (sums[known] if sums.ndim > 1 else sums) + start
             if np.abs(acc).max(initial=0) >= limit:
                 acc = np.clip(acc, -limit, limit - 1)
-            raw = evaluate_formula(text, element, {**words, "acc": acc, "out_offset": offset})
+            raw = evaluate_formula(text, element, {"out_offset": out_offset, **words, value: acc})
             results[known] = np.clip(raw, low, high)
             return results
 
@@ -169,8 +188,12 @@ class RuleEvaluator:
     def _get_text(self, rule: RequantizationRule) -> str:
         if rule.family is not None:
             return rule.family.text
-        profile = DEVICE_PROFILES[self._encode_profile(rule.profile).profile]
-        text = FORMULAS[profile]["sums"]
+        if isinstance(self._layer, RecordedLayer):
+            number, kind = self._encode_profile(rule.profile).profile, "sums"
+        else:
+            number = self._layer.encode(PROFILES[rule.profile])["profile"]
+            kind = self._layer.operation_kind.formula
+        text = FORMULAS[DEVICE_PROFILES[number]][kind]
         return str(text[ELEMENTS[self._layer.element]] if isinstance(text, dict) else text)
 
     def _encode(self, row: Mapping[str, str]) -> Requantization:
@@ -178,6 +201,11 @@ class RuleEvaluator:
 
     def _encode_profile(self, name: str) -> Requantization:
         return PROFILES[name].make_requantization(self._scales)
+
+    @property
+    def _scales(self) -> WeightedLayerScales:
+        assert isinstance(self._layer, RecordedLayer)
+        return _select_channels(self._layer.scales, self._channels)
 
     def _find_words(
         self, key: tuple[str, ...], rule: RequantizationRule
@@ -191,6 +219,8 @@ class RuleEvaluator:
         return self._words[key]
 
     def _make_words(self, rule: RequantizationRule) -> dict[str, Integers]:
+        if isinstance(self._layer, RecordedOperation):
+            return _make_operation_words(self._layer, rule)
         if rule.family is None:
             made = self._encode_profile(rule.profile)
             start_text = FORMULAS[DEVICE_PROFILES[made.profile]]["bias"]
@@ -217,20 +247,51 @@ class RuleEvaluator:
         return words
 
 
+def _make_operation_words(
+    layer: RecordedOperation, rule: RequantizationRule
+) -> dict[str, Integers]:
+    """Return the words of a rule of an operation without weights."""
+    opcode, views = layer.operation.instruction.opcode, layer.operation.operands
+    encoder = PROFILES[rule.profile or "float"]
+    if rule.family is not None and rule.factor is not None:
+        encoder = encoder.with_factors({opcode: rule.family.make_factor_row(rule.factor)})
+    words = dict.fromkeys(_OPERATION_WORDS, 0) | layer.encode(encoder)
+    words["operation"] = BINARY.get(opcode, 0)
+    for name, view, key in zip(("lhs", "rhs"), views[1:], ("start", "rhs_start"), strict=False):
+        offset = words.get(f"{name}_offset", view.offset)
+        words[key] = view.offset - offset
+    words.setdefault("start", 0)
+    words["out_offset"] = words.get("out_offset", views[0].offset) if layer.inputs[1:] else (
+        views[0].offset
+    )  # fmt: skip
+    return {name: np.array([number], np.int64) for name, number in words.items()}
+
+
+_OPERATION_WORDS = [f"{name}_{part}" for name in ("lhs", "rhs", "out") for part in SCALE_WORDS]
+_OPERATION_WORDS += ["result_scale"]
+
+
 @cache
-def list_rules(element: int, has_bias: bool) -> list[list[RequantizationRule]]:
-    """Return all requantization rules, grouped by formula; built-in profiles come first."""
+def list_rules(element: int, has_bias: bool, opcode: str = "") -> list[list[RequantizationRule]]:
+    """Return all requantization rules, grouped by formula; built-in profiles come first.
+
+    ``opcode`` is that of an operation without weights.
+    """
     groups = [[RequantizationRule(profile)] for profile in PROFILES]
-    for family in make_families(element, has_bias=has_bias):
+    is_sum = opcode not in OPERATION_KINDS
+    families = make_families(element, has_bias=has_bias) if is_sum else (
+        make_operation_families(opcode)
+    )  # fmt: skip
+    for family in families:
         groups.append(
             [RequantizationRule("", family, one, i) for i, one in enumerate(family.factors)]
         )
     return groups
 
 
-def select_elements(layer: RecordedLayer, sample: LayerSample, count: int) -> Integers:
+def select_elements(layer: AnyLayer, sample: LayerSample, count: int) -> Integers:
     """Select at most ``count`` elements by index: those nearest to ties, and evenly spread ones."""
-    exact = (sample.sums + layer.biases[sample.channels]) * layer.ideal_factors[sample.channels]
+    exact = layer.compute_ideal(sample)
     low, high = layer.clip
     inner = np.flatnonzero((sample.results > low) & (sample.results < high))
     if inner.size < count // 2:
@@ -242,20 +303,24 @@ def select_elements(layer: RecordedLayer, sample: LayerSample, count: int) -> In
 
 
 def find_rules(
-    layer: RecordedLayer, groups: Sequence[Sequence[RequantizationRule]] | None = None
+    layer: AnyLayer, groups: Sequence[Sequence[RequantizationRule]] | None = None
 ) -> LayerRules:
     """Find the rules whose predictions equal all recorded results of a layer.
 
     All rules are tried on some elements, the remaining ones on more, then on all.
     """
     evaluator = RuleEvaluator(layer)
-    groups = list_rules(layer.element, bool(layer.biases.any())) if groups is None else groups
+    if groups is None:
+        opcode = layer.operation.instruction.opcode
+        groups = list_rules(
+            layer.element, layer.has_bias, opcode if opcode in OPERATION_KINDS else ""
+        )
     blocks = layer.iterate_samples()
     first = next(blocks)
     first = _remove_duplicates(first)
     inside = first
-    if layer.scales.channels > _CHANNELS:
-        chosen = np.linspace(0, layer.scales.channels - 1, _CHANNELS).astype(np.int64)
+    if layer.channels > _CHANNELS:
+        chosen = np.linspace(0, layer.channels - 1, _CHANNELS).astype(np.int64)
         evaluator.restrict(chosen)
         inside = first.take(np.flatnonzero(np.isin(first.channels, chosen)))
     for count in (_FIRST, _SECOND):
@@ -264,7 +329,7 @@ def find_rules(
         if not remaining:
             return _describe_failure(layer, groups, part)
         groups = remaining
-    evaluator.restrict(np.arange(layer.scales.channels))
+    evaluator.restrict(np.arange(layer.channels))
     for block in itertools.chain([first], blocks):
         remaining = list(_eliminate(evaluator, groups, _remove_duplicates(block)))
         if not remaining:
@@ -280,6 +345,9 @@ def _remove_duplicates(sample: LayerSample) -> LayerSample:
     span, width = int(sample.sums.max()) - least + 1, int(sample.results.max()) - lowest + 1
     if span * width * (int(sample.channels.max()) + 1) >= 1 << 63:
         return sample
+    if sample.rhs is not None:
+        table = np.stack([sample.sums, sample.rhs, sample.results])
+        return sample.take(np.unique(table, axis=1, return_index=True)[1])
     keys = (sample.channels * span + sample.sums - least) * width + sample.results - lowest
     return sample.take(np.unique(keys, return_index=True)[1])
 
@@ -297,7 +365,7 @@ def _eliminate(
 
 
 def _describe_failure(
-    layer: RecordedLayer, groups: Sequence[Sequence[RequantizationRule]], sample: LayerSample
+    layer: AnyLayer, groups: Sequence[Sequence[RequantizationRule]], sample: LayerSample
 ) -> LayerRules:
     """Return the rule with the most equal results, and the pattern of the other results.
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from nmpsim.bundle.formula_check import KINDS, SCALE_WORDS
 from nmpsim.bundle.formulas import CustomFormulas, parse_stored_formulas
-from nmpsim.core.reference.arithmetic import FormulaSteps, fused_multiply_add, make_step
+from nmpsim.core.reference.arithmetic import FormulaStep, FormulaSteps, fused_multiply_add
 from nmpsim.core.reference.operands import INT8, Descriptor, bits_to_float32
 from nmpsim.core.reference.profiles import FORMULAS
 from nmpsim.core.reference.profiles.formulas import (
@@ -158,7 +158,8 @@ class _Evaluator:
             known = {one.id for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Name)}
             numbers = {one: shown[one] for one in sorted(known & shown.keys())}
             words = ", ".join(f"{one} = {{{one}}}" for one in numbers if one != "acc")
-            yield make_step(title, value, f"{text}; {words}" if words else text, **numbers)
+            shown_text = f"{text}; {words}" if words else text
+            yield FormulaStep(title, value, shown_text, numbers, None)
             shown[title] = value
         return value
 

@@ -216,7 +216,7 @@ def test_recorded_layers_of_glow_are_named(shared: Path, name: str, profile: str
 @pytest.mark.parametrize(
     ("name", "layers"),
     [
-        ("resnet8_int8", 9),
+        ("resnet8_int8", 12),
         pytest.param("dscnn_kws_int8", 9, marks=pytest.mark.slow),
         pytest.param("vww96_int8", 27, marks=pytest.mark.slow),
     ],
