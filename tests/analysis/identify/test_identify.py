@@ -280,15 +280,11 @@ def write_folder(folder: Path, **arrays: Any) -> Path:
 
 def test_folders_with_a_file_for_each_tensor_are_read(model: Path, tmp_path: Path) -> None:
     y = np.load(record(tmp_path / "right.npz", onnx_runtime))["y"]
-    found = read(model, write_folder(tmp_path / "named", y=y))
+    found = read(model, write_folder(tmp_path / "mapped", other=y), "--map", "other=y")
     assert (found["profile"], found["by_name"]) == ("float", 2)
-    mapped = write_folder(tmp_path / "mapped", other=y)
-    assert read(model, mapped, "--map", "other=y") == found
-    for values, text in ((y.reshape(-1)[:-1], "1,871 bytes"), (y[0, 0], "156 bytes")):
-        name = f"{values.size} values"
-        result = identify(model, write_folder(tmp_path / name, y=values))
-        assert result.exit_code == 2
-        assert text in result.output and "a multiple of 936 bytes" in result.output
+    result = identify(model, write_folder(tmp_path / "short", y=y.reshape(-1)[:-1]))
+    assert result.exit_code == 2
+    assert "1,871 bytes" in result.output and "a multiple of 936 bytes" in result.output
     (tmp_path / "empty").mkdir()
     result = identify(model, tmp_path / "empty")
     assert result.exit_code == 2 and "0 arrays in 0 files" in result.output
