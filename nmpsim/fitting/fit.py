@@ -300,6 +300,8 @@ class _Search:
         inverse = known.T @ known + np.eye(len(values)) / PRIOR**2
         covariance: Float64s = np.linalg.inv(inverse).astype(np.float64)
         spread = np.sqrt(np.diag(covariance))
+        for column, deviation in self._compare_doubled(values, jacobian).items():
+            spread[column] = max(spread[column], deviation)
         settings = tuple(
             FittedSetting(one.setting, one.value, value, math.expm1(deviation))
             for one, value, deviation in zip(self._parameters, values, spread, strict=True)
@@ -323,6 +325,25 @@ class _Search:
             self._rank_next(measurements, scaled, covariance),
             self._model.simulations,
         )
+
+    def _compare_doubled(self, values: Values, jacobian: Float64s) -> dict[int, float]:
+        """Return the standard deviation of doubled settings by column, on the logarithmic scale.
+
+        It follows from the increase of the cost if the setting has another value and all other
+        settings are adjusted.
+        """
+        columns = [column for column, one in enumerate(self._parameters) if one.is_doubled]
+        starts = self._list_starts(values)
+        for column in columns:
+            near = self._parameters[column].list_neighbours(values[column])
+            starts += [_replace(values, column, value) for value in near]
+        found = [self._descend(start, jacobian) for start in starts]
+        deviations = {}
+        for column in columns:
+            costs = [self._cost(one) for one in found if one[column] != values[column]]
+            increase = max(min(costs, default=math.inf) - self._cost(values), 1.0)
+            deviations[column] = math.log(2) / math.sqrt(increase)
+        return deviations
 
     def _rank_next(
         self, measurements: Measurements, scaled: Float64s, covariance: Float64s

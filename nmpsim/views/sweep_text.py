@@ -57,7 +57,8 @@ def print_sweep(result: SweepResult, console: Console) -> None:
     if shown:
         console.print()
         print_table(console, shown, *_columns(result, shown))
-        print_line(console, "*: no other point is better in cycles, energy and area", "dim")
+        text = "Pareto: no other point is as good in cycles, energy and area"
+        print_line(console, text, "dim")
     if len(shown) < len(done):
         print_line(console, f"and {len(done) - len(shown):,} slower ones")
     if failed:
@@ -75,13 +76,12 @@ def _columns(result: SweepResult, rows: Sequence[Row]) -> list[TableColumn]:
     front = set(result.pareto_points)
     pareto, speedup, *costs, host = make_columns(
         "sweep",
-        pareto=lambda row: "*" if row["point"] in front else "",
+        pareto=lambda row: "yes" if row["point"] in front else "no",
         speedup=lambda row: row["cycles"] / best if best else None,
         bytes=lambda row: row["bytes_read"] + row["bytes_written"],
         host=_host,
     )
     return [
-        pareto,
         *(NumberColumn(format_setting_name(one), one, str) for one in result.varied),
         RUN_COLUMNS["cycles"],
         speedup,
@@ -89,6 +89,7 @@ def _columns(result: SweepResult, rows: Sequence[Row]) -> list[TableColumn]:
         *costs,
         *(RUN_COLUMNS[key] for key in ("energy", "area", "energy-delay")),
         RUN_COLUMNS["saturated"],
+        pareto,
         host,
     ]
 
