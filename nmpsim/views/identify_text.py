@@ -58,12 +58,11 @@ def _print_class(one: RuleClass, console: Console, show_all: bool) -> None:
 def _describe_probe(one: ClassProbe) -> str:
     """Describe the probe of a class, or the reason why there is none."""
     if one.probe is None:
-        reasons = {
-            True: "not needed: the rules are equal for all sums of the layers",
-            False: "none found, although the rules differ; --probe-weights may find one",
-            None: "none found; the rules have too many sums to compare all",
-        }
-        return reasons[one.is_equal]
+        if one.is_equal:
+            return "not needed: the rules are equal for all inputs of the layers"
+        known = "the rules differ" if one.is_equal is False else "not all inputs were compared"
+        hint = "; pass --probe-weights to replace weights or biases" if one.may_have_weights else ""
+        return f"none found: {known}{hint}"
     replaced = ", ".join(one.probe.constants)
     more = f"; replace {replaced}" if replaced else ""
     return f"divides the rules into {len(one.probe.groups):,} groups{more}"

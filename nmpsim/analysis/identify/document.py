@@ -37,7 +37,7 @@ class RuleClassDocument(TypedDict):
     rules: Annotated[list[RuleDocument], f"the first {MAX_RULES} of them"]
     groups: Annotated[int | None, OR_NULL, "groups of rules that the probe tells apart"]
     replaced: Annotated[list[str], "constants that the probe replaces"]
-    equal: Annotated[bool | None, OR_NULL, "whether the rules are equal for all sums"]
+    equal: Annotated[bool | None, OR_NULL, "whether the rules are equal for all inputs and weights"]
 
 
 class IdentifiedLayerDocument(TypedDict):

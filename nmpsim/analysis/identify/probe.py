@@ -17,7 +17,11 @@ from nmpsim.analysis.identify.layers import (
     RecordedLayer,
     RecordedOperation,
 )
-from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator
+from nmpsim.analysis.identify.search import (
+    RequantizationRule,
+    RuleEvaluator,
+    remove_duplicates,
+)
 from nmpsim.analysis.identify.thresholds import (
     MAX_THRESHOLDS,
     Thresholds,
@@ -36,8 +40,11 @@ _CHANNELS = 64
 """Most channels in which sums are chosen."""
 _MAX_TAPS, _MAX_RANGE = 12, 1 << 22
 """Most weights of a channel, and largest difference of two sums, of which all sums are listed."""
+_MOST_ELEMENTS = 1 << 18
 _ITEMS = 4
 """Most recorded items that a probe of weights repeats."""
+_ELEMENTS = 1 << 14
+"""Elements on which all rules are compared at a time."""
 _WINDOWS = 256
 """Most windows of an item for whose values weights are solved."""
 _ATTEMPTS = 200
@@ -76,6 +83,8 @@ class ClassProbe:
     probe: Probe | None
     is_equal: bool | None = None
     """Whether the rules are equal for all sums of the layers; None if that is not known."""
+    may_have_weights: bool = False
+    """Whether a probe that replaces weights was not permitted and could exist."""
 
 
 def probe_classes(found: Identification, *, weights: bool = False) -> tuple[ClassProbe, ...]:
@@ -88,7 +97,8 @@ def probe_classes(found: Identification, *, weights: bool = False) -> tuple[Clas
         if len(one.rules) > 1:
             probe = make_probe(found, one, weights=weights)
             is_equal = has_equal_rules(one) if probe is None else False
-            probes.append(ClassProbe(one, probe, is_equal))
+            may_have_weights = not weights and _list_layers(one) is not None
+            probes.append(ClassProbe(one, probe, is_equal, may_have_weights))
     return tuple(probes)
 
 
@@ -141,16 +151,18 @@ def has_equal_rules(one: RuleClass) -> bool | None:
         return True
     if layers is None:
         return _compare_operands(one, rules)
-    sizes = [(layer.clip[1] - layer.clip[0]) * layer.scales.channels for layer in layers]
-    if len(rules) * sum(sizes) > MAX_THRESHOLDS or not has_complete_limits(rules):
+    if not has_complete_limits(rules):
         return None
-    return all(
-        (part.sums == part.sums[0]).all()
-        for layer in layers
-        for part in _find_all_thresholds(
-            layer, rules, np.arange(layer.scales.channels), has_all_results=True
-        )
-    )
+    work = 0
+    for layer in layers:
+        work += len(rules) * (layer.clip[1] - layer.clip[0]) * layer.channels
+        if work > MAX_THRESHOLDS:
+            return None
+        channels = np.arange(layer.channels)
+        for part in _find_all_thresholds(layer, rules, channels, has_all_results=True):
+            if (part.sums != part.sums[0]).any():
+                return False
+    return True
 
 
 def _compare_operands(one: RuleClass, rules: Sequence[RequantizationRule]) -> bool | None:
@@ -183,16 +195,25 @@ def _group_results(
     layer: AnyLayer, rules: Sequence[RequantizationRule]
 ) -> tuple[tuple[tuple[RequantizationRule, ...], ...], tuple[Array, ...]]:
     """Return the groups of rules with equal results for the inputs of a layer, and the results."""
-    evaluator, groups = RuleEvaluator(layer), dict[bytes, list[RequantizationRule]]()
-    values: dict[bytes, Array] = {}
-    (sample,) = layer.iterate_samples()
-    for members in group_rules(rules):
-        for rule, predicted in zip(members, evaluator.predict(members, sample), strict=True):
-            result = predicted.astype(layer.results.dtype)
-            key = result.tobytes()
-            groups.setdefault(key, []).append(rule)
-            values[key] = result.reshape(-1, *layer.results.shape[2:])
-    return tuple(map(tuple, groups.values())), tuple(values.values())
+    evaluator, families = RuleEvaluator(layer), group_rules(rules)
+    samples = list(layer.iterate_samples())
+    groups = np.zeros(len(rules), np.int64)
+    for sample in samples:
+        known = remove_duplicates(sample)
+        for first in range(0, known.size, _ELEMENTS):
+            part = known.take(slice(first, first + _ELEMENTS))
+            predicted = np.concatenate([evaluator.predict(one, part) for one in families])
+            _, rows = np.unique(predicted.astype(np.int16), axis=0, return_inverse=True)
+            keys = groups * len(rules) + rows.reshape(-1)
+            groups = np.unique(keys, return_inverse=True)[1].reshape(-1)
+    found = {number: np.flatnonzero(groups == number) for number in groups.tolist()}
+    members = tuple(tuple(rules[index] for index in one.tolist()) for one in found.values())
+    results = []
+    for first_rule, *_ in members:
+        parts = [evaluator.predict([first_rule], sample)[0] for sample in samples]
+        values = np.concatenate(parts).astype(layer.results.dtype)
+        results.append(values.reshape(-1, *layer.results.shape[2:]))
+    return members, tuple(results)
 
 
 def _find_inputs(module: Module, layer: RecordedLayer, changed: RecordedLayer) -> Arrays:
@@ -247,9 +268,11 @@ def _get_weight_range(layer: RecordedLayer, channel: int) -> tuple[int, int]:
     return int(limits.min) + 1 - offset, int(limits.max) - offset
 
 
-def _select_channels(layer: RecordedLayer) -> Integers:
-    count = layer.scales.channels
-    return np.unique(np.linspace(0, count - 1, min(_CHANNELS, count)).astype(np.int64))
+def _select_channels(layer: RecordedLayer, rules: Sequence[RequantizationRule]) -> Integers:
+    """Select so many channels that their thresholds are found quickly."""
+    most = MAX_THRESHOLDS // (len(rules) * (layer.clip[1] - layer.clip[0] + 1))
+    count = min(max(most, 1), _CHANNELS, layer.channels)
+    return np.unique(np.linspace(0, layer.channels - 1, count).astype(np.int64))
 
 
 def _find_all_thresholds(
@@ -356,7 +379,7 @@ def _probe_inputs(
     layer: RecordedLayer, rules: Sequence[RequantizationRule]
 ) -> Iterator[RecordedLayer]:
     """Yield a layer with inputs on which rules differ, if there are any."""
-    parts = _find_reachable_thresholds(layer, rules, _select_channels(layer))
+    parts = _find_reachable_thresholds(layer, rules, _select_channels(layer, rules))
     targets = _choose_targets(parts, len(rules), most=MAX_SUMS)
     if targets.size:
         yield _make_inputs(layer, targets)
@@ -366,7 +389,7 @@ def _probe_weights_and_inputs(
     layer: RecordedLayer, rules: Sequence[RequantizationRule]
 ) -> Iterator[RecordedLayer]:
     """Yield a layer with weights and inputs on which rules differ, if there are any."""
-    parts = _find_all_thresholds(layer, rules, _select_channels(layer))
+    parts = _find_all_thresholds(layer, rules, _select_channels(layer, rules))
     targets = _choose_targets(parts, len(rules), most=MAX_SUMS)
     if not targets.size:
         return
@@ -393,7 +416,7 @@ def _probe_weights(
 
     Each channel has the weights of one sum.
     """
-    parts = _find_all_thresholds(layer, rules, _select_channels(layer))
+    parts = _find_all_thresholds(layer, rules, _select_channels(layer, rules))
     targets = _choose_targets(parts, len(rules), most=1)
     weights, rng = _flatten_weights(layer).copy(), np.random.default_rng(2)
     windows = list(_list_windows(layer))[:_WINDOWS]
@@ -424,11 +447,11 @@ def _probe_bias(
     bias = layer.scales.bias
     if bias.is_float or not np.array_equal(bias.scales, layer.scales.products):
         return
-    parts = _find_all_thresholds(layer, rules, _select_channels(layer))
+    parts = _find_all_thresholds(layer, rules, _select_channels(layer, rules))
     targets = _choose_targets(parts, len(rules), most=1)
     values, rng = bias.values.copy(), np.random.default_rng(3)
     few = _take_items(layer)
-    (sample,) = few.iterate_samples()
+    sample = next(few.iterate_samples())
     for channel, target in targets.tolist():
         known = sample.sums[sample.channels == channel]
         values[channel] += target - int(known[rng.integers(known.size)])
@@ -439,8 +462,9 @@ def _probe_bias(
 
 def _take_items(layer: RecordedLayer) -> RecordedLayer:
     """Return a layer with some recorded items."""
-    few = {name: values[:_ITEMS] for name, values in layer.program_inputs.items()}
-    inputs, results = layer.inputs[:_ITEMS], layer.results[:_ITEMS]
+    items = max(min(_MOST_ELEMENTS // max(layer.results[0].size, 1), _ITEMS), 1)
+    few = {name: values[:items] for name, values in layer.program_inputs.items()}
+    inputs, results = layer.inputs[:items], layer.results[:items]
     return attrs.evolve(layer, inputs=inputs, results=results, program_inputs=few)
 
 

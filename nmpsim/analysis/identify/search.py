@@ -317,7 +317,7 @@ def find_rules(
         )
     blocks = layer.iterate_samples()
     first = next(blocks)
-    first = _remove_duplicates(first)
+    first = remove_duplicates(first)
     inside = first
     if layer.channels > _CHANNELS:
         chosen = np.linspace(0, layer.channels - 1, _CHANNELS).astype(np.int64)
@@ -331,7 +331,7 @@ def find_rules(
         groups = remaining
     evaluator.restrict(np.arange(layer.channels))
     for block in itertools.chain([first], blocks):
-        remaining = list(_eliminate(evaluator, groups, _remove_duplicates(block)))
+        remaining = list(_eliminate(evaluator, groups, remove_duplicates(block)))
         if not remaining:
             return _describe_failure(layer, groups, block)
         groups = remaining
@@ -339,7 +339,7 @@ def find_rules(
     return LayerRules(layer, tuple(rules), int(layer.results.size))
 
 
-def _remove_duplicates(sample: LayerSample) -> LayerSample:
+def remove_duplicates(sample: LayerSample) -> LayerSample:
     """Return the different elements of a sample."""
     least, lowest = int(sample.sums.min()), int(sample.results.min())
     span, width = int(sample.sums.max()) - least + 1, int(sample.results.max()) - lowest + 1

@@ -19,9 +19,9 @@ from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator
 
 _MOST_RESULTS = 1024
 """Most results of a channel whose thresholds a probe compares."""
-_COLUMNS = 1 << 13
-"""Most thresholds of a rule that are searched at a time."""
-MAX_THRESHOLDS = 1 << 26
+_BLOCK = 1 << 21
+"""Thresholds of all rules that are searched at a time, or those of one channel."""
+MAX_THRESHOLDS = 1 << 25
 """Most thresholds of all rules that are searched."""
 
 
@@ -110,7 +110,7 @@ def iterate_thresholds(
     low, high = layer.clip
     count = high - low if has_all_results else min(high - low, _MOST_RESULTS)
     results = np.linspace(low + 1, high, count).astype(np.int64)
-    step = max(_COLUMNS // max(results.size, 1), 1)
+    step = max(_BLOCK // max(results.size * len(rules), 1), 1)
     evaluator = RuleEvaluator(layer)
     for first in range(0, channels.size, step):
         part = np.repeat(channels[first : first + step], results.size)

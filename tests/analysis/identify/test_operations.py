@@ -133,6 +133,17 @@ def test_results_that_no_rule_explains_have_no_name(folder: Path) -> None:
     assert result.exit_code == 1 and "no rule explains all results" in result.output
 
 
+def test_rules_of_pairs_are_compared_on_all_operands(folder: Path) -> None:
+    model, dumps = write_model(folder / "model.onnx", "QLinearAdd"), folder / "few.npz"
+    y = np.clip(add_once() + ZERO_Y, -128, 127).astype(np.int8)
+    np.savez(dumps, a=A[:1], b=B[:1], y=y[:1])
+    words = ["identify", model, "--dumps", dumps, "--probe", folder / "probe.npz"]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    assert "probe of the class addition: none found: the rules differ" in result.output
+    assert "--probe-weights" not in result.output
+
+
 @pytest.mark.parametrize(
     ("opcode", "kind"),
     [("elementadd", "add"), ("elementsub", "sub"), ("elementmul", "mul"),
