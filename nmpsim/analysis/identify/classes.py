@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.analysis.identify.dumps import Dumps
+from nmpsim.analysis.identify.dumps import EXPECTED_PREFIX, Dumps
 from nmpsim.analysis.identify.faults import LayerFault, find_fault
 from nmpsim.analysis.identify.layers import (
     AnyLayer,
@@ -165,7 +165,12 @@ def identify_program(
         if not one.found.rules and one.fault is None:
             shared = _share_rules(one.layer, classes[one.layer.kind], program.numerics)
             found[index] = one if shared is None else IdentifiedLayer(shared)
-    unused = tuple(key for file in files for key in file.keys if key not in file.read_keys)
+    unused = tuple(
+        key
+        for file in files
+        for key in file.keys
+        if key not in file.read_keys and not key.startswith(EXPECTED_PREFIX)
+    )
     every = _prefer_common_rules([one for kind in classes.values() for one in kind])
     by_order = sum(len(file.read_keys & {*file.by_order.values()}) for file in files)
     return Identification(

@@ -17,6 +17,8 @@ from nmpsim.lir.names import make_legal_name
 
 MAX_ELEMENTS = 1 << 26
 """Most elements of a tensor that are read; further rows are ignored."""
+CONSTANT_PREFIX, EXPECTED_PREFIX = "constant/", "expected/"
+"""Prefixes of a probe's arrays: constants in place of the program's, and expected results."""
 _PREFIXES = "input/", "output/", "act/"
 _RESULT = "_res"
 _UNSIGNED = {"i8": np.uint8, "i16": np.uint16}

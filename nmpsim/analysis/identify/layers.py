@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from nmpsim.analysis.identify.dumps import Dumps
+from nmpsim.analysis.identify.dumps import CONSTANT_PREFIX, Dumps
 from nmpsim.analysis.identify.evaluation import Integers
 from nmpsim.analysis.program import Program
 from nmpsim.analysis.weighted import read_weighted_scales
@@ -30,8 +30,6 @@ from nmpsim.lir.opcode import INOUT, WEIGHTED, OpcodeKind
 from nmpsim.records import frozen
 
 CONVOLUTION, CONNECTED = "convolution", "fully connected"
-CONSTANT_PREFIX = "constant/"
-"""Prefix of keys of weights and biases in dumps, which replace those of the program."""
 _BLOCK = 1 << 20
 """Elements of sums that are computed at a time."""
 _EXACT = frozenset(

@@ -9,10 +9,10 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.identify.classes import Identification, RuleClass, group_rules
+from nmpsim.analysis.identify.dumps import CONSTANT_PREFIX, EXPECTED_PREFIX
 from nmpsim.analysis.identify.evaluation import Integers
 from nmpsim.analysis.identify.layers import (
     CONNECTED,
-    CONSTANT_PREFIX,
     AnyLayer,
     RecordedLayer,
     RecordedOperation,
@@ -70,8 +70,8 @@ class Probe:
         arrays = dict(self.inputs)
         arrays |= {CONSTANT_PREFIX + name: values for name, values in self.constants.items()}
         for index, (rules, values) in enumerate(zip(self.groups, self.results, strict=True)):
-            arrays[f"expected/{index}/result"] = values
-            arrays[f"expected/{index}/rules"] = np.array([rule.name for rule in rules])
+            arrays[f"{EXPECTED_PREFIX}{index}/result"] = values
+            arrays[f"{EXPECTED_PREFIX}{index}/rules"] = np.array([rule.name for rule in rules])
         return arrays
 
 
@@ -88,9 +88,9 @@ class ClassProbe:
 
 
 def probe_classes(found: Identification, *, weights: bool = False) -> tuple[ClassProbe, ...]:
-    """Make probes of the classes of several rules; compare the rules if there is no probe.
+    """Make a probe of the first class that has one, and compare the rules of classes without.
 
-    ``weights`` permits probes that replace weights and biases.
+    A device runs one probe at a time. ``weights`` permits probes that replace weights and biases.
     """
     probes = []
     for one in found.classes:
@@ -99,6 +99,8 @@ def probe_classes(found: Identification, *, weights: bool = False) -> tuple[Clas
             is_equal = has_equal_rules(one) if probe is None else False
             may_have_weights = not weights and _list_layers(one) is not None
             probes.append(ClassProbe(one, probe, is_equal, may_have_weights))
+            if probe is not None:
+                break
     return tuple(probes)
 
 

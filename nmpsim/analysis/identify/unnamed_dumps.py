@@ -10,7 +10,7 @@ from itertools import islice
 import attrs
 import numpy as np
 
-from nmpsim.analysis.identify.dumps import Dumps, list_name_forms
+from nmpsim.analysis.identify.dumps import CONSTANT_PREFIX, EXPECTED_PREFIX, Dumps, list_name_forms
 from nmpsim.analysis.identify.layers import estimate_results, list_operations, list_result_names
 from nmpsim.analysis.matching import (
     KnownValues,
@@ -136,6 +136,8 @@ def _list_references(program: Program, dumps: Dumps, mapped: set[str]) -> dict[S
     """Return the arrays of numbers that have no exact name or are mapped, and their keys."""
     stored: dict[str, StoredArray] = {}
     for key in islice(dumps.keys, MAX_ARRAYS):
+        if key.startswith((CONSTANT_PREFIX, EXPECTED_PREFIX)):
+            continue
         parsed = parse_saved_key(key)
         if parsed is None or (key not in mapped and (parsed[2] or key in dumps.read_keys)):
             continue

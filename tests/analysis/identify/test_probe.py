@@ -60,10 +60,12 @@ def test_a_device_that_runs_the_probe_divides_the_class(model: Path, tmp_path: P
     assert one["groups"] == len(expected) > 1
     y = compute_results(arrays["x"])
     assert sum(np.array_equal(values, y.transpose(0, 2, 3, 1)) for values in expected) == 1
-    np.savez(tmp_path / "recorded.npz", x=arrays["x"], y=y)
+    np.savez(tmp_path / "recorded.npz", **(arrays | {"y": y}))
     words[2:2] = ["--dumps", tmp_path / "recorded.npz"]
     result = CliRunner().invoke(app, [str(word) for word in words])
-    (less,) = json.loads(result.stdout)["classes"]
+    document = json.loads(result.stdout)
+    (less,) = document["classes"]
+    assert not document["unused"]
     assert less["count"] < one["count"]
     assert less["count"] == 1 or less["groups"] or less["equal"] is not None
 
