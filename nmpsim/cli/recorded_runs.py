@@ -25,7 +25,7 @@ class MatchingOptions:
     """Options that match the tensors of a reference with the tensors of a run."""
 
     reference_layout: Literal["auto", "same", "nchw", "nhwc"] = define_option(
-        "Reference layout: nchw, nhwc, same.",
+        "Reference axes: nchw, nhwc, same.",
         "LAYOUT",
         names="--layout",
         default="auto",
