@@ -7,12 +7,9 @@ the replay next to this file. PRESET is `lpddr4-3200`, `lpddr5-6400` or `ddr4-32
 compiled again for a device with this preset, from its LIR. Inputs are zero if none is given; cycles
 rarely depend on them. `--change` changes a setting of DRAMsim3, to see what it is worth.
 
-Prints two comparisons, in cycles of the device:
-
-- in time: each burst is requested when nmpsim began it. How much longer DRAMsim3 takes for all says
-  what nmpsim's DRAM misses; it cannot be faster, as nothing is requested earlier.
-- at once: all bursts are there from the beginning, in the same order, for DRAMsim3 and for nmpsim's
-  model without look-ahead. This says what each DRAM can do.
+All bursts are requested at the beginning, in the same order, in DRAMsim3 and in nmpsim's model
+without look-ahead. So the comparison shows the bandwidth of each DRAM, in cycles of the device.
+``dramsim3_queues.py`` compares latency and queueing, too.
 
 DRAMsim3 serves two queued requests for the same burst as one. Its cycles are counted as if it had
 not: by the bursts that it moved.
@@ -227,20 +224,13 @@ def compare(given: argparse.Namespace, folder: Path) -> None:
 
         report = nmpsim.Device(config).run(bundle, inputs, work=listen)
     clocks = CLOCK_MHZ[given.preset] / config.cores_clock_mhz
-    in_time, _ = replayed(given, folder, trace, clocks, config)
-    saturated, moved = replayed(given, folder, trace, 0, config)
+    saturated, moved = replayed(given, folder, trace, config)
     own = at_once(grants.all, get_costs(config))
-    last = max(int(grant["end"]) for grant in grants.all)
     bursts = sum(int(grant["bytes"]) for grant in grants.all) // config.dram_burst_bytes
     cycles = f"{report.device_cycles:,} cycles"
     print(f"{given.preset}: {cycles}, {bursts:,} bursts in {len(grants.all):,} grants")
-    show("in time", last, in_time / clocks)
-    show("at once", own, saturated / clocks * bursts / moved)
-
-
-def show(how: str, own: int, theirs: float) -> None:
-    """Print a line of the result."""
-    print(f"{how}: nmpsim {own:,}, DRAMsim3 {theirs:,.0f} cycles ({own / theirs - 1:+.1%})")
+    theirs = saturated / clocks * bursts / moved
+    print(f"at once: nmpsim {own:,}, DRAMsim3 {theirs:,.0f} cycles ({own / theirs - 1:+.1%})")
 
 
 def changed(text: str, changes: list[str]) -> str:
@@ -255,7 +245,7 @@ def changed(text: str, changes: list[str]) -> str:
 
 
 def replayed(
-    given: argparse.Namespace, folder: Path, trace: Path, clocks: float, config: DeviceConfig
+    given: argparse.Namespace, folder: Path, trace: Path, config: DeviceConfig
 ) -> tuple[int, int]:
     """Clocks that DRAMsim3 takes, and bursts that it moves."""
     settings, program = folder / "dram.ini", folder / "replay"
@@ -267,7 +257,7 @@ def replayed(
             ["g++", "-O2", "-std=c++17", str(REPLAY), *options, "-o", str(program)], check=True
         )
     rows = [str(config.dram_channels), str(config.dram_row_bytes)]
-    arguments = [str(program), str(settings), str(trace), str(clocks), *rows]
+    arguments = [str(program), str(settings), str(trace), *rows]
     done = subprocess.run(arguments, check=True, capture_output=True, text=True, cwd=folder)
     channels = json.loads((folder / "dramsim3.json").read_text(encoding="utf-8")).values()
     moved = sum(one["num_read_cmds"] + one["num_write_cmds"] for one in channels)
