@@ -105,8 +105,15 @@ class Program:
         return parse_bundle(image, self.module.name)
 
 
-def compile_without_chains(bundle: Bundle) -> Bundle:
+def compile_without_chains(bundle: Bundle, tiling: str = "burst") -> Bundle:
     """Compile a bundle again so that all layers store their outputs in DRAM.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The compiled program.
+    tiling : str
+        Tiling of single layers, as for ``compile_module``.
 
     Returns
     -------
@@ -125,6 +132,7 @@ def compile_without_chains(bundle: Bundle) -> Bundle:
     return program.compile(
         program.device,
         fuse_activations=any(layer.fused for layer in metadata.layers),
+        tiling=tiling,
         operators=metadata.operators,
         normalizations=metadata.normalizations,
     )

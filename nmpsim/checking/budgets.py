@@ -11,6 +11,7 @@ from nmpsim.checking.results import CheckResult, FailedLayer, LayerOutcome
 from nmpsim.checking.run import list_changed_settings
 from nmpsim.checking.suite import Budget, SaturationLimit
 from nmpsim.diagnostics import Diagnostic, Place
+from nmpsim.report.data import RunReport
 
 
 def check_cycles(compared: ComparedRun, budget: Budget) -> CheckResult:
@@ -26,13 +27,22 @@ def check_cycles(compared: ComparedRun, budget: Budget) -> CheckResult:
     over = _over(report.cycles, budget, baseline)
     if not over:
         before = "" if baseline is None else f", baseline {baseline.cycles:,}"
-        return CheckResult("cycles", "passed", f"{report.cycles:,}{before}")
+        return CheckResult("cycles", "passed", f"{_describe_cycles(report)}{before}")
     culprits = _rank_slower(compared.layers)
     message = f"{report.cycles:,} cycles are {' and '.join(over)}: {_named(culprits)}"
     changes = () if baseline is None else list_changed_settings(baseline.device, report.device)
     if changes:
         message += f"; the device has changed: {', '.join(changes)}"
     return CheckResult("cycles", "over", message, culprits)
+
+
+def _describe_cycles(report: RunReport) -> str:
+    """Return the cycles of a run, and those of one inference if the run computes several."""
+    throughput = report.throughput
+    if throughput is None or throughput.batch == 1:
+        return f"{report.cycles:,}"
+    each = f"{throughput.cycles_per_inference:,.1f} each"
+    return f"{report.cycles:,} for {throughput.batch:,} inferences, {each}"
 
 
 def find_device_mismatch(

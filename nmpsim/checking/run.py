@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from nmpsim.analysis.program import compile_without_chains
 from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.layout import DEBUG_SECTIONS
@@ -76,6 +77,11 @@ class LoadedProgram:
         """Digest of each layer's constants, in layer order."""
         return digest_constants(self.bundle)
 
+    @cached_property
+    def unchained(self) -> Bundle:
+        """The bundle, or its program compiled without chains, so that layers can be saved."""
+        return compile_without_chains(self.bundle, "simple")
+
     def run(
         self,
         inputs: Arrays,
@@ -84,6 +90,8 @@ class LoadedProgram:
         strict: bool = True,
     ) -> CheckedRun:
         """Run the program; return the run with the digests that checks compare.
+
+        If outputs of layers stay in scratchpads, a second run without chains computes them.
 
         Parameters
         ----------
@@ -99,19 +107,22 @@ class LoadedProgram:
         Raises
         ------
         UserError
-            INPUT001, INPUT002 or BUN004.
+            INPUT001, INPUT002 or BUN004; BUN005 for chains without a module.
         """
         bundle, used = self.bundle, DescriptorRecorder()
         report = self.device.run(
             bundle,
             inputs,
-            save_layers=True,
+            save_layers=self.unchained is bundle,
             progress=progress,
             work=used,
             limits=limits,
             strict=strict,
         )
         saved = report.layer_outputs
+        if self.unchained is not bundle and report.trap is None:
+            separate = self.device.run(self.unchained, inputs, save_layers=True, limits=limits)
+            saved = separate.layer_outputs
         return CheckedRun(
             attrs.evolve(report, layer_outputs={}),
             bundle.digest,

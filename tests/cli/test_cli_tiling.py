@@ -58,6 +58,14 @@ def test_images_on_each_core_are_reported_with_their_throughput(
     report = nmpsim_cli("run", tmp_path / "a b.bin", "--input", images)
     assert report.exit_code == 0, report.stderr
     assert "for a batch of 64" in report.stdout
+    baseline = tmp_path / "baseline.json"
+    arguments = "check", tmp_path / "a b.bin", "--input", images, "--baseline", baseline
+    assert nmpsim_cli(*arguments, "--update-baseline").exit_code == 0
+    check = nmpsim_cli(*arguments)
+    assert check.exit_code == 0, check.stdout
+    assert " for 64 inferences, " in check.stdout
+    layers = json.loads(baseline.read_text())["layers"]
+    assert all(layer["output"] for layer in layers)
 
 
 def test_number_of_images_without_batch_is_refused(compile_digits):
