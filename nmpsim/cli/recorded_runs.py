@@ -25,7 +25,7 @@ class MatchingOptions:
     """Options that match the tensors of a reference with the tensors of a run."""
 
     reference_layout: Literal["auto", "same", "nchw", "nhwc"] = define_option(
-        "Reference axes: nchw, nhwc, same.",
+        "Reference: nchw, nhwc or same.",
         "LAYOUT",
         names="--layout",
         default="auto",
