@@ -59,7 +59,7 @@ def line(name: str, compile_with: Any) -> str:
         bundle = parse_bundle(image)
         device, inputs = nmpsim.Device(), random_inputs(bundle)
         report = device.run(bundle, inputs, strict=True)
-        cycles.append(report.cycles)
+        cycles.append(report.device_cycles)
         outputs.append(report.outputs)
         times = []
         for _ in range(RUNS):

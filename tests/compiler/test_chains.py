@@ -192,4 +192,4 @@ def test_chains_of_shared_models(name: str, most: int, shared: Path) -> None:
     for output, expected in reports[0].outputs.items():
         np.testing.assert_array_equal(reports[1].outputs[output], expected)
     assert reports[1].contract.violation is None
-    assert reports[1].cycles <= most
+    assert reports[1].device_cycles <= most

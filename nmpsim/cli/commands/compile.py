@@ -59,11 +59,11 @@ class CompileOptions:
     )
     no_fuse: bool = define_option("Keep every instruction a separate layer.", group=_TILING)
     tiling: Literal["burst", "bytes", "simple", "chain"] = define_option(
-        "Cost model of the tiling.", group=_TILING, default="burst"
+        "Tiling of layers.", group=_TILING, default="burst"
     )
     batch_cores: bool = define_option("Compute a complete image on each core.", group=_TILING)
     images_per_core: Annotated[int, click.IntRange(1, 256)] | None = define_option(
-        "Images of each core, with --batch-cores.  [default: 1]", "N", group=_TILING
+        "Images of each core of a batch.  [default: 1]", "N", group=_TILING
     )
     explain_tiling: bool = define_option(
         "Show the tilings tried for each layer.",

@@ -54,7 +54,7 @@ class ChainTiling(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Text for reports: the core grid, the strips of a core and the exchanged results."""
+        """Text for reports: the core grid, strips, exchanged results and loads of constants."""
         if self.images:
             images = format_count(self.images, "image")
             return (
@@ -66,6 +66,7 @@ class ChainTiling(NamedTuple):
             text += f", {self.strips} strips each"
         if self.exchanged:
             text += f", {format_count(len(self.exchanged), 'halo')} through DRAM"
+        text += f", constants in {self.group_bytes // 1024} KiB, {self.loads_ahead} loads ahead"
         return text
 
 
