@@ -23,7 +23,7 @@ _ELEMENTS = 1 << 16
 """Most elements on which a fault is tried first."""
 _NEAR = 0.97
 """Share of results within one of the ideal ones from which data count as correct."""
-_SLACK = 0.8
+_SLACK = 1.2
 """Largest error of an unknown rule besides the rounding, in units of the last place."""
 _SECONDS = 60.0
 """Time after which changes of the data and the parameters of a layer are no longer tried."""
