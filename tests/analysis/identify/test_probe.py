@@ -21,7 +21,7 @@ from identified_convolution import (
 )
 
 from nmpsim.analysis.identify import has_equal_rules, identify_program, make_probe
-from nmpsim.analysis.identify.probe import list_sums
+from nmpsim.analysis.identify.probe_layers import list_sums
 from nmpsim.analysis.identify.rules import make_families
 from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator
 from nmpsim.analysis.program import Program, load_program

@@ -1,0 +1,353 @@
+"""Layers with the inputs, weights or biases of a probe, chosen by the thresholds of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.analysis.identify.evaluation import Integers
+from nmpsim.analysis.identify.layers import CONNECTED, RecordedLayer
+from nmpsim.analysis.identify.search import RequantizationRule
+from nmpsim.analysis.identify.thresholds import (
+    MAX_THRESHOLDS,
+    Thresholds,
+    choose_sums,
+    get_sum_limits,
+    iterate_thresholds,
+)
+
+MAX_SUMS = 256
+"""Most sums that a probe produces."""
+_CHANNELS = 64
+"""Most channels in which sums are chosen."""
+_MAX_TAPS, _MAX_RANGE = 12, 1 << 22
+"""Most weights of a channel, and largest difference of two sums, of which all sums are listed."""
+_MOST_ELEMENTS = 1 << 18
+_ITEMS = 4
+"""Most recorded items that a probe of weights repeats."""
+_WINDOWS = 256
+"""Most windows of an item for whose values weights are solved."""
+_ATTEMPTS = 200
+
+
+# --- sums ----------------------------------------------------------------------------------------
+
+
+def _flatten_weights(layer: RecordedLayer) -> Integers:
+    """Return the weights as [outputs, inputs per output]."""
+    if layer.operation.instruction.opcode == "fullyconnected":
+        return layer.weights.T
+    return layer.weights.reshape(len(layer.weights), -1)
+
+
+def _get_input_range(layer: RecordedLayer) -> tuple[int, int]:
+    limits = np.iinfo(layer.inputs.dtype)
+    offset = layer.scales.source.offset
+    return int(limits.min) - offset, int(limits.max) - offset
+
+
+def _get_weight_range(layer: RecordedLayer, channel: int) -> tuple[int, int]:
+    """Return the range of the weights of a channel without the smallest stored integer."""
+    limits = np.iinfo(layer.operation.operands[2].type.dtype)
+    offset = int(layer.scales.weight_offsets[channel])
+    return int(limits.min) + 1 - offset, int(limits.max) - offset
+
+
+def _select_channels(layer: RecordedLayer, rules: Sequence[RequantizationRule]) -> Integers:
+    """Select so many channels that their thresholds are found quickly."""
+    most = MAX_THRESHOLDS // (len(rules) * (layer.clip[1] - layer.clip[0] + 1))
+    count = min(max(most, 1), _CHANNELS, layer.channels)
+    return np.unique(np.linspace(0, layer.channels - 1, count).astype(np.int64))
+
+
+def find_all_thresholds(
+    layer: RecordedLayer,
+    rules: Sequence[RequantizationRule],
+    channels: Integers,
+    *,
+    has_all_results: bool = False,
+) -> Iterator[Thresholds]:
+    """Yield the thresholds of rules among all sums that any inputs and weights have."""
+    limits = get_sum_limits(layer, rules)
+    parts = iterate_thresholds(layer, rules, channels, limits, has_all_results=has_all_results)
+    for part in parts:
+        if layer.taps > 1:
+            yield part
+            continue
+        first, last = _get_input_range(layer)
+        sums = {}
+        for channel in np.unique(part.channels).tolist():
+            low, high = _get_weight_range(layer, channel)
+            products = np.outer(np.arange(first, last + 1), np.arange(low - 1, high + 1))
+            sums[channel] = np.unique(products)
+        yield _select_sums(part, sums, limits)
+
+
+def _find_reachable_thresholds(
+    layer: RecordedLayer, rules: Sequence[RequantizationRule], channels: Integers
+) -> Iterator[Thresholds]:
+    """Yield the thresholds of rules among the sums that inputs have with a layer's weights.
+
+    Sums of many weights are not listed, and are not restricted.
+    """
+    limits, (low, high) = get_sum_limits(layer, rules), _get_input_range(layer)
+    weights = _flatten_weights(layer)
+    for part in iterate_thresholds(layer, rules, channels, limits):
+        sums = {}
+        for channel in np.unique(part.channels).tolist():
+            row = weights[channel]
+            ends = [
+                np.minimum(row * low, row * high).sum(),
+                np.maximum(row * low, row * high).sum(),
+            ]
+            listed = list_sums(row[row != 0], (low, high))
+            sums[channel] = np.arange(ends[0], ends[1] + 1) if listed is None else listed
+        yield _select_sums(part, sums, limits)
+
+
+def list_sums(weights: Integers, limits: tuple[int, int]) -> Integers | None:
+    """List the sums of products of weights with integers within ``limits``.
+
+    Returns
+    -------
+    numpy.ndarray or None
+        The sums in increasing order; None if there are too many weights or sums.
+    """
+    low, high = limits
+    span = int(np.abs(weights).sum()) * (high - low)
+    if weights.size > _MAX_TAPS or span > _MAX_RANGE:
+        return None
+    found = np.zeros(span + 1, bool)
+    found[0] = True
+    for weight in np.abs(weights).tolist():
+        steps, covered = high - low, 0
+        while covered < steps:  # the sums with 0 to ``covered`` times the weight are known
+            shift = min(covered + 1, steps - covered)
+            moved = found[: found.size - shift * weight].copy()
+            found[shift * weight :] |= moved
+            covered += shift
+    first = int(np.minimum(weights * low, weights * high).sum())
+    return np.flatnonzero(found) + first
+
+
+def _select_sums(part: Thresholds, sums: Mapping[int, Integers], limits: Integers) -> Thresholds:
+    """Replace thresholds by the next sums that can occur, or by the limit if there is none."""
+    chosen = part.sums.copy()
+    for channel, known in sums.items():
+        columns = part.channels == channel
+        ends = np.append(known, limits[1, channel] + 1)
+        next_sums = ends[np.searchsorted(known, part.sums[:, columns])]
+        chosen[:, columns] = np.minimum(next_sums, ends[-1])
+    return Thresholds(part.channels, chosen)
+
+
+def _choose_targets(parts: Iterator[Thresholds], rules: int, *, most: int) -> Integers:
+    """Choose pairs of a channel and a sum, at most ``most`` in a channel, that divide rules."""
+    groups, targets = np.zeros(rules, np.int64), list[tuple[int, int]]()
+    for part in parts:
+        if len(targets) == MAX_SUMS:
+            break
+        for channel in np.unique(part.channels).tolist():
+            own = part.select_columns(np.flatnonzero(part.channels == channel))
+            for count, (_, value, divided) in enumerate(choose_sums(own, groups)):
+                if count == most or len(targets) == MAX_SUMS:
+                    break
+                groups = divided
+                targets.append((channel, value))
+    return np.array(targets, np.int64).reshape(-1, 2)
+
+
+# --- inputs and weights --------------------------------------------------------------------------
+
+
+def probe_inputs(
+    layer: RecordedLayer, rules: Sequence[RequantizationRule]
+) -> Iterator[RecordedLayer]:
+    """Yield a layer with inputs on which rules differ, if there are any."""
+    parts = _find_reachable_thresholds(layer, rules, _select_channels(layer, rules))
+    targets = _choose_targets(parts, len(rules), most=MAX_SUMS)
+    if targets.size:
+        yield _make_inputs(layer, targets)
+
+
+def probe_weights_and_inputs(
+    layer: RecordedLayer, rules: Sequence[RequantizationRule]
+) -> Iterator[RecordedLayer]:
+    """Yield a layer with weights and inputs on which rules differ, if there are any."""
+    parts = find_all_thresholds(layer, rules, _select_channels(layer, rules))
+    targets = _choose_targets(parts, len(rules), most=MAX_SUMS)
+    if not targets.size:
+        return
+    weights, rng = _flatten_weights(layer).copy(), np.random.default_rng(1)
+    low, high = _get_input_range(layer)
+    for channel in range(len(weights)):
+        first, last = _get_weight_range(layer, channel)
+        own = targets[targets[:, 0] == channel, 1]
+        weights[channel] = rng.integers(first, last + 1, layer.taps)
+        if layer.taps == 1:
+            values = np.array([one for one in range(first, last + 1) if one])
+            factors, rest = np.divmod(own[:, None], values)
+            fits = (rest == 0) & (factors >= low) & (factors <= high)
+            weights[channel] = values[fits.sum(axis=0).argmax()]
+        else:
+            weights[channel, :2] = 1, last
+    yield _make_inputs(_with_weights(layer, weights), targets)
+
+
+def probe_weights(
+    layer: RecordedLayer, rules: Sequence[RequantizationRule]
+) -> Iterator[RecordedLayer]:
+    """Yield a layer with its recorded inputs and weights on which rules differ, if there are any.
+
+    Each channel has the weights of one sum.
+    """
+    parts = find_all_thresholds(layer, rules, _select_channels(layer, rules))
+    targets = _choose_targets(parts, len(rules), most=1)
+    weights, rng = _flatten_weights(layer).copy(), np.random.default_rng(2)
+    windows = list(_list_windows(layer))[:_WINDOWS]
+    few = _take_items(layer)
+    inputs = few.inputs.astype(np.int64) - layer.scales.source.offset
+    for channel, target in targets.tolist():
+        limits = _get_weight_range(layer, channel)
+        values = np.stack([one[place(channel)].reshape(-1) for one in inputs for place in windows])
+        largest = np.maximum(values * limits[0], values * limits[1]).sum(axis=1)
+        least = np.minimum(values * limits[0], values * limits[1]).sum(axis=1)
+        usable = values[(least <= target) & (target <= largest)]
+        for row in rng.permutation(np.unique(usable, axis=0))[:_WINDOWS]:
+            solved = solve_sum(row, weights[channel], target, limits, rng, attempts=4)
+            if solved is not None:
+                weights[channel] = solved
+                break
+    if targets.size:
+        yield _with_weights(few, weights)
+
+
+def probe_bias(
+    layer: RecordedLayer, rules: Sequence[RequantizationRule]
+) -> Iterator[RecordedLayer]:
+    """Yield a layer with its recorded inputs and biases for which rules differ, if there are any.
+
+    Each channel has the bias with which a recorded sum becomes the chosen sum.
+    """
+    bias = layer.scales.bias
+    if bias.is_float or not np.array_equal(bias.scales, layer.scales.products):
+        return
+    parts = find_all_thresholds(layer, rules, _select_channels(layer, rules))
+    targets = _choose_targets(parts, len(rules), most=1)
+    values, rng = bias.values.copy(), np.random.default_rng(3)
+    few = _take_items(layer)
+    sample = next(few.iterate_samples())
+    for channel, target in targets.tolist():
+        known = sample.sums[sample.channels == channel]
+        values[channel] += target - int(known[rng.integers(known.size)])
+    if targets.size:
+        changed = attrs.evolve(bias, values=values)
+        yield attrs.evolve(few, scales=attrs.evolve(layer.scales, bias=changed))
+
+
+def _take_items(layer: RecordedLayer) -> RecordedLayer:
+    """Return a layer with some recorded items."""
+    items = max(min(_MOST_ELEMENTS // max(layer.results[0].size, 1), _ITEMS), 1)
+    few = {name: values[:items] for name, values in layer.program_inputs.items()}
+    inputs, results = layer.inputs[:items], layer.results[:items]
+    return attrs.evolve(layer, inputs=inputs, results=results, program_inputs=few)
+
+
+def _with_weights(layer: RecordedLayer, weights: Integers) -> RecordedLayer:
+    """Return a layer with other weights [outputs, inputs per output]."""
+    is_column = layer.operation.instruction.opcode == "fullyconnected"
+    own = weights.T if is_column else weights.reshape(layer.weights.shape)
+    return attrs.evolve(layer, weights=np.ascontiguousarray(own))
+
+
+def _make_inputs(layer: RecordedLayer, targets: Integers) -> RecordedLayer:
+    """Return a layer with inputs whose sums contain the targets, where they can be reached."""
+    weights, rng = _flatten_weights(layer), np.random.default_rng(0)
+    shape, offset = layer.inputs.shape[1:], layer.scales.source.offset
+    windows = list(_list_windows(layer))
+    items = -(-len(targets) // len(windows))
+    low, high = _get_input_range(layer)
+    inputs = rng.integers(low, high + 1, (items, *shape))
+    for index, (channel, target) in enumerate(targets.tolist()):
+        item, window = divmod(index, len(windows))
+        place = windows[window](channel)
+        values = inputs[item][place].reshape(-1)
+        solved = solve_sum(weights[channel], values, int(target), (low, high), rng)
+        if solved is not None:
+            inputs[item][place] = solved.reshape(inputs[item][place].shape)
+    results = np.zeros((items, *layer.results.shape[1:]), layer.results.dtype)
+    stored = (inputs + offset).astype(layer.inputs.dtype)
+    return attrs.evolve(layer, inputs=stored, results=results, program_inputs={})
+
+
+def _list_windows(layer: RecordedLayer) -> Iterator[Any]:
+    """Yield functions from an output channel to the indices of the inputs of one result.
+
+    Windows do not overlap and lie within the input.
+    """
+    op = layer.operation
+    if layer.kind == CONNECTED:
+        for row in range(op.operands[1].shape[0]):
+            yield lambda _, row=row: (row, slice(None))
+        return
+    kernel, strides = op.get_integers("Kernels"), op.get_integers("Strides")
+    pads, dilation = op.get_integers("Pads"), op.get_integers("Dilation") or (1, 1)
+    _, rows, columns, channels = op.operands[0].shape
+    height, width = op.operands[1].shape[1:3]
+    group = int(op.get_number("Group", 1))
+    depth = op.operands[1].shape[3] // group
+    extents = [dilation[axis] * (kernel[axis] - 1) + 1 for axis in (0, 1)]
+    steps = [-(-extents[axis] // strides[axis]) for axis in (0, 1)]
+    for y in range(0, rows, steps[0]):
+        for x in range(0, columns, steps[1]):
+            top, left = y * strides[0] - pads[0], x * strides[1] - pads[1]
+            if top < 0 or left < 0 or top + extents[0] > height or left + extents[1] > width:
+                continue
+            vertical = slice(top, top + extents[0], dilation[0])
+            horizontal = slice(left, left + extents[1], dilation[1])
+
+            def place(channel: int, at: Any = (vertical, horizontal)) -> Any:
+                first = channel // (channels // group) * depth
+                return (0, *at, slice(first, first + depth))
+
+            yield place
+
+
+def solve_sum(
+    weights: Integers, values: Integers, target: int, limits: tuple[int, int],
+    rng: np.random.Generator, attempts: int = _ATTEMPTS,
+) -> Integers | None:  # fmt: skip
+    """Solve for integers within ``limits`` whose weighted sum is ``target``, or return None.
+
+    Random values are moved towards the target; then two values solve the rest exactly.
+    """
+    low, high = limits
+    used = np.flatnonzero(weights)
+    if not used.size:
+        return None
+    for _ in range(attempts):
+        solved = values.copy()
+        for place in rng.permutation(used).tolist():
+            rest = target - int(weights @ solved)
+            step = rest // int(weights[place])
+            solved[place] = min(max(int(solved[place]) + step, low), high)
+        rest = target - int(weights @ solved)
+        if rest == 0:
+            return solved
+        pair = rng.choice(used, 2, replace=used.size < 2).tolist()
+        first, second = pair
+        moves = np.arange(low - int(solved[first]), high - int(solved[first]) + 1)
+        left = rest - moves * int(weights[first])
+        other = left // int(weights[second])
+        fits = (left % int(weights[second]) == 0) & (first != second)
+        fits &= (solved[second] + other >= low) & (solved[second] + other <= high)
+        if fits.any():
+            at = int(np.flatnonzero(fits)[0])
+            solved[first] += moves[at]
+            solved[second] += other[at]
+            return solved
+        values = rng.integers(low, high + 1, values.shape)
+    return None
