@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from rich.console import Console
 
@@ -11,7 +12,7 @@ from nmpsim.escape import escape_line
 from nmpsim.report.data import RunReport
 from nmpsim.views.console import print_heading, print_line
 from nmpsim.views.measures import ENERGY_COMPONENTS, list_largest
-from nmpsim.views.text import format_area, format_energy, format_percent, format_power
+from nmpsim.views.text import format_area, format_energy, format_percent, format_quantity
 
 MAX_LAYERS = 5
 """Number of layers that are listed by their energy."""
@@ -29,10 +30,10 @@ def list_energy_totals(report: RunReport) -> list[tuple[str, str]]:
     if energy is None:
         return []
     product = energy.delay_product.value
-    delay = f"energy-delay product {product:.3g} J s"
+    delay = f"energy-delay product {format_quantity(product, 'J s')}"
     return [
         ("energy", f"{describe_estimate(energy.total, format_energy)}, {delay}"),
-        ("power", describe_estimate(energy.watts, format_power)),
+        ("power", describe_estimate(energy.watts, partial(format_quantity, unit="W"))),
         ("area", f"{describe_estimate(add_estimates(area.values()), format_area)}, without DRAM"),
     ]
 

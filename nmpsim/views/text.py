@@ -94,30 +94,33 @@ def format_bytes(nbytes: int) -> str:
     return exact
 
 
+_PREFIXES = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9, "p": 1e-12}
+
+
+def format_quantity(value: float, unit: str) -> str:
+    """Format a quantity with three digits and a prefix of its unit: ``1.23 mW``."""
+    if value <= 0:
+        return f"0 {unit}"
+    prefix, size = next(
+        (pair for pair in _PREFIXES.items() if value >= 0.9995 * pair[1]), ("p", _PREFIXES["p"])
+    )
+    number = value / size
+    return f"{f'{number:.3g}' if number < 999.5 else f'{number:,.0f}'} {prefix}{unit}"
+
+
 def format_duration(seconds: float) -> str:
     """Format a time in seconds with a suitable unit: ``1.23 ms``."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:,.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
-    return f"{seconds / 1e-9:.3g} ns" if seconds > 0 else "0 s"
+    return format_quantity(seconds, "s")
 
 
 def format_energy(picojoules: float) -> str:
     """Format an energy in picojoules with a suitable unit: ``1.23 uJ``."""
-    for unit, size in (("J", 1e12), ("mJ", 1e9), ("uJ", 1e6), ("nJ", 1e3)):
-        if picojoules >= size:
-            return f"{picojoules / size:,.3g} {unit}"
-    return f"{picojoules:.3g} pJ"
+    return format_quantity(picojoules * 1e-12, "J")
 
 
 def format_area(square_micrometres: float) -> str:
-    """Format an area in square micrometres as square millimetres: ``12.3 mm2``."""
-    return f"{square_micrometres / 1e6:,.3g} mm2"
-
-
-def format_power(watts: float) -> str:
-    """Format a power in watts as milliwatts: ``312 mW``."""
-    return f"{watts * 1e3:,.3g} mW"
+    """Format an area in square micrometres as square millimetres: ``12.34 mm2``."""
+    return f"{square_micrometres * 1e-6:,.2f} mm2"
 
 
 def format_rate(rate: float) -> str:

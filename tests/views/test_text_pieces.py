@@ -66,3 +66,11 @@ def test_similar_long_names_show_their_differences() -> None:
     same = [names[0], names[0], "short", "x" * 50 + "y"]
     assert text.shorten_distinct(same, 20) == [text.shorten_middle(one, 20) for one in same]
     assert text.shorten_distinct(names, 6) == [text.shorten_middle(one, 6) for one in names]
+
+
+@pytest.mark.parametrize(
+    ("watts", "shown"),
+    [(0, "0 W"), (9.996e-10, "1 nW"), (0.355, "355 mW"), (1.15, "1.15 W"), (1234.5, "1,234 W")],
+)
+def test_quantities_have_three_digits_and_no_exponent(watts: float, shown: str) -> None:
+    assert text.format_quantity(watts, "W") == shown
