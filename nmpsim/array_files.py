@@ -219,7 +219,7 @@ class ArrayFile:
 
 
 class RawFile(ArrayFile):
-    """File with the bytes of one array, whose type and shape the file does not contain."""
+    """File with the raw bytes of one array, without its type and shape."""
 
     def __init__(self, path: Path, code: str = "INPUT003") -> None:
         self.path, self._code, self.is_archive, self.keys = path, code, False, ("",)
@@ -230,12 +230,12 @@ class RawFile(ArrayFile):
             yield file, ArrayHeader(np.dtype(np.uint8), (os.fstat(file.fileno()).st_size,), False)
 
     def get_typed_array(self, dtype: np.dtype[Any], shape: Shape) -> StoredArray:
-        """Return the stored array of little-endian elements of ``dtype``; nothing is read."""
+        """Return the little-endian array with ``dtype`` and ``shape``, without reading its data."""
         return StoredArray(dtype.newbyteorder("<"), shape, False, self, "")
 
 
 class ArrayFolder:
-    """Folder of ``.npy`` and raw ``.bin`` and ``.raw`` files, whose names are keys of arrays.
+    """Folder of ``.npy``, ``.bin`` and ``.raw`` files with one array each; file names are the keys.
 
     A key is the path of a file in the folder without the ending. Raises UserError: FILE001 if the
     folder cannot be read, ``code`` if it contains no such file.
@@ -269,7 +269,7 @@ class ArrayFolder:
 
     @contextmanager
     def keep_open(self) -> Iterator[ArrayFolder]:
-        """Return the folder as a context manager, as :meth:`ArrayFile.keep_open`."""
+        """Return a context manager that yields the folder, which has no open file."""
         yield self
 
     def get_array(self, key: str) -> StoredArray:

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean, fail, suggest_name
-from nmpsim.energy.tables import EstimateTable, make_estimate_table, take_estimates
+from nmpsim.energy.tables import EstimateTable, make_estimate_table, pop_estimates
 from nmpsim.input_files import read_toml
 from nmpsim.records import frozen
 
@@ -103,7 +103,7 @@ class DeviceConfig:
 
     @property
     def all_estimates(self) -> EstimateTable:
-        """Estimates of all actions and hardware blocks, in picojoules and square micrometres."""
+        """Estimates of the device file, completed by defaults: energies in pJ, areas in um2."""
         return make_estimate_table(self.settings(), default_device().estimates, self.estimates)
 
     @property
@@ -151,7 +151,7 @@ def make_device_config(settings: Mapping[str, Any]) -> DeviceConfig:
 def default_device() -> DeviceConfig:
     """Return the default device, the NMP, as described in ``nmp.toml``."""
     document = tomllib.loads(Path(__file__).with_name("nmp.toml").read_text(encoding="utf-8"))
-    estimates, wrong = take_estimates(document, None, SOURCES)
+    estimates, wrong = pop_estimates(document, None, SOURCES)
     flat, findings = _flatten(document, None)
     return _checked(flat, None, findings + wrong, estimates)
 
@@ -187,7 +187,7 @@ def load_device(path: Path | str) -> DeviceConfig:
     place = Place(str(path))
     document = read_toml(Path(path), "device file", "DEV001")
     name = _take_preset(document)
-    estimates, wrong = take_estimates(document, place, SOURCES)
+    estimates, wrong = pop_estimates(document, place, SOURCES)
     changes, findings = _flatten(document, place)
     findings += wrong
     flat = _entries_of(default_device())

@@ -27,7 +27,7 @@ class PresetSetting:
 
 @attrs.frozen(kw_only=True)
 class DramPower:
-    """Currents of a channel's chips, from which the energy of DRAM commands follows.
+    """Power parameters of a DRAM channel: voltage, currents and times of its chips.
 
     The formulas are those of Micron's technical note TN-40-07 and of DRAMsim3. Currents are in mA
     for each chip, times in ns, so that volts times current times time is in picojoules.
@@ -66,7 +66,7 @@ class DramPower:
     """Bytes that all chips transfer in a burst."""
 
     def compute_byte_energy(self, current: float) -> float:
-        """Compute the energy in pJ of a byte that is read or written with ``current`` mA."""
+        """Compute the energy in pJ of reading or writing a byte with ``current`` mA per chip."""
         above = (current - self.idd3n) * self.burst_ns
         return self.volts * above * self.chips / self.burst_bytes
 
@@ -116,13 +116,13 @@ def read_preset(name: str, clock_mhz: int) -> Mapping[str, PresetSetting]:
 
 
 def read_power(name: str) -> DramPower | None:
-    """Read the currents of a preset, or return None if the preset has none."""
+    """Read the power parameters of a preset, or return None if the preset has none."""
     row = _presets()[name].get(_POWER)
     return None if row is None else DramPower(**{key: _number(row[key]) for key in row})
 
 
 def find_preset(settings: Mapping[str, Any]) -> str | None:
-    """Return the name of the preset whose DRAM settings a device has, or None if there is none."""
+    """Find the preset with the DRAM settings of a device; return its name, or None if none has."""
     for name in list_presets():
         preset = read_preset(name, settings["cores_clock_mhz"])
         if preset and all(settings[f"dram_{key}"] == one.value for key, one in preset.items()):

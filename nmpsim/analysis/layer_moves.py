@@ -21,7 +21,7 @@ _OPCODES = ("transpose", "copy")
 
 @attrs.frozen
 class Move:
-    """Transposition or copy of a tensor."""
+    """Move of a tensor, which is a transposition or a copy."""
 
     shape: Shape
     """Shape in which the source is read."""
@@ -31,11 +31,11 @@ class Move:
     """Shape of the result."""
 
     def apply(self, values: Array) -> Array:
-        """Return the result for the values of the source."""
+        """Apply the move to the values of the source; return the result."""
         return values.reshape(self.shape).transpose(self.axes).reshape(self.result)
 
     def undo(self, results: Array) -> Array:
-        """Return the values [N, *shape] of the source for N stacked results."""
+        """Undo the move of N stacked results; return the source's values as [N, *shape]."""
         moved = results.reshape(-1, *(self.shape[axis] for axis in self.axes))
         order = sorted(range(len(self.axes)), key=self.axes.__getitem__)
         return moved.transpose(0, *(1 + axis for axis in order))
@@ -43,7 +43,7 @@ class Move:
 
 @attrs.frozen(kw_only=True)
 class LayerMove(Move):
-    """Transposition or copy that a layer applies to the output of another layer."""
+    """Move by a layer, which transposes or copies the output of another layer."""
 
     source: int
     """Index of the other layer."""
@@ -86,7 +86,7 @@ def find_layer_moves(bundle: Bundle) -> dict[int, LayerMove]:
 
 
 def find_input_moves(module: Module, name: str) -> tuple[str, list[Move]] | None:
-    """Find the moves from an input of a program to a tensor.
+    """Find the input and the moves that produce a tensor; return None if anything else writes it.
 
     Parameters
     ----------

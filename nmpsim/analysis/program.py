@@ -106,7 +106,7 @@ class Program:
 
 
 def compile_without_chains(bundle: Bundle, tiling: str = "burst") -> Bundle:
-    """Compile a bundle again so that all layers store their outputs in DRAM.
+    """Compile a bundle again without chains, or return ``bundle`` itself if it has no chains.
 
     Parameters
     ----------

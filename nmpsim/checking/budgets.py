@@ -119,7 +119,7 @@ def check_memory(compared: ComparedRun, most_bytes: int) -> CheckResult:
 
 
 def check_energy(compared: ComparedRun, most: float) -> CheckResult:
-    """Check the best known energy of a run in picojoules against a limit."""
+    """Check the best known energy of a run against a limit in picojoules."""
     energy = compared.run.report.energy_pj or 0.0
     if energy <= most:
         return CheckResult("energy", "passed", f"{energy:,.0f} pJ of {most:,.0f}")
@@ -131,7 +131,7 @@ def check_energy(compared: ComparedRun, most: float) -> CheckResult:
 
 
 def check_area(compared: ComparedRun, most: float) -> CheckResult:
-    """Check the best known area of the device in square micrometres against a limit."""
+    """Check the best known area of the device against a limit in square micrometres."""
     area = compared.run.report.area_um2 or 0.0
     if area <= most:
         return CheckResult("area", "passed", f"{area:,.0f} um2 of {most:,.0f}")

@@ -133,7 +133,7 @@ class Counters:
 
     @cached_property
     def estimates(self) -> EstimateTable:
-        """Estimates of energy and area of the device."""
+        """Energy and area estimates of the device by name."""
         return self.config.all_estimates
 
 
@@ -331,7 +331,7 @@ def make_layer_fields(
 
 
 def count_actions(layer: Layer, counters: Counters, cycles: int) -> Mapping[str, float]:
-    """Return the number of actions of a layer that take energy, by their names in ``[energy]``.
+    """Count the actions of a layer that take energy, by their names in ``[energy]``.
 
     Refreshes are a fraction of those in the layer's cycles.
     """

@@ -59,7 +59,7 @@ def make_bundle_machine(bundle: Bundle, config: DeviceConfig) -> Machine:
 
 
 def check_outputs_in_dram(bundle: Bundle) -> None:
-    """Raise UserError (ARG001) if outputs of layers stay in scratchpads, so none can be saved."""
+    """Raise UserError (ARG001) if the output of any layer stays in scratchpads."""
     missing = [layer.display_name for layer in bundle.metadata.layers if layer.in_scratchpads]
     if missing:
         raise fail(

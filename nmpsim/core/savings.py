@@ -56,7 +56,7 @@ FREE_COSTS: Mapping[str, Mapping[str, int]] = {
 
 @attrs.define(eq=False)
 class SavingsMeter:
-    """Meter of the savings of a bundle's run, which measures when it is called first."""
+    """Meter of a run's savings, which measures when it is called and caches the result."""
 
     _bundle: Bundle
     _config: DeviceConfig
@@ -109,7 +109,7 @@ class SavingsMeter:
 def simulate_layer_cycles(
     engine: Engine, bundle: Bundle, config: DeviceConfig, costs: Costs
 ) -> Mapping[int, int] | None:
-    """Return the cycles of each layer with ``costs`` by index, or None if the cycles are unknown.
+    """Simulate the cycles of each layer, by index; return None if the cycles depend on data.
 
     Values are not computed. The cycles are unknown if they depend on data.
     """

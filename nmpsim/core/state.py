@@ -127,7 +127,7 @@ class PathCause(IntEnum):
 
 
 class GrantKind(IntEnum):
-    """Kinds of entries of the work log."""
+    """Grant kind of a work log entry: none, an own DRAM grant, or a shared one."""
 
     NONE = 0
     """Work of an instruction."""

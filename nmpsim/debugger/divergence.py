@@ -164,7 +164,7 @@ def find_error_causes(
 
 @attrs.frozen
 class FaultyLayer:
-    """First layer that is wrong with the reference's inputs, and likely causes."""
+    """Faulty layer, which is wrong even with the reference's inputs, and its likely causes."""
 
     name: str
     causes: tuple[str, ...]
@@ -176,7 +176,7 @@ def find_faulty_layer(
     reference: ReferenceOutputs,
     limit: int = 0,
 ) -> FaultyLayer | None:
-    """Run a program, and find its first layer that is wrong with the reference's inputs.
+    """Run a program and find its first faulty layer, or return None if no layer is faulty.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from nmpsim.records import frozen
 
 @frozen
 class Estimate:
-    """Number with a range and a source."""
+    """Estimate of an energy or an area: a best known value with a range and a source."""
 
     low: Annotated[float, "lower end of the range"]
     value: Annotated[float, "best known value"]
@@ -18,7 +18,7 @@ class Estimate:
     source: Annotated[str, "`published`, `measured`, `assumed` or `given`"] = "assumed"
 
     def multiply(self, factor: float) -> Estimate:
-        """Return the estimate of ``factor`` times this number."""
+        """Return the estimate multiplied by ``factor``, with the same source."""
         return Estimate(self.low * factor, self.value * factor, self.high * factor, self.source)
 
 
@@ -27,7 +27,7 @@ NOTHING = Estimate(0.0, 0.0, 0.0, "given")
 
 
 def add_estimates(estimates: Iterable[Estimate]) -> Estimate:
-    """Return the sum of estimates; its source is ``assumed`` if that of any nonzero term is."""
+    """Add estimates; the source of the sum is ``assumed`` if that of any nonzero term is."""
     terms = [one for one in estimates if one.high]
     sources = {one.source for one in terms}
     source = "assumed" if "assumed" in sources else min(sources, default=NOTHING.source)

@@ -49,10 +49,10 @@ EstimateTable = Mapping[str, Estimate]
 """Name of a setting, such as ``energy_mac_int8`` or ``area_mac_lane`` -> estimate."""
 
 
-def take_estimates(
+def pop_estimates(
     document: dict[str, Any], place: Place | None, sources: Sequence[str]
 ) -> tuple[EstimateTable, list[Diagnostic]]:
-    """Remove the sections of estimates from a device file; return their estimates and findings.
+    """Pop the tables ``energy`` and ``area`` of ``document``; return their estimates and findings.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def _make_estimate(given: Any) -> Estimate:
 def make_estimate_table(
     settings: Mapping[str, Any], defaults: EstimateTable, given: EstimateTable
 ) -> EstimateTable:
-    """Return all estimates of a device: given ones, those of its DRAM preset, and the defaults.
+    """Make the estimates of a device: given ones, else those of its DRAM preset, else defaults.
 
     Parameters
     ----------

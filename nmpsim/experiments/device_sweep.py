@@ -43,7 +43,7 @@ class SweepResult:
 
     @property
     def pareto_points(self) -> tuple[str, ...]:
-        """Keys of the points that no other point beats in cycles, energy and area."""
+        """Keys of the points on the Pareto front of cycles, energy and area."""
         measures = {
             row["point"]: (row["cycles"], row["energy_pj"], row["area_um2"])
             for row in self.rows

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def find_pareto_front(points: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """Return the points that are optimal for minimal coordinates, in ascending order."""
+    """Return the Pareto front of points with minimal coordinates, in ascending order."""
     front: list[tuple[float, ...]] = []
     for point in sorted(points):
         if not any(all(a <= b for a, b in zip(one, point, strict=True)) for one in front):

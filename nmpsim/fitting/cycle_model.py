@@ -26,7 +26,7 @@ _USUAL_SIMULATIONS = 25
 
 @attrs.define(eq=False)
 class CycleModel:
-    """Model of the cycles of layers, which caches the results of simulations."""
+    """Model that predicts the cycles of layers from device settings by cached simulations."""
 
     programs: Sequence[Bundle]
     paths: Sequence[str]
@@ -45,7 +45,7 @@ class CycleModel:
         return len(self._known)
 
     def predict(self, values: tuple[int, ...]) -> Float64s | None:
-        """Return the cycles [layers] with values of the parameters, or None if they contradict.
+        """Predict the cycles [layers] for parameter values; return None if the values are invalid.
 
         Raises
         ------

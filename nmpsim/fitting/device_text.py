@@ -9,7 +9,7 @@ from nmpsim.config import SETTINGS, DeviceConfig, default_device, format_setting
 
 
 def format_device_file(device: DeviceConfig, notes: Mapping[str, str]) -> str:
-    """Return the text of a device file with all settings that differ from the default device.
+    """Format a device as a device file with the settings that differ from the default device.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ Values = tuple[int, ...]
 
 @frozen
 class FittedSetting:
-    """Setting before and after a fit, and whether the measurements determine it."""
+    """Fitted setting: its value before and after the fit, and the uncertainty of the value."""
 
     setting: str
     before: int
@@ -56,13 +56,13 @@ class FittedSetting:
 
     @property
     def is_determined(self) -> bool:
-        """Whether the measurements determine the setting."""
+        """Whether the measurements determine the setting: its uncertainty is at most 0.25."""
         return self.uncertainty <= DETERMINED
 
 
 @frozen
 class FittedLayer:
-    """Measured layer with its cycles by the device before and after a fit."""
+    """Measured layer of a fit, with its simulated cycles before and after the fit."""
 
     program: str
     layer: str
@@ -73,7 +73,7 @@ class FittedLayer:
 
 @frozen
 class NextLayer:
-    """Layer that is not measured yet, and the information that its measurement adds."""
+    """Layer to measure next, and the information that its measurement would add."""
 
     program: str
     layer: str
@@ -96,7 +96,7 @@ class FitResult:
     """Number of simulated devices."""
 
     def make_notes(self) -> dict[str, str]:
-        """Return a note on the fitted value of each setting."""
+        """Make a note on the fitted value of each setting, by the name of the setting."""
         return {
             one.setting: f"fitted, standard deviation {one.uncertainty:.0%}"
             if one.is_determined
@@ -104,8 +104,8 @@ class FitResult:
             for one in self.settings
         }
 
-    def get_median_error(self, is_fitted: bool) -> float:
-        """Return the median relative error of the measured layers before or after the fit."""
+    def compute_median_error(self, is_fitted: bool) -> float:
+        """Compute the median relative error of the measured layers, after the fit or before."""
         errors = [
             abs((one.after if is_fitted else one.before) / one.measured - 1) for one in self.layers
         ]
@@ -369,7 +369,7 @@ def _replace(values: Values, column: int, value: int) -> Values:
 
 
 def make_fitted_device(device: DeviceConfig, settings: Sequence[FittedSetting]) -> DeviceConfig:
-    """Return the device with fitted settings; those that are determined count as measured."""
+    """Make the fitted device; the source of determined settings becomes ``measured``."""
     sources = {one.setting: "measured" for one in settings if one.is_determined}
     values: dict[str, Any] = {one.setting: one.after for one in settings}
     return attrs.evolve(device, **values, sources={**device.sources, **sources})

@@ -53,7 +53,7 @@ class Measurements:
 
 
 def read_measurements(path: Path) -> Measurements:
-    """Read measured cycles and the bundles that the file names.
+    """Read a CSV file of measured cycles, and the bundles that the file names.
 
     The file has the columns ``program``, ``layer`` and ``cycles``. Paths of bundles are relative to
     the file. A row without layer and cycles only adds a program.

@@ -23,7 +23,7 @@ _STEP = 0.15
 
 @frozen
 class FitParameter:
-    """Setting of a device that a fit changes, on a logarithmic scale."""
+    """Parameter of a fit: an assumed device setting, which varies on a logarithmic scale."""
 
     setting: str
     value: int
@@ -31,7 +31,7 @@ class FitParameter:
 
     @property
     def is_doubled(self) -> bool:
-        """Whether only halves and doubles of the assumed value are tried."""
+        """Whether the fit only doubles and halves the setting."""
         return self.setting in DOUBLED
 
     @property
@@ -41,7 +41,7 @@ class FitParameter:
         return self.to_scale(limits.low), self.to_scale(limits.high)
 
     def to_scale(self, value: int) -> float:
-        """Return the logarithm of a value; a setting that may be 0 is increased by 1 before."""
+        """Return the logarithm of a value, or of the value plus 1 if the setting may be 0."""
         return math.log(value + self._shift)
 
     def from_scale(self, number: float) -> int:
@@ -81,7 +81,7 @@ class FitParameter:
 
 
 def list_parameters(device: DeviceConfig) -> list[FitParameter]:
-    """Return the assumed settings of a device that determine cycles of device layers."""
+    """Return a parameter for each assumed setting that determines cycles of device layers."""
     return [
         FitParameter(name, int(getattr(device, name)))
         for name in Costs._fields

@@ -286,7 +286,7 @@ def compute_footprint(kind: int, words: Any, touches: Any) -> None:
 
 
 def count_operand_bytes(kind: int, words: Any, layout: Any) -> int:
-    """Return the bytes of an operand; a byte counts once for each window that contains it."""
+    """Return the number of bytes of an operand, with each byte counted once for each window."""
     nbytes = get_run_bytes(kind, words, layout)
     for axis in range(layout[OF_AXES]):
         at = OF_FIRST_AXIS + AXIS_COLUMNS * axis
@@ -303,7 +303,7 @@ def count_operand_bytes(kind: int, words: Any, layout: Any) -> int:
 
 
 def count_scratchpad_bytes(kind: int, words: Any) -> int:
-    """Return the bytes that an instruction reads and writes in a scratchpad.
+    """Return the number of scratchpad bytes that an instruction reads and writes.
 
     An input byte counts once for each window that contains it, any other byte once for each access.
     """

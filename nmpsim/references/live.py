@@ -69,7 +69,7 @@ def _find_torch_engine(metadata: Metadata) -> str | None:
 
 
 def find_reference_format(path: Path) -> str | None:
-    """Return the format of a model file that a reference runtime can run, or None.
+    """Return the format of a model file that a reference runtime can run, or None for other files.
 
     Raises UserError (MODEL001) for a model in another format.
     """

@@ -79,7 +79,7 @@ class TorchRuntime:
         return _name_results(recording)
 
     def run_variants(self, inputs: Arrays) -> dict[str, Arrays]:
-        """Return no results, because the program determines the settings."""
+        """Return {}, because the program determines the settings of PyTorch."""
         return {}
 
 

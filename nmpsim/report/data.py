@@ -504,7 +504,7 @@ class RunReport:
         return sum(layer.queueing for layer in self.layers)
 
     def measure_savings(self) -> Savings | None:
-        """Measure what free resources would save; the first call simulates the run again.
+        """Measure the cycles that free resources would save; the first call simulates the run.
 
         Returns None if the run ended early, or if its cycles depend on data.
         """
@@ -526,7 +526,7 @@ class RunReport:
         return self.describe_limits(self.measure_savings())
 
     def describe_limits(self, savings: Savings | None) -> str:
-        """Describe what limits the run, by the critical path without savings; "" if unknown."""
+        """Describe what limits the run, by ``savings``, or by the critical path if None."""
         cycles = self.cycles
         if savings is None:
             path = sum_path_by_limiter(self.critical_path) | {"host": self.host.cycles or 0}

@@ -11,7 +11,7 @@ from nmpsim.report.fields import Whole
 
 @frozen
 class Limiter:
-    """Resource that can limit a run: its name, the name of a free one, and its path causes."""
+    """Limiter of a run: a resource with its name in text and its causes on the critical path."""
 
     name: str
     free: str
@@ -52,7 +52,7 @@ class Savings:
 
 
 def rank_limiters(saved: Mapping[str, int]) -> list[str]:
-    """Return the keys of the resources that save cycles if free, those that save most first.
+    """Rank the resources that save cycles if free; return their keys, largest savings first.
 
     Resources that are part of another one are omitted.
     """
@@ -61,7 +61,7 @@ def rank_limiters(saved: Mapping[str, int]) -> list[str]:
 
 
 def sum_path_by_limiter(path: Mapping[str, int]) -> dict[str, int]:
-    """Sum the cycles of a critical path by resource; each is an upper bound of its savings."""
+    """Sum the cycles of a critical path by resource; each sum bounds the savings of a resource."""
     sums = {
         key: sum(path.get(cause, 0) for cause in limiter.path_causes)
         for key, limiter in LIMITERS.items()
@@ -70,7 +70,7 @@ def sum_path_by_limiter(path: Mapping[str, int]) -> dict[str, int]:
 
 
 def describe_limiter(saved: Mapping[str, int], cycles: int) -> str:
-    """Describe the resource that saves most of ``cycles`` if free; return "" if none saves any."""
+    """Describe the resource with the largest savings, as ``DRAM 40%``; "" without savings."""
     ranked = rank_limiters(saved)
     if not ranked or not cycles:
         return ""
@@ -78,7 +78,7 @@ def describe_limiter(saved: Mapping[str, int], cycles: int) -> str:
 
 
 def describe_savings(saved: Mapping[str, int], cycles: int, *, is_bound: bool = False) -> str:
-    """Describe the two largest savings as shares of ``cycles``; return "" if nothing saves any.
+    """Describe the two largest savings as shares of ``cycles``; return "" without savings.
 
     Parameters
     ----------

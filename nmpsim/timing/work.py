@@ -80,7 +80,7 @@ def count_macs(kind: int, d: Any) -> int:
 
 
 def count_vector_elements(kind: int, d: Any) -> int:
-    """Return the elements that the vector unit processes, or 0 if another unit executes it."""
+    """Return the number of elements in the vector unit, or 0 for instructions of other units."""
     if _THROUGHPUTS[kind] not in (LANES, ELEMENT):
         return 0
     return multiply_words(_ROWS, kind, d) * multiply_words(_COLUMNS, kind, d)

@@ -39,17 +39,17 @@ def list_energy_totals(report: RunReport) -> list[tuple[str, str]]:
 
 
 def print_energy(report: RunReport, console: Console) -> None:
-    """Print the energy of a run by component, and the layers that take most of it."""
+    """Print the energy of a run by component and of its largest layers; do nothing if unknown."""
     energy = report.energy
     if energy is None:
         return
     print_heading(console, f"energy by component, {energy.total.source}")
     total = energy.total.value
-    for name, value in list_largest(get_values(energy.components)):
+    for name, value in list_largest(get_estimate_values(energy.components)):
         share = format_percent(value, total)
         text = describe_estimate(energy.components[name], format_energy)
         print_line(console, f"  {share:>5}%  {ENERGY_COMPONENTS[name].meaning}: {text}")
-    layers = [(one, sum(get_values(one.energy).values())) for one in report.layers]
+    layers = [(one, sum(get_estimate_values(one.energy).values())) for one in report.layers]
     for layer, value in sorted(layers, key=lambda row: -row[1])[:MAX_LAYERS]:
         if value:
             name = escape_line(layer.display_name)
@@ -57,6 +57,6 @@ def print_energy(report: RunReport, console: Console) -> None:
             print_line(console, f"  layer {layer.index} {name}: {format_energy(value)}, {share}%")
 
 
-def get_values(estimates: Mapping[str, Estimate]) -> dict[str, float]:
-    """Return the best known values of estimates by name."""
+def get_estimate_values(estimates: Mapping[str, Estimate]) -> dict[str, float]:
+    """Return the best known value of each estimate by name."""
     return {name: one.value for name, one in estimates.items()}

@@ -69,13 +69,13 @@ class FitDocument(TypedDict):
 
 
 def make_fit_document(result: FitResult) -> FitDocument:
-    """Return the result of a fit as a JSON document."""
+    """Make the JSON document of the result of a fit."""
     return to_json(result, FitDocument)
 
 
 def print_fit(result: FitResult, console: Console) -> None:
     """Print the settings of a fit, its errors, and the layers to measure next."""
-    before, after = (result.get_median_error(is_fitted) for is_fitted in (False, True))
+    before, after = (result.compute_median_error(is_fitted) for is_fitted in (False, True))
     layers = format_count(len(result.layers), "layer")
     text = f"median error of {layers}: {before:.1%} before the fit, {after:.1%} after it"
     print_line(console, text, "bold")

@@ -22,7 +22,7 @@ def print_identification(
     *,
     show_all: bool = False,
 ) -> None:
-    """Print the rules of each kind of layer, and the layers that no rule explains."""
+    """Print the rules of each kind of layer, the layers without any rule, and the probes."""
     for one in found.classes:
         _print_class(one, console, show_all)
     unexplained = [one for one in found.layers if one.fault or not one.found.rules]

@@ -59,7 +59,7 @@ MAX_SECONDS = 10.0
 
 @attrs.frozen(eq=False)
 class SearchLimits:
-    """Limits of a search for causes, and its progress callback."""
+    """Limits of a search for causes of a wrong result, and the progress callback of the search."""
 
     seconds: float = MAX_SECONDS
     """Time after which the search stops and returns what it has found."""
@@ -70,34 +70,34 @@ class SearchLimits:
 
 
 def measure_error_bits(actual: Array, expected: Array) -> float:
-    """Return the sum of ``log2(1 + error)`` of all elements."""
+    """Return the sum of ``log2(1 + error)`` of all elements, which is 0 for equal arrays."""
     return float(np.log2(1 + np.abs(actual.astype(np.float64) - expected)).sum())
 
 
 class SearchStoppedError(Exception):
-    """Error that ends a search at its time limit or after an interruption."""
+    """Error raised when a search reaches its time limit or is interrupted."""
 
 
 class SearchClock:
-    """Clock that ends a search at its time limit, and reports its progress."""
+    """Clock of a search, which checks the time limit and reports progress."""
 
     def __init__(self, limits: SearchLimits) -> None:
         self._limits = limits
         self._end = time.monotonic() + limits.seconds
 
-    def check(self) -> None:
-        """Raise SearchStoppedError at the time limit or after an interruption."""
+    def check_time(self) -> None:
+        """Raise SearchStoppedError after the time limit or an interruption."""
         if time.monotonic() > self._end or self._limits.is_interrupted():
             raise SearchStoppedError
 
-    def report(self, done: int, total: int, name: str) -> None:
-        """Report the progress of the search."""
+    def report_progress(self, done: int, total: int, name: str) -> None:
+        """Report the progress of the search, if there is a progress callback."""
         if self._limits.progress is not None:
             self._limits.progress(Progress("causes", done, total, name))
 
 
 class ChangeFilter:
-    """Filter of the changes of a layer after which its real result is near the expected one.
+    """Filter of changes of a wrong layer, which keeps those with nearly the expected result.
 
     Parameters
     ----------
@@ -161,13 +161,13 @@ class ChangeFilter:
         return int(np.abs(real.astype(np.int64) - self._wrong.actual).max(initial=0)) + 1
 
     def list_near_changes(self, name: str) -> Iterator[Change]:
-        """Yield the changes of a family after which the real result is near the expected one.
+        """Yield the changes of family ``name`` with nearly the expected result in real arithmetic.
 
         A change after which errors are much smaller is recorded for list_partial_changes.
         """
         self.tried.setdefault(name, 0)
         for text, layer, sampled in self._list_changes(name):
-            self.count(name)
+            self.count_change(name)
             if name == "numerics" or self._tolerance < 0:
                 yield text, layer
                 continue
@@ -179,13 +179,13 @@ class ChangeFilter:
                 yield text, layer
 
     def list_partial_changes(self) -> list[tuple[str, str, IsolatedLayer]]:
-        """Return the changes with family that make errors much smaller, the best first."""
+        """Return (family, description, layer) of changes with much smaller errors, best first."""
         best = sorted(self._partial, key=lambda one: one[0])[:FIRST_CHANGES]
         return [(family, text, layer) for _, family, text, layer in best]
 
-    def count(self, name: str) -> None:
-        """Count a change of a family; raise SearchStoppedError if the search is to end."""
-        self._clock.check()
+    def count_change(self, name: str) -> None:
+        """Count a tried change of a family; raise SearchStoppedError if the search must end."""
+        self._clock.check_time()
         self.tried[name] = self.tried.get(name, 0) + 1
 
     def _list_changes(self, name: str) -> Iterator[tuple[str, IsolatedLayer, WrongLayer | None]]:
@@ -218,7 +218,7 @@ class ChangeFilter:
         assert self._channels is not None
         return attrs.evolve(
             wrong,
-            layer=wrong.layer.select_outputs(self._channels),
+            layer=wrong.layer.select_output_channels(self._channels),
             actual=actual,
             expected=expected,
         )

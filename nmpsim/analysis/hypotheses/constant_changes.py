@@ -107,7 +107,7 @@ def change_zero_points(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]
 
 
 def change_scales(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
-    """Yield (description, layer) pairs whose scale differs in the last place of float32 or decimal.
+    """Yield (description, layer) pairs with scales changed in the last float32 or decimal place.
 
     The decimals are those with which compilers print scales.
     """

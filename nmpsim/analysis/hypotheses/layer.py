@@ -64,7 +64,7 @@ class IsolatedLayer:
         return self.program.module.instructions[-1].operands[0].name
 
     def has_same_program(self, other: IsolatedLayer) -> bool:
-        """Return whether only the conversion of the result may differ from that of ``other``."""
+        """Return whether the layer shares its program and its inputs with ``other``."""
         return self.program is other.program and self.inputs is other.inputs
 
     def get_attribute(self, name: str, default: Any = None) -> Any:
@@ -144,7 +144,7 @@ class IsolatedLayer:
         function: Callable[[Array], Array],
         inverse: Callable[[Array], Array] | None = None,
     ) -> IsolatedLayer:
-        """Return a copy that applies ``function`` to the stored result after execution."""
+        """Return a copy whose stored result ``function`` converts and ``inverse`` restores."""
         return attrs.evolve(self, convert_result=function, restore_result=inverse)
 
     def reorder_result(self, reorder: Callable[[Array], Array]) -> IsolatedLayer:
@@ -233,8 +233,8 @@ class IsolatedLayer:
         sampled = sampled.replace_attributes(Pads=(0, 0, 0, 0), Strides=(1, 1))
         return sampled._reshape_results((len(places), 1, 1, wrong.shape[3])), places
 
-    def select_outputs(self, channels: Array) -> IsolatedLayer:
-        """Return a copy that computes only some output channels of a layer with weights."""
+    def select_output_channels(self, channels: Array) -> IsolatedLayer:
+        """Return a copy of a layer with weights that computes only ``channels`` of its output."""
         axis = 1 if self.operation.opcode == "fullyconnected" else 0
         roles = ("Bias", "FilterScales", "FilterOffsets", "Scales", "Offsets")
         names = (self.find_constant(one) for one in (*roles, "BiasScales", "BiasOffsets"))
@@ -311,7 +311,7 @@ def _requantize(type: TensorType, scale: float | None, offset: int | None) -> Te
 
 @attrs.frozen(eq=False)
 class WrongLayer:
-    """Layer with a wrong result: its actual and its expected result."""
+    """Isolated layer with a wrong result, together with the actual and the expected result."""
 
     layer: IsolatedLayer
     actual: Array
@@ -321,7 +321,7 @@ class WrongLayer:
 
     @property
     def wrong_channels(self) -> Array:
-        """Whether each channel contains a wrong element: bool [channels]."""
+        """Mask of the output channels that contain a wrong element: bool [channels]."""
         wrong = self.actual != self.expected
         return np.asarray(wrong.reshape(-1, wrong.shape[-1]).any(axis=0))
 

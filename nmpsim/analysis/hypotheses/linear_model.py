@@ -20,7 +20,7 @@ MAX_VALUES = 1 << 25
 
 @attrs.frozen(eq=False)
 class LinearModel:
-    """Sums of a layer with weights as products of input windows and weights.
+    """Linear model of a layer, whose sums are products of input windows and weights.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class LinearModel:
 
     @cached_property
     def is_known(self) -> Array:
-        """Whether the expected result is not clipped, so that the sum is known: [rows, outputs]."""
+        """Mask of the target sums that are known, because their results are not clipped."""
         return np.asarray((self.targets > self.limits[0]) & (self.targets < self.limits[1]))
 
     @property
@@ -54,22 +54,22 @@ class LinearModel:
 
     @property
     def group_inputs(self) -> int:
-        """Number of input channels of each group."""
+        """Number of input channels that each output channel reads."""
         return int(self.weights.shape[2])
 
     @property
     def groups(self) -> int:
-        """Number of groups of channels."""
+        """Number of channel groups, which is 1 without a grouped convolution."""
         return int(self.windows.shape[2]) // self.group_inputs
 
-    def select_group(self, output: int) -> slice:
-        """Return the slice of the input channels that an output channel reads."""
+    def get_input_slice(self, output: int) -> slice:
+        """Return the slice of input channels that the output channel ``output`` reads."""
         group = output * self.groups // self.outputs
         return slice(group * self.group_inputs, (group + 1) * self.group_inputs)
 
     @cached_property
     def residuals(self) -> Array:
-        """Targets minus sums [rows, outputs]; zero where the target is unknown."""
+        """Residuals [rows, outputs]: targets minus sums, or 0 where the target is unknown."""
         sums = np.empty(self.targets.shape)
         size = self.outputs // self.groups
         for group in range(self.groups):
@@ -78,14 +78,14 @@ class LinearModel:
         return np.where(self.is_known, self.targets - sums, 0)
 
     def compute_sums(self, group: int, outputs: slice = slice(None)) -> Array:
-        """Compute the sums [rows, outputs] if all these outputs read the inputs of one group."""
+        """Compute the sums [rows, outputs] of output channels from the inputs of one group."""
         inputs = slice(group * self.group_inputs, (group + 1) * self.group_inputs)
         weights = self.weights[outputs]
         return np.tensordot(self.windows[..., inputs], weights, ((1, 2), (1, 2)))
 
 
 def make_linear_model(wrong: WrongLayer) -> LinearModel | None:
-    """Make the linear model of a layer from the rows with most wrong elements and from others.
+    """Make a linear model of a wrong layer from sampled rows, or return None if unsupported.
 
     Returns None for a layer without constant weights, with more than two spatial dimensions or
     with very large windows.

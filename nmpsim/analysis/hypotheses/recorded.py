@@ -17,7 +17,7 @@ from nmpsim.lir.opcodes import OPCODES
 
 
 def record_layer(layer: IsolatedLayer, expected: Array) -> RecordedLayer | None:
-    """Return the layer with its input and the expected result as recorded values.
+    """Record an isolated layer with its input and ``expected``; return None if unsupported.
 
     Returns None for a layer without constant weights, and for a result that the layer's
     conversion cannot be undone for.
@@ -42,7 +42,7 @@ def record_layer(layer: IsolatedLayer, expected: Array) -> RecordedLayer | None:
 
 
 def make_isolated_layer(recorded: RecordedLayer) -> tuple[IsolatedLayer, Array]:
-    """Return a recorded layer as a program, whose batch is all recorded items, and its result."""
+    """Make an isolated layer, whose batch is all recorded items, and return it with its result."""
     scales, op = recorded.scales, recorded.operation
     constants = (
         recorded.stored_weights, scales.bias.values, scales.weight_scales, scales.weight_offsets,

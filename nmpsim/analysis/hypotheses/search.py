@@ -220,7 +220,7 @@ class _Search:
             if is_second and name == "rounding":
                 continue
             if not is_second:
-                self._clock.report(number, len(names), name)
+                self._clock.report_progress(number, len(names), name)
             change = self._find_rounding() if name == "rounding" else self._find_change(name)
             if change is not None:
                 self.found.append(LayerExplanation(name, change, self._wrong.expected.size))
@@ -243,7 +243,7 @@ class _Search:
         errors = np.abs(wrong.actual.astype(np.float64) - wrong.expected)
         may_be_rounding = errors.max(initial=0) <= MAX_ROUNDING_ERROR
         for text, fits in list_rounding_rules(wrong.layer, wrong.expected, may_be_rounding):
-            self._filter.count("rounding")
+            self._filter.count_change("rounding")
             if fits:
                 return text
         return None

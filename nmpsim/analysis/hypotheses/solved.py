@@ -54,7 +54,7 @@ class _Number:
 
 
 def list_solved_changes(wrong: WrongLayer, device: Device | None) -> Iterator[Change]:
-    """Yield changes of a zero point, scale or bias to values solved from the expected result.
+    """Yield (description, layer) pairs with zero points, scales or biases solved from the result.
 
     The values are refined by execution on a device if one is given.
     """

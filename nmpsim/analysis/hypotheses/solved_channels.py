@@ -31,7 +31,7 @@ _LISTED = 4
 
 
 def list_solved_orders(wrong: WrongLayer) -> Iterator[Change]:
-    """Yield changes of the order of channels, solved from the expected result."""
+    """Yield (description, layer) pairs with channel orders solved from the expected result."""
     layer = wrong.layer
     order = _match_columns(*_sample_columns(wrong))
     if order is not None:
@@ -66,7 +66,7 @@ def describe_order(order: Array) -> str:
 
 
 def is_new_order(order: Array) -> bool:
-    """Return whether an array is a permutation, but not the identity."""
+    """Return whether an array is a permutation other than the identity."""
     count = np.arange(order.size)
     return bool(np.array_equal(np.sort(order), count) and not np.array_equal(order, count))
 
@@ -96,7 +96,7 @@ def _solve_output_order(model: LinearModel) -> Array | None:
     sums: dict[int, Array] = {}
     order = []
     for output in range(model.outputs):
-        group = model.select_group(output).start // model.group_inputs
+        group = model.get_input_slice(output).start // model.group_inputs
         if group not in sums:
             sums = {group: model.compute_sums(group)}
         clipped = np.clip(sums[group], *model.limits[:, output])
@@ -122,7 +122,7 @@ def _solve_input_order(model: LinearModel) -> Array | None:
     for output in range(model.outputs):
         # The channels of other groups of weights contribute nothing.
         part = np.tensordot(model.windows[chosen], model.weights[output], (1, 0))
-        products[:, model.select_group(output), :, output] = part.transpose(1, 2, 0)
+        products[:, model.get_input_slice(output), :, output] = part.transpose(1, 2, 0)
     products = np.where(is_known, products, 0).reshape(inputs, inputs, -1)
     return _improve_order(products, targets.reshape(-1), model, is_known)
 
@@ -192,7 +192,7 @@ def _assign(similarity: Array) -> Array:
 
 
 def list_solved_weights(wrong: WrongLayer) -> Iterator[Change]:
-    """Yield the change of a few weights to values solved from the expected result."""
+    """Yield (description, layer) pairs with a few weights solved from the expected result."""
     model, layer = make_linear_model(wrong), wrong.layer
     name = layer.find_constant("Filter", "Weights")
     if model is None or name is None:
@@ -203,7 +203,7 @@ def list_solved_weights(wrong: WrongLayer) -> Iterator[Change]:
     wrong_channels = (np.abs(model.residuals) > model.tolerances).any(axis=0)
     for output in map(int, np.flatnonzero(wrong_channels)):
         is_known = model.is_known[:, output]
-        windows = model.windows[is_known][..., model.select_group(output)]
+        windows = model.windows[is_known][..., model.get_input_slice(output)]
         columns = windows.reshape(len(windows), -1)
         target, tolerance = model.residuals[is_known, output], model.tolerances[output]
         found = _solve_weights(columns, target, tolerance)

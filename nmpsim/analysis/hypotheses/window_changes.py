@@ -19,7 +19,7 @@ Pair = tuple[int, int]
 
 
 def make_window(layer: IsolatedLayer) -> LayerWindow | None:
-    """Make the window of a convolution or pool with two dimensions, or None for another layer."""
+    """Make the window of a 2-D convolution or pool, or return None for another layer."""
     source = layer.find_operand("Src")
     if layer.kind not in _WINDOWED or source is None or len(layer.get_attribute("Kernels")) != 2:
         return None
@@ -73,7 +73,7 @@ def _change_padding_values(layer: IsolatedLayer, window: LayerWindow) -> Iterato
 
 
 class LayerWindow:
-    """Window of a layer, which is changed by padding or cropping of the layer's input."""
+    """Window of a convolution or pool, with changeable padding, strides and dilation."""
 
     def __init__(self, layer: IsolatedLayer, source: str) -> None:
         self._layer, self._source = layer, source
@@ -89,7 +89,7 @@ class LayerWindow:
 
     @property
     def has_padding(self) -> bool:
-        """Whether a window contains padding."""
+        """Whether the layer has padding on any side of its input."""
         return any((*self.before, *self.after))
 
     def change(
@@ -100,7 +100,7 @@ class LayerWindow:
         dilation: Pair | None = None,
         **padding: Any,
     ) -> IsolatedLayer:
-        """Return the layer with another window, and the same size of the result.
+        """Change the window; return a copy of the layer with a result of the same size.
 
         Missing pixels at the end are padding; pixels beyond the last window are removed.
 

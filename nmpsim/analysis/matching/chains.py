@@ -46,7 +46,7 @@ def find_chain_links(tensors: Sequence[StoredTensor]) -> Iterator[ChainLink]:
 
 
 def sort_functions(start: StoredTensor, tensors: Sequence[StoredTensor]) -> list[StoredTensor]:
-    """Return the tensors that are functions of ``start``, for a file without order, last one last.
+    """Sort the tensors that are functions of ``start`` by computation order; omit invertible ones.
 
     A function that can be inverted, such as a batch norm without an activation, is left out: the
     values do not tell which of two tensors was computed first. The list is empty if more than

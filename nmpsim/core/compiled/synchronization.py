@@ -42,7 +42,7 @@ def is_waiting_for(m: Machine, core: Int, status: Int, number: Int) -> Any:
 
 
 def return_to_cycle(m: Machine, core: Int, cycle: Int) -> None:
-    """Set the clock and the units of a core back to ``cycle`` where they are later."""
+    """Set the clock and the unit times of a core back to ``cycle`` if they are later."""
     c = m.cores[core]
     c["clock"], c["booked"] = min(c["clock"], cycle), min(c["booked"], cycle)
     for unit in range(UNITS):

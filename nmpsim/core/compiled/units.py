@@ -297,7 +297,7 @@ def get_next_request(m: Machine, costs: Costs, queue: Int) -> Any:
 
 
 def find_equal_grant(m: Machine, costs: Costs, core: Int) -> Any:
-    """Return a core whose last grant the next request of a core's load queue shares, or -1.
+    """Find the core whose last grant the next load request of ``core`` shares; return -1 if none.
 
     With multicast, equal requests that wait at the same time are served once. So the grant is that
     of an equal transfer with equal progress, and does not begin before the request.

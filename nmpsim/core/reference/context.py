@@ -97,7 +97,7 @@ class InstructionContext:
             raise EndOfTurnError
 
     def spend_cycles(self, extra: int = 0) -> None:
-        """Advance the core's clock by the cycles of any instruction plus ``extra`` cycles."""
+        """Advance the core's clock by the base cycles of an instruction plus ``extra`` cycles."""
         cycles = self.costs.instruction_cycles + extra
         self.core.spend_cycles(CountColumn.CONTROL, CycleCause.CONTROL, cycles)
 

@@ -87,7 +87,7 @@ class Core:
         return idle
 
     def return_to_cycle(self, cycle: int) -> None:
-        """Set the clock and the units back to ``cycle`` where they are later."""
+        """Set the clock and the unit times back to ``cycle`` if they are later."""
         self.clock = min(self.clock, cycle)
         self.record["booked"] = min(int(self.record["booked"]), cycle)
         self.record["unit_free"] = np.minimum(self.record["unit_free"], cycle)

@@ -81,7 +81,7 @@ def _hold(x: Any, most: Any) -> Any:
 
 
 def make_primitives(integer: type) -> Mapping[str, Callable[..., Any]]:
-    """Make the primitives that count nothing, as functions of arrays, by name.
+    """Make the formula primitives that update no counters, as array functions by name.
 
     Parameters
     ----------

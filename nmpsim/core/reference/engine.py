@@ -248,7 +248,7 @@ def execute_instruction(core: Core, costs: Costs, has_turn: bool, watch: Executi
         raise TrapError(TrapCause.ILLEGAL_INSTRUCTION, word)
     watch.begin_instruction(core, decoded, word)
     if not watch.computes_values:
-        check_independent(decoded.instruction.mnemonic, found.region)
+        check_data_independence(decoded.instruction.mnemonic, found.region)
     step = InstructionContext(
         core,
         costs,
@@ -261,7 +261,7 @@ def execute_instruction(core: Core, costs: Costs, has_turn: bool, watch: Executi
     INSTRUCTIONS[decoded.instruction.mnemonic](step)
 
 
-def check_independent(mnemonic: str, region: Region) -> None:
+def check_data_independence(mnemonic: str, region: Region) -> None:
     """Raise DataDependentError if an instruction accesses memory or is in writable memory."""
     if mnemonic in ACCESS or region is not Region.IMAGE:
         raise DataDependentError

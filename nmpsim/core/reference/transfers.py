@@ -49,7 +49,7 @@ def fill_scratchpad(
     source: MemoryLocation | None,
     padded: tuple[int, int] | None,
 ) -> None:
-    """Write the result of a load to the scratchpad: padding first, then the data from DRAM.
+    """Fill a scratchpad with the result of a load: first padding, then data from DRAM.
 
     ``padded`` has the rows and the runs in a row with padding, or None without padding.
     """

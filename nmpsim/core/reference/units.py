@@ -211,7 +211,7 @@ def finish_transfer(queue: UnitQueue, free: int, finished: int) -> None:
 
 
 def find_equal_grant(machine: Machine, queue: UnitQueue) -> tuple[int, int] | None:
-    """Return the ticks at which a grant begins and ends that the queue's request shares, or None.
+    """Return begin and end ticks of the grant that a queue's request shares, or None if none.
 
     With multicast, a load shares the last grant of another core if that core's transfer and its
     progress were equal, and the grant does not begin before the request.

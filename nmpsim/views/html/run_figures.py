@@ -11,7 +11,7 @@ from nmpsim.report.data import LayerReport, RunReport
 from nmpsim.report.energy import RunEnergy
 from nmpsim.timing.bounds import count_macs_per_cycle
 from nmpsim.views.analyses_text import PARTS
-from nmpsim.views.energy_text import describe_estimate, get_values
+from nmpsim.views.energy_text import describe_estimate, get_estimate_values
 from nmpsim.views.html.figures import (
     ZOOM_HINT,
     Figure,
@@ -131,12 +131,12 @@ def _path_figure(report: RunReport) -> Figure:
 def _energy_figure(report: RunReport, energy: RunEnergy) -> Figure:
     shares = [
         f"{format_percent(value, energy.total.value)}% {ENERGY_COMPONENTS[name].meaning}"
-        for name, value in list_largest(get_values(energy.components))
+        for name, value in list_largest(get_estimate_values(energy.components))
     ]
     total = describe_estimate(energy.total, format_energy)
     text = f"Energy of each layer by component. The run takes {total}: {'; '.join(shares)}."
     found = [
-        {name: value / 1000 for name, value in get_values(layer.energy).items()}
+        {name: value / 1000 for name, value in get_estimate_values(layer.energy).items()}
         for layer in report.layers
     ]
     title, unit = "Energy by layer and component", "nanojoules"
