@@ -95,7 +95,8 @@ def find_limits(layer: RecordedLayer) -> list[ArithmeticLimits]:
         none, or if too many results differ with each of them.
     """
     sample = next(layer.iterate_samples())
-    totals = sample.sums + layer.biases[sample.channels]
+    biases = layer.biases[sample.channels]
+    totals = sample.sums + biases
     factors = layer.ideal_factors[sample.channels]
     least, most = int(sample.results.min()), int(sample.results.max())
     low, high = layer.clip
@@ -103,17 +104,20 @@ def find_limits(layer: RecordedLayer) -> list[ArithmeticLimits]:
     widths = [bits for bits in range(16, 48) if largest >= 1 << bits - 1]
     sums = [ArithmeticLimits()]
     sums += [ArithmeticLimits(bits, wraps) for bits in widths for wraps in (True, False)]
-    clamps = {(-high, high), (least, most)} - {layer.clip}
+    # The widest first: an end that no result exceeds is no clamp.
+    clamps = [(-high, high), (least, high), (low, most), (least, most)]
     known = [None, *(one for one in clamps if low <= one[0] <= least < most <= one[1] <= high)]
     scores: dict[ArithmeticLimits, tuple[int, int]] = {}
     for one in sums:
-        ideal = one.limit_sums(totals) * factors
-        rounded = np.rint(ideal).astype(np.int64) + layer.offset
-        tolerance = 1 + np.abs(ideal) * _RELATIVE
-        for clamp in known:
-            difference = np.abs(sample.results - np.clip(rounded, *(clamp or layer.clip)))
-            score = int((difference > tolerance).sum()), int(difference.sum())
-            scores[attrs.evolve(one, clamp=clamp)] = score
+        for limited in (one.limit_sums(totals), one.limit_sums(sample.sums) + biases):
+            ideal = limited * factors
+            rounded = np.rint(ideal).astype(np.int64) + layer.offset
+            tolerance = 1 + np.abs(ideal) * _RELATIVE
+            for clamp in known:
+                difference = np.abs(sample.results - np.clip(rounded, *(clamp or layer.clip)))
+                score = int((difference > tolerance).sum()), int(difference.sum())
+                key = attrs.evolve(one, clamp=clamp)
+                scores[key] = min(score, scores.get(key, score))
     usable = [one for one, (wrong, _) in scores.items() if wrong <= sample.size * (1 - _NEAR)]
     better = [one for one in usable if scores[one] < scores[ArithmeticLimits()]]
     return sorted(better, key=scores.__getitem__)[:_CANDIDATES]
