@@ -255,9 +255,9 @@ class ArrayFolder:
         if not paths or len(found) > MAX_FOLDER_FILES:
             raise fail(
                 code,
-                "the folder cannot be used as a file of arrays",
+                "the folder contains no arrays, or too many files",
                 place=path,
-                found=f"{len(paths)} arrays in {len(found):,} files",
+                found=f"{len(paths):,} arrays, {len(found):,} files and folders",
                 expected=f"1 to {MAX_FOLDER_FILES:,} files such as conv1.npy or conv1.raw",
                 hint="Write each array with numpy.save to a file with the name of the tensor.",
             )

@@ -79,7 +79,7 @@ class LoadedProgram:
 
     @cached_property
     def unchained(self) -> Bundle:
-        """The bundle, or its program compiled without chains, so that layers can be saved."""
+        """Bundle without chains, in which the outputs of all layers can be saved."""
         return compile_without_chains(self.bundle, "simple")
 
     def run(

@@ -55,8 +55,8 @@ def _unchain(bundle: Bundle) -> Bundle:
     unchained = compile_without_chains(bundle)
     if unchained is not bundle:
         print_message(
-            "note: the program is compiled again without chains of layers, which keep outputs in"
-            " scratchpads; its cycles differ"
+            "note: compiled the program again without chains, which keep outputs of layers in"
+            " scratchpads; the cycles differ from those with chains"
         )
     return unchained
 

@@ -187,10 +187,10 @@ def _check_batch(images_per_core: int, tiling: str) -> None:
     if images_per_core and tiling == CHAIN:
         raise fail(
             "ARG001",
-            "chains that divide an image cannot be used with complete images on each core",
+            "the tiling divides images among cores, but each core computes complete images",
             found=f"tiling {CHAIN}",
             expected=f"tiling {DEFAULT_TILING}, for layers that need all cores",
-            hint="Leave out the tiling or the batch.",
+            hint="Leave out --tiling chain or --batch-cores.",
         )
 
 

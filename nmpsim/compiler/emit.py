@@ -48,7 +48,7 @@ class Emitter:
         self.add_sequence(order_instructions(plan), barrier)
 
     def add_sequence(self, sequence: InstructionSequence, barrier: int) -> None:
-        """Add instructions, whose descriptors name their layers, and a barrier of all cores."""
+        """Add an instruction sequence, whose descriptors name their layers, and a final barrier."""
         begins = sequence.begins
         words, ends = self._code(sequence, self._add_descriptors(sequence))
         last = np.array(encode_barrier(barrier, self._cores), np.uint32)
@@ -137,7 +137,7 @@ def _get_descriptor(mnemonic: str) -> str:
 
 
 def encode_barrier(number: int, cores: int) -> list[int]:
-    """Encode the instructions of a barrier at which so many cores meet."""
+    """Encode the instructions of barrier ``number``, at which ``cores`` cores wait."""
     return [
         *encode_load_immediate(T0, number),
         encode("addi", {"rd": T1, "rs1": 0, "imm": cores}),

@@ -64,10 +64,10 @@ def check_outputs_in_dram(bundle: Bundle) -> None:
     if missing:
         raise fail(
             "ARG001",
-            "the outputs of all layers are needed, but some stay in scratchpads",
+            "outputs of layers stay in scratchpads and cannot be saved",
             place=Place(str(bundle.path)),
             found=f"{', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''}",
-            expected="a program whose layers all store their outputs",
+            expected="a program that stores the output of every layer in DRAM",
             hint="Compile the program with `--tiling burst`.",
         )
 

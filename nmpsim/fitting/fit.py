@@ -128,9 +128,9 @@ def fit_device(
     if not parameters:
         raise fail(
             "FIT001",
-            "the device has no assumed setting that changes cycles",
+            "the device has no assumed setting that affects cycles",
             expected='a setting with source = "assumed"',
-            hint="Set the source of settings to fit to assumed.",
+            hint='Write source = "assumed" for each setting that the fit may change.',
         )
     layers = measurements.list_layers()
     model = CycleModel(

@@ -78,7 +78,7 @@ def read_measurements(path: Path) -> Measurements:
             layer = find_layer(programs[number].metadata.layers, row["layer"])
         if layer.placement != "device":
             text, expected = f"{row['layer']}, on the host", "a layer on the device"
-            raise _invalid(path, line, "the layer has no device cycles", text, expected)
+            raise _invalid(path, line, "the layer runs on the host", text, expected)
         key = LayerKey(number, layer.index)
         measured.setdefault(key, []).append(_parse_cycles(path, line, row["cycles"]))
     if not measured:
@@ -101,7 +101,7 @@ def _read_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
             values = {name: (row[key] or "").strip() for name, key in zip(names, row, strict=False)}
             if None in row or not values["program"]:
                 text = "too many fields" if None in row else "no program"
-                raise _invalid(path, reader.line_num, "a row is invalid", text, "3 fields")
+                raise _invalid(path, reader.line_num, "the row is invalid", text, "3 fields")
             rows.append((reader.line_num, values))
             if len(rows) > MAX_ROWS:
                 text, expected = f"over {MAX_ROWS:,} rows", f"at most {MAX_ROWS:,} rows"

@@ -96,7 +96,7 @@ class RuntimeProcess:
                     "the reference runtime takes longer than allowed",
                     place=self._path,
                     expected=f"a result within {self._timeout:g} s",
-                    hint="Pass a longer --timeout, or the runtime's tensors in an .npz file.",
+                    hint="Pass a longer --timeout, or an .npz file with results of the runtime.",
                 )
             result = self._connection.recv()
         except (EOFError, OSError):

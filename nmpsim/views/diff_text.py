@@ -55,11 +55,11 @@ def print_run_difference(
     )
     if difference.first_wrong is not None:
         name = escape_line(shown.get(difference.first_wrong, difference.first_wrong))
-        print_line(console, f"first layer that differs with the inputs of A: {name}", "bold")
+        print_line(console, f"first layer that differs with A's values as inputs: {name}", "bold")
         for cause in difference.causes:
             print_line(console, f"  likely cause: {escape_line(cause)}")
         if not difference.causes:
-            print_line(console, "  no change of the layer that was tried makes it equal")
+            print_line(console, "  none of the tried changes makes the layer equal")
     if rows or difference.only_first:
         console.print()
     print_line(console, _sum(difference), "bold")

@@ -54,16 +54,16 @@ class FitDocument(TypedDict):
     schema: Literal["nmpsim-fit-1"]
     settings: list[FittedSettingDocument]
     layers: list[FittedLayerDocument]
-    next_layers: Annotated[list[NextLayerDocument], "best first"]
+    next_layers: Annotated[list[NextLayerDocument], "layers to measure next, best first"]
     median_error_before: Annotated[
         float,
-        Source(lambda result: result.get_median_error(False)),
-        "median relative error of the measured layers",
+        Source(lambda result: result.compute_median_error(False)),
+        "median relative error of the measured layers on the device before the fit",
     ]
     median_error: Annotated[
         float,
-        Source(lambda result: result.get_median_error(True)),
-        "the same on the fitted device",
+        Source(lambda result: result.compute_median_error(True)),
+        "median relative error of the measured layers on the fitted device",
     ]
     simulations: Annotated[int, "number of simulated devices"]
 
@@ -89,13 +89,13 @@ def print_fit(result: FitResult, console: Console) -> None:
     undetermined = sum(not one.is_determined for one in result.settings)
     if undetermined:
         count = format_count(undetermined, "setting")
-        print_line(console, f"the measurements do not determine {count}: the source stays assumed")
+        print_line(console, f"the measurements do not determine {count}; the source stays assumed")
     print_heading(console, "measured layers with the largest errors")
     worst = sorted(result.layers, key=lambda one: -abs(one.after / one.measured - 1))[:MAX_LAYERS]
     error = {"error": lambda row: row.after / row.measured - 1}
     print_table(console, worst, *make_columns("fit_layers", **error))
     if result.next_layers:
-        print_heading(console, "measure next")
+        print_heading(console, "layers to measure next")
         for one in result.next_layers:
             layer = f"{escape_line(one.layer)} of {escape_line(one.program)}"
             setting = format_setting_name(one.setting)

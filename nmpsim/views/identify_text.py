@@ -59,12 +59,12 @@ def _describe_probe(one: ClassProbe) -> str:
     """Describe the probe of a class, or the reason why there is none."""
     if one.probe is None:
         if one.is_equal:
-            return "not needed: the rules are equal for all inputs of the layers"
+            return "not needed, because the rules are equal for all inputs and weights"
         known = "the rules differ" if one.is_equal is False else "not all inputs were compared"
         hint = "; pass --probe-weights to replace weights or biases" if one.may_have_weights else ""
         return f"none found: {known}{hint}"
     replaced = ", ".join(one.probe.constants)
-    more = f"; replace {replaced}" if replaced else ""
+    more = f"; its constants replace {replaced}" if replaced else ""
     return f"divides the rules into {len(one.probe.groups):,} groups{more}"
 
 

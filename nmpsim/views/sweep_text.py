@@ -37,7 +37,7 @@ class SweepDocument(TypedDict):
     pareto: Annotated[
         list[str],
         Source("pareto_points"),
-        "`point` of each point that no other point beats in cycles, energy and area",
+        "`point` of each point on the Pareto front of cycles, energy and area",
     ]
 
 
@@ -57,7 +57,7 @@ def print_sweep(result: SweepResult, console: Console) -> None:
     if shown:
         console.print()
         print_table(console, shown, *_columns(result, shown))
-        text = "Pareto: no other point is as good in cycles, energy and area"
+        text = "Pareto: on the Pareto front of cycles, energy and area"
         print_line(console, text, "dim")
     if len(shown) < len(done):
         print_line(console, f"and {len(done) - len(shown):,} slower ones")

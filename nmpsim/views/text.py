@@ -98,7 +98,7 @@ _PREFIXES = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9, "p": 1e-12}
 
 
 def format_quantity(value: float, unit: str) -> str:
-    """Format a quantity with three digits and a prefix of its unit: ``1.23 mW``."""
+    """Format a quantity with three digits and an SI prefix of ``unit``: ``1.23 mW``."""
     if value <= 0:
         return f"0 {unit}"
     prefix, size = next(

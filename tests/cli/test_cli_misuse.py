@@ -36,6 +36,7 @@ LINES = [  # @ marks a file that is replaced by each bad one in turn
     "disasm @net.bin",
     "eval @net.bin --dataset @ds.npz --labels @labels.csv --limit 1 --jobs 1",
     "explain @net.lir conv1__2 --weights @w.npz --tensors @net.tensors.json",
+    "fit @d.toml @m.csv -o fitted.toml",
     "history kept @r.json --commit one",
     "identify @net.bin --dumps @l.npz -o found.toml",
     "inspect @net.bin",
@@ -75,6 +76,7 @@ def folder(tmp_path_factory):
     (folder / "suite.toml").write_text(
         '[[case]]\nbundle = "net.bin"\ninput = "x.npy"\nexpect.top1 = 7\n'
     )
+    (folder / "m.csv").write_text("program,layer,cycles\nnet.bin,conv1__2,500\n")
     (folder / "s.txt").write_text("layers\n")
     (folder / "labels.csv").write_text("7\n" * 450)
     saved = "--save-outputs o.npz --save-layers l.npz --format json -o r.json"

@@ -89,7 +89,7 @@ class RunDifference:
     float_unknown: str | None = None
     """Last float32 result before the first difference, if the first run lacks it."""
     first_wrong: str | None = None
-    """First layer that differs with the first run's inputs; None if unknown."""
+    """First layer that differs with the first run's values as inputs; None if unknown."""
     causes: tuple[str, ...] = ()
     """Likely causes of this layer's errors, most likely first."""
 

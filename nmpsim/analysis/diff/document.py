@@ -60,7 +60,7 @@ class RunDifferenceDocument(TensorsDocument):
     kind: Literal["runs"]
     equal: bool
     first_wrong: Annotated[
-        str | None, "the first layer that differs with A's inputs; null without --input"
+        str | None, "first layer that differs with A's values as inputs; null if unknown"
     ]
     causes: Annotated[list[str], "likely causes of this layer's errors, most likely first"]
 

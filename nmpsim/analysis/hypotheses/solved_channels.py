@@ -60,7 +60,7 @@ def describe_order(order: Array) -> str:
     moved = np.flatnonzero(order != np.arange(order.size)).tolist()
     if len(moved) == 2:
         return f"channels {moved[0]} and {moved[1]} swapped"
-    pairs = ", ".join(f"{one} is {order[one]}" for one in moved[:_LISTED])
+    pairs = ", ".join(f"{one} from {order[one]}" for one in moved[:_LISTED])
     more = f" and {len(moved) - _LISTED} more" if len(moved) > _LISTED else ""
     return f"channels in another order ({pairs}{more})"
 

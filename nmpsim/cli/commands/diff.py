@@ -81,8 +81,8 @@ def command(options: DiffOptions) -> int:
         instrumented by Glow writes it (bin, txt, rawbin, rawtxt)
       the text that such a program printed (console)
 
-    With --bundle and --input, diff also executes the first wrong layer of the program with the
-    values of A and names changes of the layer that make it equal to A.
+    With --bundle and --input, diff also finds the first layer that is wrong with A's values as
+    inputs, and prints likely causes, such as changes with which the result is equal to A's.
 
     Exit codes: 0 equal, 1 different, 2 unusable arguments or files; with --strict 5 if all common
     layers are equal and one run has more.
@@ -170,7 +170,7 @@ def _load_inputs(options: DiffOptions, bundle: Bundle | None) -> Arrays | None:
     if bundle is None:
         raise fail(
             "ARG001",
-            "--input requires the program",
+            "--input requires --bundle",
             found="no --bundle",
             expected="the bundle or model that computed run B",
             hint="Pass --bundle NET.bin.",

@@ -98,7 +98,7 @@ class RunCommandOptions:
         "LAYER",
         group=_ANALYSES,
     )
-    savings: bool = define_option("Add the savings of free resources to the JSON.", group=_ANALYSES)
+    savings: bool = define_option("Add cycles that free resources would save.", group=_ANALYSES)
     timeline: bool = define_option("Add unit and scratchpad activity to the JSON.", group=_ANALYSES)
     node_data: OutputFile | None = define_option(
         "Write node data for Model Explorer.", "FILE.json", group=_ANALYSES

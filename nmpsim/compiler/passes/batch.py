@@ -31,7 +31,7 @@ _IMAGE_BY_IMAGE = (
 
 
 def make_batch_module(module: Module, images: int) -> Module:
-    """Return a module that computes ``images`` images, stacked along dimension 0 of each tensor.
+    """Make a module that computes ``images`` images, stacked along dimension 0 of activations.
 
     Names, constants and the numbers of instructions stay the same.
 

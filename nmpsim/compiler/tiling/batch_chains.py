@@ -48,7 +48,7 @@ def choose_batch_chains(
     config: DeviceConfig,
     file: str | None,
 ) -> Iterator[ChosenChain]:
-    """Yield chains that compute ``images`` complete images on each core, as long as possible.
+    """Yield the longest chains in which each core computes ``images`` complete images.
 
     The operations are those for one image, and the addresses those of the batch. ``file`` is the
     file of the module. Other parameters are as for
@@ -113,7 +113,7 @@ def _choose_tiling(
 def plan_batch(
     division: ChainDivision, config: DeviceConfig, place: PlaceGroup
 ) -> ChainPlan | None:
-    """Plan the images of all cores; return None if constants do not fit the scratchpads."""
+    """Plan complete images on each core; return None if constants do not fit the scratchpads."""
     plan = plan_chain(division, config, place)
     if plan is None:
         return None

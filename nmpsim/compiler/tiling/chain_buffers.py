@@ -43,7 +43,7 @@ RING_BYTES = 65536
 
 @attrs.frozen(eq=False)
 class ScratchpadLayout:
-    """Layout of the scratchpads: where tensors are, and the bytes left for constants."""
+    """Scratchpad layout of a chain: addresses of its tensors, and the space for constants."""
 
     buffers: Mapping[str, tuple[int, ...]]
     """Addresses of each tensor's buffers, which strips use in turn."""
@@ -61,7 +61,7 @@ def lay_out_scratchpad(
     channels: Bounds,
     capacity: int,
 ) -> ScratchpadLayout | None:
-    """Place the tensors of a chain in the scratchpads, or return None if they do not fit."""
+    """Lay out the tensors of a chain in the scratchpads; return None if the tensors do not fit."""
     sizes = _compute_sizes(chain, tiling, rows, channels)
     needed = count_constant_bytes(chain) // tiling.across
     wanted = min(needed * 51 // 50 + MIN_GROUP_BYTES, RING_BYTES)
@@ -110,7 +110,7 @@ def _compute_sizes(
 
 
 def is_gathered(chain: Chain, tiling: ChainTiling, name: str) -> bool:
-    """Return whether a core stores a small result once for all its images."""
+    """Return whether a core gathers a small result of all its images, and then stores it once."""
     if name not in chain.stored or any(name in layer.inputs for layer in chain.layers):
         return False
     nbytes = tiling.images * chain.tensors[name].nbytes
@@ -166,7 +166,7 @@ def _place_tensors(
 
 
 class ConstantPiece(NamedTuple):
-    """Constants of some output channels of a layer: records of channels and scales, weights."""
+    """Constants of a range of output channels: channel records, scale records and weights."""
 
     layer: int
     """Position of the layer in the chain."""
@@ -177,7 +177,7 @@ class ConstantPiece(NamedTuple):
     """Offset of the piece in its group, in bytes."""
 
     def list_offsets(self, weighted: WeightedLayer) -> tuple[int, int]:
-        """Return the offsets of the scale records and of the weights in the piece, in bytes."""
+        """Return the byte offsets of the scale records and the weights within the piece."""
         count = self.end - self.begin
         scales = count * CHANNEL_BYTES
         return scales, scales + count * weighted.scale_bytes
@@ -185,7 +185,7 @@ class ConstantPiece(NamedTuple):
 
 @attrs.frozen(eq=False)
 class ConstantGroup:
-    """Constants of consecutive layers that one instruction loads."""
+    """Group of constants of consecutive layers, which one load instruction transfers."""
 
     address: int
     """Address in DRAM."""
@@ -194,7 +194,7 @@ class ConstantGroup:
 
 
 def count_weight_bytes(layer: ChainLayer, count: int) -> int:
-    """Return the size of the weights of ``count`` output channels on the device in bytes."""
+    """Return the size in bytes of the weights of ``count`` output channels, as stored in DRAM."""
     weighted = layer.weighted
     assert weighted is not None
     columns = weighted.axes[1].kernel * weighted.element_bytes
@@ -207,7 +207,7 @@ def count_weight_bytes(layer: ChainLayer, count: int) -> int:
 def group_constants(
     chain: Chain, channels: tuple[int, int] | None, group_bytes: int, space: int
 ) -> list[ConstantGroup] | None:
-    """Divide the constants of a range of channels into groups; None if a group is too large.
+    """Group the constants of a range of channels; return None if they exceed ``space``.
 
     The groups are in the order of use and have no address yet. ``channels`` is None for all.
     """
@@ -250,7 +250,7 @@ PlaceGroup = Callable[[Chain, ConstantGroup], int]
 
 
 def estimate_addresses(memory: ProgramMemory) -> PlaceGroup:
-    """Return a function that gives each group the address of the program's next constants."""
+    """Return a function that estimates the DRAM address of each next group of constants."""
     address = memory.get_next_address()
 
     def place(_: Chain, group: ConstantGroup) -> int:
@@ -263,7 +263,7 @@ def estimate_addresses(memory: ProgramMemory) -> PlaceGroup:
 
 
 def add_constants(memory: ProgramMemory) -> PlaceGroup:
-    """Return a function that adds each group to a program's constants."""
+    """Return a function that adds a group of constants to a program and returns its address."""
 
     def place(chain: Chain, group: ConstantGroup) -> int:
         name = f"{chain.layers[group.pieces[0].layer].name}.constants"
@@ -303,7 +303,7 @@ def _lay_out_weights(layer: ChainLayer, channels: slice) -> Array:
 def record_packed_weights(
     chain: Chain, groups: list[list[ConstantGroup]], memory: ProgramMemory
 ) -> None:
-    """Record where the weights of convolutions are, so that they are not stored twice."""
+    """Record the addresses of packed convolution weights, so that the weights are stored once."""
     for position, layer in enumerate(chain.layers):
         weighted = layer.weighted
         if weighted is None or layer.mnemonic == DEPTHWISE:

@@ -56,7 +56,7 @@ LATE_SHARE_OF_STRIPS = 0.2
 def list_chain_tilings(
     chain: Chain, config: DeviceConfig
 ) -> Mapping[tuple[int, ...], list[ChainTiling]]:
-    """Return the tilings of a chain that are considered, by the layers that exchange rows."""
+    """Return the candidate tilings of a chain by the layers whose rows the cores exchange."""
     rows, cores = chain.result.rows, config.cores_count
     halos = [
         position

@@ -23,7 +23,7 @@ MAX_POOL, AVERAGE_POOL = "nmp.maxpool", "nmp.avgpool"
 
 @attrs.frozen(eq=False)
 class ChainTensor:
-    """Tensor of a chain, as rows of pixels."""
+    """Tensor that a chain reads or writes, with rows, columns and channels."""
 
     view: BufferView
     address: int
@@ -33,17 +33,17 @@ class ChainTensor:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """Number of pixel rows, which is 1 for a matrix."""
         return self.shape[0]
 
     @property
     def columns(self) -> int:
-        """Number of columns."""
+        """Number of pixels in a row."""
         return self.shape[1]
 
     @property
     def channels(self) -> int:
-        """Number of channels."""
+        """Number of channels of each pixel."""
         return self.shape[2]
 
     @property
@@ -58,7 +58,7 @@ class ChainTensor:
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes."""
+        """Size of the tensor in bytes."""
         return self.elements * self.element_bytes
 
     @property
@@ -74,7 +74,7 @@ class ChainTensor:
 
 @attrs.frozen(eq=False)
 class ChainLayer:
-    """Layer of a chain: one instruction of the device on rows of its input."""
+    """Layer of a chain, which one instruction computes for a range of rows."""
 
     index: int
     """Index among all layers of the program."""
@@ -103,7 +103,7 @@ class ChainLayer:
         return CHANNEL_BYTES + layer.scale_bytes + taps
 
     def find_input_rows(self, begin: Integers, end: Integers) -> tuple[Integers, ...]:
-        """Return (first row, end, padding above, padding below) that rows of the result need."""
+        """Return first row, end row and padding above and below of the input of result rows."""
         if self.axes is None:
             return begin, end, 0 * begin, 0 * begin
         span = self.axes[0].find_input_span(begin, end)
@@ -112,7 +112,7 @@ class ChainLayer:
 
 @attrs.frozen(eq=False)
 class Chain:
-    """Consecutive layers of a program with the tensors that they read and write."""
+    """Chain of consecutive layers, with the tensors that the layers read and write."""
 
     layers: tuple[ChainLayer, ...]
     tensors: Mapping[str, ChainTensor]
@@ -124,27 +124,27 @@ class Chain:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Tensors that the chain reads from DRAM."""
+        """Keys of the tensors that the chain reads from DRAM."""
         return tuple(self.tensors)[: len(self.tensors) - len(self.layers)]
 
     @property
     def first(self) -> int:
-        """Index of the first layer."""
+        """Program index of the chain's first layer."""
         return self.layers[0].index
 
     @property
     def last(self) -> int:
-        """Index of the last layer."""
+        """Program index of the chain's last layer."""
         return self.layers[-1].index
 
     @property
     def result(self) -> ChainTensor:
-        """Result of the last layer."""
+        """Tensor with the result of the chain's last layer."""
         return self.tensors[self.layers[-1].output]
 
     @property
     def key(self) -> Hashable:
-        """Chains with equal keys get equal plans, up to addresses of whole DRAM rows."""
+        """Key of the geometry; chains with equal keys have equal plans except for addresses."""
         number = {name: index for index, name in enumerate(self.tensors)}
         layers = tuple(
             (
@@ -167,7 +167,7 @@ ReadLayer = tuple[ChainLayer, Mapping[str, ChainTensor]]
 
 
 def read_chain_layer(index: int, op: Operation, context: PlanningContext) -> ReadLayer | None:
-    """Return a layer and its tensors for use in a chain, or None if no chain can contain it."""
+    """Read a layer and its tensors for a chain; return None if no chain can contain the layer."""
     tensors: dict[str, ChainTensor] = {}
 
     def add_tensor(view: BufferView, shape: Sequence[int]) -> str:
@@ -224,7 +224,7 @@ def make_chain(
     *,
     has_complete_images: bool = False,
 ) -> Chain | None:
-    """Return a chain of consecutive layers, or None if they cannot be one.
+    """Make a chain of consecutive layers; return None if the layers cannot form a chain.
 
     Parameters
     ----------

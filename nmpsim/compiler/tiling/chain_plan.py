@@ -64,7 +64,7 @@ class ChainDivision:
 
 
 def divide_chain(chain: Chain, tiling: ChainTiling, config: DeviceConfig) -> ChainDivision | None:
-    """Divide a chain; return None if the tiling is impossible or exceeds the scratchpads."""
+    """Divide a chain by a tiling; return None if the tiling is invalid or exceeds scratchpads."""
     channels = divide_channels(chain, tiling.across)
     rows, is_valid = divide_rows(chain, Strips.from_counts([tiling.parts]), tiling.exchanged)
     if channels is None or not is_valid.all():
@@ -84,7 +84,7 @@ class ChainPlan:
 def plan_chain(
     division: ChainDivision, config: DeviceConfig, place: PlaceGroup
 ) -> ChainPlan | None:
-    """Plan the instructions of all cores; return None if constants do not fit the scratchpads."""
+    """Plan a chain's instructions on all cores; return None if constants exceed the scratchpads."""
     chain, tiling = division.chain, division.tiling
     divided: Sequence[tuple[int, int] | None] = division.channels if tiling.across > 1 else [None]
     space = division.layout.constant_bytes

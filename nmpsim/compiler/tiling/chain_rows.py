@@ -39,7 +39,7 @@ class ChainTiling(NamedTuple):
 
     @property
     def turns(self) -> int:
-        """Number of times that a core computes all layers, for a strip or for an image each."""
+        """Number of times that a core computes all layers, once for each strip or image."""
         return self.images or self.strips
 
     @property
@@ -54,7 +54,7 @@ class ChainTiling(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Text for reports: the core grid, strips, exchanged results and loads of constants."""
+        """Label in reports: core grid, strips, exchanged results and loads of constants."""
         if self.images:
             images = format_count(self.images, "image")
             return (
@@ -71,7 +71,7 @@ class ChainTiling(NamedTuple):
 
 
 class RowRange(NamedTuple):
-    """Rows [begin, end) of each strip."""
+    """Range of rows, [begin, end), of each strip."""
 
     begin: Integers
     end: Integers
@@ -84,7 +84,7 @@ class RowRange(NamedTuple):
 
 @attrs.frozen(eq=False)
 class TensorRows:
-    """Rows of a tensor in each strip."""
+    """Rows of a tensor that each strip owns, computes and holds, with their padding."""
 
     owned: RowRange
     """Rows that the strip stores if the tensor is needed in DRAM."""
@@ -106,7 +106,7 @@ class TensorRows:
 
 
 class Strips(NamedTuple):
-    """Strips of one or more tilings, one after the other."""
+    """Strips of one or more tilings, in consecutive elements."""
 
     number: Integers
     """Index of each strip in its tiling."""
@@ -115,7 +115,7 @@ class Strips(NamedTuple):
 
     @classmethod
     def from_counts(cls, counts: Sequence[int]) -> Strips:
-        """Return the strips of tilings with so many strips each."""
+        """Return the strips of tilings that have ``counts`` strips."""
         numbers = [np.arange(count) for count in counts]
         return cls(np.concatenate(numbers), np.repeat(np.array(counts), counts))
 
@@ -124,7 +124,7 @@ class Strips(NamedTuple):
         return RowRange(rows * self.number // self.parts, rows * (self.number + 1) // self.parts)
 
     def scale(self, rows: RowRange, stride: int, size: int) -> RowRange:
-        """Return the rows of an input of ``size`` rows from those of a result with a stride."""
+        """Scale rows of a result by ``stride`` to rows of an input that has ``size`` rows."""
         begin, end = (np.minimum(edge * stride, size) for edge in rows)
         return RowRange(begin, np.where(self.number == self.parts - 1, size, end))
 
@@ -230,6 +230,6 @@ def divide_channels(chain: Chain, across: int) -> Bounds | None:
 
 
 def has_all_channels(chain: Chain, name: str, across: int) -> bool:
-    """Return whether each core needs all channels of a tensor."""
+    """Return whether each core needs all channels of the tensor ``name``."""
     first = chain.layers[0]
     return across == 1 or (first.mnemonic == CONV and name in first.inputs)

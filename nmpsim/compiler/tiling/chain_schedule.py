@@ -44,7 +44,7 @@ def _overlap(some: Iterable[Span], others: Sequence[Span]) -> bool:
 
 
 def hoist_loads(instructions: Sequence[ChainInstruction], most: int) -> list[ChainInstruction]:
-    """Move loads forward to where their buffers are free.
+    """Hoist loads to where their buffers are free; return the instructions in the new order.
 
     Loads keep their order. At most ``most`` loads stand before an instruction that they follow in
     ``instructions``.
@@ -81,7 +81,7 @@ def _find_earliest(instructions: Sequence[ChainInstruction], load: int) -> int:
 def write_items(
     instructions: Sequence[ChainInstruction], cores: int, first: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Return the items of a core: instructions, and the waits that their operands need.
+    """Return the schedule items of a core: instructions, and the waits for their operands.
 
     Parameters
     ----------

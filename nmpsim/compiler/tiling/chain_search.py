@@ -38,7 +38,7 @@ GROUPS = ((2048, 3), (8192, 2), (4096, 6), (16384, 2))
 
 @attrs.frozen(eq=False)
 class ChosenChain:
-    """Chain with its tiling and the alternatives that were simulated."""
+    """Chain with its chosen tiling and the simulated alternatives."""
 
     chain: Chain
     tiling: ChainTiling
@@ -46,19 +46,19 @@ class ChosenChain:
     """Simulated tilings and the layers one by one, the fastest first."""
 
     def describe(self, cost: LayerCostEstimate) -> TiledLayer:
-        """Return the chain for a report on tilings, with the simulated cost of its final plan."""
+        """Describe the chain for a report on tilings, with ``cost`` as its final cost."""
         first, last = self.chain.layers[0], self.chain.layers[-1]
         name = LayerName(first.index, f"{first.name} to {last.name}", "chain")
         label = f"layers {first.index} to {last.index}: {self.tiling.label}"
         return TiledLayer(name, TilingTrial(label, cost), None, self.trials)
 
     def count_macs(self, layer: int) -> int:
-        """Return the multiplications of a layer, by its index in the program."""
+        """Return the number of multiplications of the layer with the program index ``layer``."""
         weighted = self.chain.layers[layer - self.chain.first].weighted
         return 0 if weighted is None else weighted.macs
 
     def keeps_in_scratchpads(self, layer: int) -> bool:
-        """Return whether the output of a layer, by its index in the program, is not in DRAM."""
+        """Return whether the layer with the program index ``layer`` stores no output in DRAM."""
         return self.chain.layers[layer - self.chain.first].output not in self.chain.stored
 
 
@@ -82,7 +82,7 @@ def find_chains(
 
 
 class ChainFinder:
-    """Finder of chains: makes chains of consecutive layers of a program.
+    """Finder of chains, which makes chains from consecutive layers of a program.
 
     The parameters are as for :meth:`ChainSearch.choose_chains`.
     """
@@ -103,7 +103,7 @@ class ChainFinder:
     def make_chain(
         self, first: int, last: int, *, has_complete_images: bool = False
     ) -> Chain | None:
-        """Return the chain of layers ``first`` to ``last``, or None if they cannot be one."""
+        """Make the chain of layers ``first`` to ``last``; return None if no chain is possible."""
         read = self._read[first : last + 1]
         layers = [one for one in read if one is not None]
         if len(layers) < last + 1 - first:
@@ -174,7 +174,7 @@ class ChainSearch:
         layer_costs: Sequence[LayerCostEstimate | None],
         always: frozenset[str],
     ) -> list[ChosenChain]:
-        """Choose chains; return them in the order of their layers.
+        """Choose the chains with the fewest cycles; return them in the order of their layers.
 
         Parameters
         ----------

@@ -13,7 +13,7 @@ from nmpsim.compiler.tiling.plan import make_box_words
 
 @attrs.frozen(eq=False)
 class BufferedRows:
-    """Rows and channels of a tensor in the scratchpad of a core."""
+    """Buffered rows of a tensor in the scratchpad of a core, with a range of channels."""
 
     tensor: ChainTensor
     first: int
@@ -33,17 +33,17 @@ class BufferedRows:
     """Index of the first element of the core's image among the elements of its images."""
 
     def get_address(self, row: int) -> int:
-        """Return the address of column 0 of a row."""
+        """Return the scratchpad address of column 0 of the row ``row``."""
         return self.start + (row - self.begin) * self.row
 
     def get_span(self, begin: int, end: int, *, with_padding: bool = False) -> Span:
-        """Return the bytes from the first to the last pixel of rows."""
+        """Return the scratchpad bytes from the first to the last pixel of rows, as [begin, end)."""
         left, right = (self.left, self.right) if with_padding else (0, 0)
         last = self.get_address(end - 1) + (self.tensor.columns + right) * self.run
         return self.get_address(begin) - left * self.run, last
 
     def make_strided_words(self, rows: tuple[int, int]) -> dict[str, Any]:
-        """Return the words of a transfer of rows, one run for each pixel."""
+        """Make the descriptor words of a transfer of rows, with one run for each pixel."""
         tensor = self.tensor
         return make_box_words(
             tensor.address + rows[0] * tensor.row_bytes + self.first * tensor.element_bytes,
@@ -58,7 +58,7 @@ class BufferedRows:
         )
 
     def make_box_words(self, rows: tuple[int, int]) -> dict[str, Any]:
-        """Return the words of a transfer of rows, one run if their bytes are consecutive."""
+        """Make the words of a transfer of rows, with a single run if the bytes are consecutive."""
         words = self.make_strided_words(rows)
         if self.row == self.tensor.row_bytes:
             nbytes = (rows[1] - rows[0]) * self.row

@@ -336,7 +336,7 @@ def make_depthwise_options(
 
 
 def make_pool_words(op: Operation, context: PlanningContext) -> dict[str, int]:
-    """Return the descriptor words of a maximum or average pool that all tiles share."""
+    """Make the descriptor words that all tiles of a maximum or average pool share."""
     source = op.operands[1]
     if op.kind is OpcodeKind.MAX_POOL:
         return {"element": source.element, "empty_value": source.offset}

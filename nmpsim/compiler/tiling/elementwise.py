@@ -287,7 +287,7 @@ def make_batched_add_options(op: Operation, context: PlanningContext) -> TilingO
 
 
 def make_pair_words(op: Operation, context: PlanningContext) -> dict[str, int]:
-    """Return the descriptor words of an operation of two tensors that all tiles share."""
+    """Make the descriptor words that all tiles of an operation on two tensors share."""
     target, lhs, rhs = op.operands
     return {
         "operation": BINARY[op.instruction.opcode],

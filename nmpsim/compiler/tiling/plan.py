@@ -63,7 +63,7 @@ NO_INSTRUCTIONS = UnitInstructions((), np.zeros(0, np.int64), np.zeros((0, 1), n
 
 @attrs.frozen(eq=False)
 class InstructionSequence:
-    """Ordered instructions, waits and barriers of all cores, up to the barrier at the end."""
+    """Sequence of instructions, waits and barriers of each core, without the final barrier."""
 
     items: Integers
     """[items, 2] Kinds and arguments (:mod:`nmpsim.compiler.tiling.compiled.items`)."""

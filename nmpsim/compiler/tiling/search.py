@@ -137,13 +137,13 @@ class TilingSearch:
         return plan
 
     def estimate_cost(self, layer: LayerName, options: TilingOptions) -> LayerCostEstimate:
-        """Return the cost of a layer with its fastest tiling."""
+        """Estimate the cost of a layer with its fastest tiling, or return the cached estimate."""
         if options.key not in self._decisions:
             self._decisions[options.key] = self._decide(layer, options)
         return self._decisions[options.key].trials[0].estimate
 
     def report_tiling(self, layer: TiledLayer) -> None:
-        """Report a tiling that was chosen elsewhere to the listener, if there is one."""
+        """Report a tiling that another search chose to the listener, if there is a listener."""
         if self._on_tiling:
             self._on_tiling(layer)
 

@@ -48,7 +48,7 @@ class LayerCostEstimate:
 
 
 def order_instructions(plan: LayerPlan) -> InstructionSequence:
-    """Return the instructions and waits of a layer's plan in the order of each core.
+    """Order the instructions of a layer's plan for each core, and insert the waits.
 
     See :func:`~nmpsim.compiler.tiling.compiled.schedule_instructions.schedule_instructions`.
     """
