@@ -7,8 +7,8 @@ from nmpsim.analysis.identify.probe import (
     ClassProbe,
     Probe,
     has_equal_rules,
+    make_class_probes,
     make_probe,
-    probe_classes,
 )
 
 __all__ = [
@@ -21,5 +21,5 @@ __all__ = [
     "make_formulas_file",
     "make_identify_document",
     "make_probe",
-    "probe_classes",
+    "make_class_probes",
 ]

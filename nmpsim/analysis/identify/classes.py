@@ -12,7 +12,7 @@ from nmpsim.analysis.identify.dumps import EXPECTED_PREFIX, Dumps
 from nmpsim.analysis.identify.faults import LayerFault, find_fault
 from nmpsim.analysis.identify.layers import (
     AnyLayer,
-    find_transposed_tensors,
+    find_transpose_sources,
     read_layers,
 )
 from nmpsim.analysis.identify.search import LayerRules, RequantizationRule, find_rules
@@ -125,7 +125,7 @@ def identify_program(
     """
     # ONNX Runtime and PyTorch, whose profiles begin with float, store channels first.
     is_first = program.numerics.startswith("float") if layout == "auto" else layout == "nchw"
-    transposed = find_transposed_tensors(program)
+    transposed = find_transpose_sources(program)
     files = [Dumps(path, is_first, transposed) for path in dumps]
     keys = {key for file in files for key in file.keys}
     layers, missing = _read_all_layers(program, files)

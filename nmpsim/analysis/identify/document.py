@@ -35,7 +35,7 @@ class RuleClassDocument(TypedDict):
     rule: Annotated[RuleDocument, "simplest rule"]
     count: Annotated[int, "rules that the dumps cannot tell apart"]
     rules: Annotated[list[RuleDocument], f"the first {MAX_RULES} of them"]
-    groups: Annotated[int | None, OR_NULL, "groups of rules that the probe tells apart"]
+    groups: Annotated[int | None, OR_NULL, "number of groups that the probe divides the rules into"]
     replaced: Annotated[list[str], "constants that the probe replaces"]
     equal: Annotated[bool | None, OR_NULL, "whether the rules are equal for all inputs and weights"]
 
@@ -77,7 +77,7 @@ class IdentifyDocument(TypedDict):
 def make_identify_document(
     found: Identification, probes: Sequence[ClassProbe] = ()
 ) -> IdentifyDocument:
-    """Make the JSON document of an identification and of the probes of its classes."""
+    """Make the JSON document of an identification and the probes of its rule classes."""
     by_class = {id(one.rule_class): one for one in probes}
     data = {
         "schema": "nmpsim-identify-1",

@@ -58,7 +58,7 @@ class Dumps:
                 place=path,
                 found="an .npy file",
                 expected="an .npz file or a folder with an array for each tensor",
-                hint="Pass the folder of the .npy files, which have the names of tensors.",
+                hint="Pass a folder with an .npy file for each tensor, such as conv1.npy.",
             )
         self._keys: dict[str, str] = {}
         for key in self.file.keys:
@@ -78,7 +78,7 @@ class Dumps:
         return self.file.keys
 
     def is_raw(self, key: str) -> bool:
-        """Return whether an array is a raw file, whose type and shape are those of its tensor."""
+        """Return whether an array is in a raw file, which contains neither its type nor shape."""
         return isinstance(self.file.get_array(key).file, RawFile)
 
     def find_key(self, names: Sequence[str]) -> str | None:
@@ -125,7 +125,7 @@ class Dumps:
         return None
 
     def read_constant(self, key: str, values: Array) -> Array:
-        """Read an array with the shape and type of the constant ``values``.
+        """Read the array of a constant, which must have the shape and type of ``values``.
 
         Raises UserError (INPUT002) for another shape or type.
         """

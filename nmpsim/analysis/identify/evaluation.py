@@ -61,7 +61,7 @@ def _list_names(tree: ast.AST) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-def list_names(text: str, element: int) -> frozenset[str]:
+def list_formula_names(text: str, element: int) -> frozenset[str]:
     """Return the names that a formula uses for Int8 (``element`` 0) or Int16 (1)."""
     return _compile(text, element)[1]
 

@@ -166,10 +166,10 @@ def _find_unusual_rules(layer: RecordedLayer) -> LayerFault | None:
     """Search rules with other limits of sums and results, or a multiplier off by one unit."""
     usual = list_rules(layer.element, bool(layer.biases.any()))
     for limits in find_limits(layer):
-        rules = find_rules(layer, limits.change_groups(usual)).rules
+        rules = find_rules(layer, limits.limit_rules(usual)).rules
         if rules:
             kind = "accumulator" if limits.bits else "clamp"
-            return LayerFault(kind, limits.name, rules, is_data_fault=False)
+            return LayerFault(kind, limits.description, rules, is_data_fault=False)
     simple = [one for one in usual if one[0].family and one[0].family.place == IN_SUM]
     for sign, name in ((1, "more"), (-1, "less")):
         factors = tuple(_make_shifted_factor(bits, sign) for bits in range(7, 17))

@@ -104,7 +104,7 @@ class RecordedLayer:
 
     @property
     def stored_weights(self) -> Integers:
-        """Weights with their zero points, in the layout of the operation."""
+        """Weights as stored, including their zero points, in the layout of the operation."""
         return self.weights + _align_offsets(self.operation, self.scales, self.weights.ndim)
 
     @property
@@ -114,12 +114,12 @@ class RecordedLayer:
 
     @property
     def has_bias(self) -> bool:
-        """Whether a bias differs from 0."""
+        """Whether the bias of any channel differs from 0."""
         return bool(self.biases.any())
 
     @property
     def taps(self) -> int:
-        """Number of products in a sum."""
+        """Number of products in each sum, which is the number of weights per output channel."""
         return self.weights.size // self.scales.channels
 
     @property
@@ -145,8 +145,8 @@ class RecordedLayer:
         product = np.float64(layer.source.scale) * layer.weight_scales.astype(np.float64)
         return product / np.float64(layer.target.scale)
 
-    def compute_ideal(self, sample: LayerSample) -> Array:
-        """Compute the real results of a sample without zero point, float64."""
+    def compute_ideal_results(self, sample: LayerSample) -> Array:
+        """Compute the unrounded results of a sample, without the zero point, as float64."""
         totals = sample.sums + self.biases[sample.channels]
         ideal: Array = totals * self.ideal_factors[sample.channels]
         return ideal
@@ -187,7 +187,7 @@ class RecordedLayer:
 
 @frozen
 class OperationKind:
-    """Kind of an operation: its name, and the formula and values of its results."""
+    """Kind of an operation: its name, and the kind and the operand names of its formula."""
 
     name: str
     formula: str
@@ -227,12 +227,12 @@ class RecordedOperation:
 
     @property
     def name(self) -> str:
-        """Name of the LIR instruction."""
+        """Name of the operation's LIR instruction."""
         return self.operation.instruction.name
 
     @property
     def operation_kind(self) -> OperationKind:
-        """Kind of the operation with its formula."""
+        """Kind of the operation, which its opcode determines."""
         return OPERATION_KINDS[self.operation.instruction.opcode]
 
     @property
@@ -252,11 +252,11 @@ class RecordedOperation:
 
     @property
     def has_bias(self) -> bool:
-        """Always False."""
+        """False, because the operation has no bias."""
         return False
 
-    def encode(self, encoder: ProfileEncoder) -> Words:
-        """Encode the factors of the operation as descriptor words."""
+    def encode_factors(self, encoder: ProfileEncoder) -> Words:
+        """Encode the factors of the operation as descriptor words of a profile."""
         return encoder.get_factor_words(self.operation, self.place)
 
     def iterate_samples(self) -> Iterator[LayerSample]:
@@ -273,8 +273,8 @@ class RecordedOperation:
             rhs = right[0] if right else None
             yield LayerSample(left, np.zeros(left.size, np.int64), results[part], rhs)
 
-    def compute_ideal(self, sample: LayerSample) -> Array:
-        """Compute the real results of a sample without zero point, float64."""
+    def compute_ideal_results(self, sample: LayerSample) -> Array:
+        """Compute the unrounded results of a sample, without the zero point, as float64."""
         target, *views = self.operation.operands
         left = sample.sums * np.float64(views[0].scale)
         if sample.rhs is not None:
@@ -298,8 +298,8 @@ def list_operations(program: Program) -> list[Operation]:
     return list(fuse_clips(assign_placement(assigned, program.device)))
 
 
-def find_transposed_tensors(program: Program) -> dict[str, str]:
-    """Return the names of tensors, and the tensor that each is a transpose of, or itself."""
+def find_transpose_sources(program: Program) -> dict[str, str]:
+    """Find the source of each transposed tensor, by name; other tensors are their own source."""
     found = {name: name for name in resolve_operands(program.module)[0]}
     for op in list_operations(program):
         if op.instruction.opcode == "transpose":

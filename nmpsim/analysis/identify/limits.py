@@ -23,7 +23,7 @@ _RELATIVE = 1 / 64
 
 @frozen
 class ArithmeticLimits:
-    """Limits of a device's sums and results other than those of the layer."""
+    """Limits that arithmetic adds to those of a layer: accumulator width and clamp of results."""
 
     bits: int = 0
     """Width of the accumulator; 0 if sums are not limited."""
@@ -33,8 +33,8 @@ class ArithmeticLimits:
     """Range to which results are clamped."""
 
     @property
-    def name(self) -> str:
-        """Description of the limits."""
+    def description(self) -> str:
+        """Description such as "the accumulator of 16 bits wraps", or "" without limits."""
         parts = []
         if self.bits:
             action = "wraps" if self.wraps else "saturates"
@@ -44,7 +44,7 @@ class ArithmeticLimits:
         return "; ".join(parts)
 
     def limit_sums(self, sums: Integers) -> Integers:
-        """Return sums as the accumulator holds them."""
+        """Return sums after wrapping or saturation to the width of the accumulator."""
         half = 1 << max(self.bits - 1, 0)
         if not self.bits:
             return sums
@@ -53,8 +53,8 @@ class ArithmeticLimits:
         limited: Integers = np.clip(sums, -half, half - 1)
         return limited
 
-    def change_text(self, text: str) -> str:
-        """Return the text of a formula with these limits."""
+    def limit_formula(self, text: str) -> str:
+        """Return the text of a formula with the limits added."""
         if self.bits:
             half = 1 << self.bits - 1
             limited = f"saturate(acc, {self.bits})"
@@ -66,10 +66,10 @@ class ArithmeticLimits:
             text = "\n".join([*lines, f"min(max({last}, {self.clamp[0]}), {self.clamp[1]})"])
         return text
 
-    def change_groups(
+    def limit_rules(
         self, groups: Sequence[Sequence[RequantizationRule]]
     ) -> list[list[RequantizationRule]]:
-        """Return the rules of families with these limits; omit built-in profiles."""
+        """Return groups of rules with the limits added; omit groups of built-in profiles."""
         changed = []
         for group in groups:
             family = group[0].family
@@ -77,8 +77,8 @@ class ArithmeticLimits:
                 continue
             own = attrs.evolve(
                 family,
-                rounding=f"{family.rounding}; {self.name}",
-                text=self.change_text(family.text),
+                rounding=f"{family.rounding}; {self.description}",
+                text=self.limit_formula(family.text),
                 wrapped_bits=self.bits if self.wraps else 0,
             )
             changed.append([attrs.evolve(rule, family=own) for rule in group])
@@ -86,7 +86,7 @@ class ArithmeticLimits:
 
 
 def find_limits(layer: RecordedLayer) -> list[ArithmeticLimits]:
-    """Find limits of sums and results with which ideal results are closest to the recorded ones.
+    """Find up to four limits with which ideal results are closest to the recorded results.
 
     Returns
     -------

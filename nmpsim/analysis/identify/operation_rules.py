@@ -16,10 +16,10 @@ from nmpsim.analysis.identify.rules import (
     NEAREST,
     RuleFactor,
     RuleFamily,
+    make_float_roundings,
     make_float_texts,
     make_integer_texts,
-    round_float,
-    round_shift,
+    make_shift_rounding,
 )
 
 _WIDTHS = (31, 16, 15, 24, 8, *(n for n in range(30, 5, -1) if n not in (16, 15, 24, 8)))
@@ -35,7 +35,7 @@ _RHS = "hold(rhs, 1 << 17)"
 
 
 def make_operation_families(opcode: str) -> list[RuleFamily]:
-    """Make the families of rules of an operation, the simplest first."""
+    """Make the rule families of an operation without weights, the simplest first."""
     if opcode == "rescalequantized":
         found = list(_replace_sums("x", {"Sw": "1"}))
     elif opcode == "elementmul":
@@ -85,7 +85,7 @@ def _make_sums(opcode: str) -> Iterator[RuleFamily]:
             for one in ("lhs", "rhs")
         ]
         lines += [f"total = hold(left_lhs {sign} left_rhs, 1 << 61)"]
-        more, result = round_shift(mode, "total", "shift", "whole")
+        more, result = make_shift_rounding(mode, "total", "shift", "whole")
         text = "\n".join([*lines, *more, f"{result} + out_offset"])
         yield RuleFamily("", f"{mode}, once", text, factors)
     for mode in (*NEAREST, *DIRECTED):
@@ -117,7 +117,7 @@ def _make_float_sums(sign: str) -> Iterator[RuleFamily]:
     ):
         for is_late in (True, False):
             start = value if is_late else f"{value} + float32(out_offset)"
-            for mode, lines, result in round_float(start, "float32"):
+            for mode, lines, result in make_float_roundings(start, "float32"):
                 name = mode if is_late else f"{mode} after the zero point"
                 last = f"hold({result}, 1 << 60) + out_offset" if is_late else result
                 yield RuleFamily("", name, "\n".join([*lines, last]), factors)
@@ -157,5 +157,5 @@ def _multiply(value: str, name: str) -> list[str]:
 
 def _scale(value: str, name: str, mode: str) -> list[str]:
     """Return the lines of ``scaled_NAME``, a value that a scale multiplies and rounds."""
-    lines, result = round_shift(mode, f"product_{name}", f"shift_{name}", f"whole_{name}")
+    lines, result = make_shift_rounding(mode, f"product_{name}", f"shift_{name}", f"whole_{name}")
     return [*_multiply(value, name), *lines, f"scaled_{name} = hold({result}, 1 << 40)"]

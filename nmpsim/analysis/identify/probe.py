@@ -54,7 +54,7 @@ class Probe:
     """Stacked results of the layer for each group, channels last."""
 
     def make_arrays(self) -> Arrays:
-        """Make the arrays of the probe's file by key: inputs, and rules and results by group."""
+        """Make the arrays of the probe's file: inputs, constants, and rules with their results."""
         arrays = dict(self.inputs)
         arrays |= {CONSTANT_PREFIX + name: values for name, values in self.constants.items()}
         for index, (rules, values) in enumerate(zip(self.groups, self.results, strict=True)):
@@ -65,7 +65,7 @@ class Probe:
 
 @attrs.frozen(eq=False)
 class ClassProbe:
-    """Rule class of several rules, and its probe or the reason why it has none."""
+    """Probe of a rule class if there is one, and whether the rules of the class are equal."""
 
     rule_class: RuleClass
     probe: Probe | None
@@ -75,8 +75,8 @@ class ClassProbe:
     """Whether a probe that replaces weights was not permitted and could exist."""
 
 
-def probe_classes(found: Identification, *, weights: bool = False) -> tuple[ClassProbe, ...]:
-    """Make a probe of the first class that has one, and compare the rules of classes without.
+def make_class_probes(found: Identification, *, weights: bool = False) -> tuple[ClassProbe, ...]:
+    """Make the first possible probe of a class; compare the rules of classes without a probe.
 
     A device runs one probe at a time. ``weights`` permits probes that replace weights and biases.
     """
@@ -130,7 +130,7 @@ def make_probe(found: Identification, one: RuleClass, *, weights: bool = False) 
 
 
 def has_equal_rules(one: RuleClass) -> bool | None:
-    """Return whether the rules of a class are equal for all sums of its layers.
+    """Return whether the rules of a class are equal for all sums, or None if that is unknown.
 
     All sums are compared that any inputs and weights of a layer have, with its scales and bias.
     Returns None if there are too many to compare.

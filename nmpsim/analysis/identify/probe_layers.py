@@ -15,7 +15,7 @@ from nmpsim.analysis.identify.thresholds import (
     MAX_THRESHOLDS,
     Thresholds,
     choose_sums,
-    get_sum_limits,
+    compute_sum_limits,
     iterate_thresholds,
 )
 
@@ -70,8 +70,8 @@ def find_all_thresholds(
     *,
     has_all_results: bool = False,
 ) -> Iterator[Thresholds]:
-    """Yield the thresholds of rules among all sums that any inputs and weights have."""
-    limits = get_sum_limits(layer, rules)
+    """Find the thresholds of rules among all sums that inputs and weights can have; yield parts."""
+    limits = compute_sum_limits(layer, rules)
     parts = iterate_thresholds(layer, rules, channels, limits, has_all_results=has_all_results)
     for part in parts:
         if layer.taps > 1:
@@ -93,7 +93,7 @@ def _find_reachable_thresholds(
 
     Sums of many weights are not listed, and are not restricted.
     """
-    limits, (low, high) = get_sum_limits(layer, rules), _get_input_range(layer)
+    limits, (low, high) = compute_sum_limits(layer, rules), _get_input_range(layer)
     weights = _flatten_weights(layer)
     for part in iterate_thresholds(layer, rules, channels, limits):
         sums = {}
@@ -103,13 +103,13 @@ def _find_reachable_thresholds(
                 np.minimum(row * low, row * high).sum(),
                 np.maximum(row * low, row * high).sum(),
             ]
-            listed = list_sums(row[row != 0], (low, high))
+            listed = list_weighted_sums(row[row != 0], (low, high))
             sums[channel] = np.arange(ends[0], ends[1] + 1) if listed is None else listed
         yield _select_sums(part, sums, limits)
 
 
-def list_sums(weights: Integers, limits: tuple[int, int]) -> Integers | None:
-    """List the sums of products of weights with integers within ``limits``.
+def list_weighted_sums(weights: Integers, limits: tuple[int, int]) -> Integers | None:
+    """List the sums of weights times integers within ``limits``; return None if there are too many.
 
     Returns
     -------
@@ -166,7 +166,7 @@ def _choose_targets(parts: Iterator[Thresholds], rules: int, *, most: int) -> In
 def probe_inputs(
     layer: RecordedLayer, rules: Sequence[RequantizationRule]
 ) -> Iterator[RecordedLayer]:
-    """Yield a layer with inputs on which rules differ, if there are any."""
+    """Yield a copy of a layer with inputs for which rules give different results, if possible."""
     parts = _find_reachable_thresholds(layer, rules, _select_channels(layer, rules))
     targets = _choose_targets(parts, len(rules), most=MAX_SUMS)
     if targets.size:
@@ -176,7 +176,7 @@ def probe_inputs(
 def probe_weights_and_inputs(
     layer: RecordedLayer, rules: Sequence[RequantizationRule]
 ) -> Iterator[RecordedLayer]:
-    """Yield a layer with weights and inputs on which rules differ, if there are any."""
+    """Yield a copy of a layer with weights and inputs for which rules differ, if possible."""
     parts = find_all_thresholds(layer, rules, _select_channels(layer, rules))
     targets = _choose_targets(parts, len(rules), most=MAX_SUMS)
     if not targets.size:
@@ -200,7 +200,7 @@ def probe_weights_and_inputs(
 def probe_weights(
     layer: RecordedLayer, rules: Sequence[RequantizationRule]
 ) -> Iterator[RecordedLayer]:
-    """Yield a layer with its recorded inputs and weights on which rules differ, if there are any.
+    """Yield a copy of a layer with new weights for which rules differ on recorded inputs, if any.
 
     Each channel has the weights of one sum.
     """
@@ -228,7 +228,7 @@ def probe_weights(
 def probe_bias(
     layer: RecordedLayer, rules: Sequence[RequantizationRule]
 ) -> Iterator[RecordedLayer]:
-    """Yield a layer with its recorded inputs and biases for which rules differ, if there are any.
+    """Yield a copy of a layer with new biases for which rules differ on recorded inputs, if any.
 
     Each channel has the bias with which a recorded sum becomes the chosen sum.
     """
@@ -320,7 +320,7 @@ def solve_sum(
     weights: Integers, values: Integers, target: int, limits: tuple[int, int],
     rng: np.random.Generator, attempts: int = _ATTEMPTS,
 ) -> Integers | None:  # fmt: skip
-    """Solve for integers within ``limits`` whose weighted sum is ``target``, or return None.
+    """Solve for integers within ``limits`` with weighted sum ``target``; return None on failure.
 
     Random values are moved towards the target; then two values solve the rest exactly.
     """

@@ -150,8 +150,8 @@ NEAREST = "half away from zero", "half up", "half to even", "half down", "half t
 DIRECTED = "down", "toward zero", "up"
 
 
-def round_shift(mode: str, value: str, shift: str, name: str) -> tuple[list[str], str]:
-    """Return the assignments and the expression of ``value / 2^shift``, rounded."""
+def make_shift_rounding(mode: str, value: str, shift: str, name: str) -> tuple[list[str], str]:
+    """Make the assignments and the expression of ``value / 2^shift``, rounded by ``mode``."""
     half = f"(1 << {shift} >> 1)"
     less = f"max({half} - 1, 0)"
     match mode:
@@ -184,7 +184,9 @@ def _round_with_offset(mode: str) -> list[str]:
         ]
         return lines
     first, second = ("half up", "half down") if mode in NEAREST else ("down", "up")
-    above, below = (round_shift(one, "{value}", "{shift}", "")[1] for one in (first, second))
+    above, below = (
+        make_shift_rounding(one, "{value}", "{shift}", "")[1] for one in (first, second)
+    )
     return [*lines, f"({above} if low + out_offset >= 0 else {below}) + out_offset"]
 
 
@@ -202,14 +204,14 @@ _MULTIPLIERS = {
 
 
 def make_integer_texts(place: str, bits: int) -> Iterator[tuple[str, str]]:
-    """Yield the names and formulas of roundings of a product with a multiplier of ``bits`` bits."""
+    """Make formulas that round a product with a multiplier; yield (name, formula) pairs."""
     shift = _SHIFT.replace("31", str(bits))
     total = f"total = hold(hold({{x}} * {_MULTIPLIERS[bits]}, 1 << 62){_BIAS[place]}, {_MOST})"
     if not _BIAS[place]:
         total = f"total = hold({{x}} * {_MULTIPLIERS[bits]}, {_MOST})"
     start = [shift, total.format(x="acc")]
     for mode in (*NEAREST, *DIRECTED):
-        lines, result = round_shift(mode, "total", "shift", "whole")
+        lines, result = make_shift_rounding(mode, "total", "shift", "whole")
         yield mode, _finish([*start, *lines], result, place)
     if place != IN_RESULT:
         for mode in ("half away from zero", "toward zero", "half to even"):
@@ -229,8 +231,8 @@ def make_integer_texts(place: str, bits: int) -> Iterator[tuple[str, str]]:
         for first, second in product((*NEAREST, "down", "toward zero"), (*NEAREST, *DIRECTED)):
             if (first, second) == ("down", "down"):
                 continue
-            lines, high = round_shift(first, "total", "31", "even_high")
-            more, result = round_shift(second, "high", "post", "whole")
+            lines, high = make_shift_rounding(first, "total", "31", "even_high")
+            more, result = make_shift_rounding(second, "high", "post", "whole")
             yield (
                 f"{first}, then {second}",
                 _finish([*begin, *lines, f"high = {high}", *more], result, place),
@@ -240,9 +242,9 @@ def make_integer_texts(place: str, bits: int) -> Iterator[tuple[str, str]]:
     for count, first, second in product(
         range(1, 9), ("down", "half up"), ("half up", "half away from zero", "down")
     ):
-        lines, x = round_shift(first, "acc", str(count), "even_x")
+        lines, x = make_shift_rounding(first, "acc", str(count), "even_x")
         rest = f"rest = max(shift - {count}, 0)"
-        more, result = round_shift(second, "total", "rest", "whole")
+        more, result = make_shift_rounding(second, "total", "rest", "whole")
         begin = [shift, rest, *lines, f"narrow = {x}", total.format(x="narrow")]
         yield (
             f"{first} by {count} bits first, then {second}",
@@ -255,8 +257,8 @@ def _make_shift_texts(place: str) -> Iterator[tuple[str, str]]:
     for first, second in product(
         ("down", "half up", "half away from zero", "toward zero"), (*NEAREST[:3], *DIRECTED[:2])
     ):
-        lines, x = round_shift(first, "acc", "pre", "even_x")
-        more, result = round_shift(second, "total", "post", "whole")
+        lines, x = make_shift_rounding(first, "acc", "pre", "even_x")
+        more, result = make_shift_rounding(second, "total", "post", "whole")
         begin = ["pre = min(max(out_pre, 0), 31)", _POST, *lines, f"narrow = {x}"]
         begin += [f"total = hold(narrow * out_mul, {_MOST})", *more]
         yield f"shift {first}, then {second}", _finish(begin, result, place)
@@ -277,7 +279,7 @@ _FLOAT_ROUNDINGS = {
 
 
 def make_float_texts(place: str, kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and formulas of roundings of a float32 or float64 product."""
+    """Make formulas that round a float32 or float64 product; yield (name, formula) pairs."""
     factor = "real(out_mul)"
     if kind == "float64":
         exponent = "min(max(out_pre - out_post, -100), 100) - 53"
@@ -293,13 +295,13 @@ def make_float_texts(place: str, kind: str) -> Iterator[tuple[str, str]]:
             continue
         start = value if late else f"{value} + {kind}(out_offset)"
         more = "" if late else " after the zero point"
-        for mode, lines, result in round_float(start, kind):
+        for mode, lines, result in make_float_roundings(start, kind):
             text = _finish(lines, f"hold({result}, 1 << 60)", place)
             yield f"{first}{mode}{more}", text if late else "\n".join([*lines, result])
 
 
-def round_float(value: str, kind: str) -> Iterator[tuple[str, list[str], str]]:
-    """Yield the roundings of a float: name, assignments and expression of the result."""
+def make_float_roundings(value: str, kind: str) -> Iterator[tuple[str, list[str], str]]:
+    """Make the roundings of a float; yield (name, assignments, expression) tuples."""
     for mode, (lines, result) in _FLOAT_ROUNDINGS.items():
         yield mode, [f"scaled = {value}", *lines], result
     half = [f"ideal = {value}", f"scaled = ideal + {kind}(exp2(-1))"]

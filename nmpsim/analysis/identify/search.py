@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from nmpsim.analysis.identify.evaluation import Integers, evaluate_formula, list_names
+from nmpsim.analysis.identify.evaluation import Integers, evaluate_formula, list_formula_names
 from nmpsim.analysis.identify.layers import (
     OPERATION_KINDS,
     AnyLayer,
@@ -142,7 +142,7 @@ class RuleEvaluator:
         places = np.searchsorted(self._channels, channels)
         known, table = self._find_table(rules)
         text = self._get_text(rules[0]) if known else "0"
-        used = list_names(text, element) & table.keys()
+        used = list_formula_names(text, element) & table.keys()
         words = {name: table[name][:, places] for name in used}
         start = table["start"][:, places] if known and table["start"].any() else 0
         limit = 1 << (47 if element else 31)
@@ -191,7 +191,7 @@ class RuleEvaluator:
         if isinstance(self._layer, RecordedLayer):
             number, kind = self._encode_profile(rule.profile).profile, "sums"
         else:
-            number = self._layer.encode(PROFILES[rule.profile])["profile"]
+            number = self._layer.encode_factors(PROFILES[rule.profile])["profile"]
             kind = self._layer.operation_kind.formula
         text = FORMULAS[DEVICE_PROFILES[number]][kind]
         return str(text[ELEMENTS[self._layer.element]] if isinstance(text, dict) else text)
@@ -255,7 +255,7 @@ def _make_operation_words(
     encoder = PROFILES[rule.profile or "float"]
     if rule.family is not None and rule.factor is not None:
         encoder = encoder.with_factors({opcode: rule.family.make_factor_row(rule.factor)})
-    words = dict.fromkeys(_OPERATION_WORDS, 0) | layer.encode(encoder)
+    words = dict.fromkeys(_OPERATION_WORDS, 0) | layer.encode_factors(encoder)
     words["operation"] = BINARY.get(opcode, 0)
     for name, view, key in zip(("lhs", "rhs"), views[1:], ("start", "rhs_start"), strict=False):
         offset = words.get(f"{name}_offset", view.offset)
@@ -291,7 +291,7 @@ def list_rules(element: int, has_bias: bool, opcode: str = "") -> list[list[Requ
 
 def select_elements(layer: AnyLayer, sample: LayerSample, count: int) -> Integers:
     """Select at most ``count`` elements by index: those nearest to ties, and evenly spread ones."""
-    exact = layer.compute_ideal(sample)
+    exact = layer.compute_ideal_results(sample)
     low, high = layer.clip
     inner = np.flatnonzero((sample.results > low) & (sample.results < high))
     if inner.size < count // 2:
@@ -340,7 +340,7 @@ def find_rules(
 
 
 def remove_duplicates(sample: LayerSample) -> LayerSample:
-    """Return the different elements of a sample."""
+    """Return a sample with each distinct element of ``sample`` once."""
     least, lowest = int(sample.sums.min()), int(sample.results.min())
     span, width = int(sample.sums.max()) - least + 1, int(sample.results.max()) - lowest + 1
     if span * width * (int(sample.channels.max()) + 1) >= 1 << 63:

@@ -27,7 +27,7 @@ MAX_THRESHOLDS = 1 << 25
 
 @attrs.frozen(eq=False)
 class Thresholds:
-    """Thresholds of rules: the smallest sums whose results are at least given results."""
+    """Thresholds of rules: the smallest sum at which each rule reaches each of several results."""
 
     channels: Integers
     """[columns]"""
@@ -35,17 +35,17 @@ class Thresholds:
     """[rules, columns]"""
 
     def select_columns(self, columns: Integers) -> Thresholds:
-        """Return the thresholds of some columns."""
+        """Return the thresholds in ``columns``; a column is a channel and a result."""
         return Thresholds(self.channels[columns], self.sums[:, columns])
 
-    def group_rules(self, groups: Integers) -> Integers:
-        """Divide groups of rules, given by a number for each rule, by equal thresholds."""
+    def split_groups(self, groups: Integers) -> Integers:
+        """Split groups of rules with unequal thresholds; return the new group of each rule."""
         keys = np.concatenate([groups[:, None], self.sums], axis=1)
         return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def get_sum_limits(layer: RecordedLayer, rules: Sequence[RequantizationRule]) -> Integers:
-    """Return the limits [2, channels] of the sums of a layer with any inputs and any weights.
+def compute_sum_limits(layer: RecordedLayer, rules: Sequence[RequantizationRule]) -> Integers:
+    """Compute the limits [2, channels] of a layer's sums for any inputs and any weights.
 
     If an accumulator wraps, the limits are those of sums with which it does not wrap.
     """
@@ -65,7 +65,7 @@ def get_sum_limits(layer: RecordedLayer, rules: Sequence[RequantizationRule]) ->
 
 
 def has_complete_limits(rules: Sequence[RequantizationRule]) -> bool:
-    """Return whether rules that are equal within the limits of their sums are equal for all sums.
+    """Return whether rules that are equal for all sums within their limits are equal for all sums.
 
     All rules must have the same accumulator, and add the bias at the same place if it wraps.
     """
@@ -86,7 +86,7 @@ def iterate_thresholds(
     *,
     has_all_results: bool = False,
 ) -> Iterator[Thresholds]:
-    """Find the thresholds of rules by bisection, for some channels at a time.
+    """Yield the thresholds of rules, found by bisection, for a few channels at a time.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def _bisect(
 
 
 def choose_sums(found: Thresholds, groups: Integers) -> Iterator[tuple[int, int, Integers]]:
-    """Choose sums at which rules of one group have different results.
+    """Choose sums that split groups of rules; yield (channel, sum, new groups) tuples.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def choose_sums(found: Thresholds, groups: Integers) -> Iterator[tuple[int, int,
     tuple of int, int and numpy.ndarray
         Channel, sum, and the numbers of the groups after their division by this sum.
     """
-    most = np.unique(found.group_rules(groups)).size
+    most = np.unique(found.split_groups(groups)).size
     varying = np.flatnonzero((found.sums != found.sums[0]).any(axis=0))
     for column in varying.tolist():
         sums = found.sums[:, column]

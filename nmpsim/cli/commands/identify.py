@@ -61,9 +61,9 @@ def command(options: IdentifyOptions) -> int:
     check_outputs([options.output, options.probe], [options.program, *options.dumps])
     from nmpsim.analysis.identify import (
         identify_program,
+        make_class_probes,
         make_formulas_file,
         make_identify_document,
-        probe_classes,
     )
     from nmpsim.analysis.program import load_program
     from nmpsim.atomic import write_file, write_npz
@@ -85,7 +85,7 @@ def command(options: IdentifyOptions) -> int:
     if options.output is not None and found.is_explained:
         write_file(options.output, make_formulas_file(found))
     is_requested = options.probe is not None
-    probes = probe_classes(found, weights=options.probe_weights) if is_requested else ()
+    probes = make_class_probes(found, weights=options.probe_weights) if is_requested else ()
     if options.probe is not None:
         probe = next((one.probe for one in probes if one.probe is not None), None)
         if probe is not None:

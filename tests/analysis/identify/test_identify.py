@@ -287,7 +287,7 @@ def test_folders_with_a_file_for_each_tensor_are_read(model: Path, tmp_path: Pat
     assert "1,871 bytes" in result.output and "a multiple of 936 bytes" in result.output
     (tmp_path / "empty").mkdir()
     result = identify(model, tmp_path / "empty")
-    assert result.exit_code == 2 and "0 arrays in 0 files" in result.output
+    assert result.exit_code == 2 and "0 arrays, 0 files and folders" in result.output
 
 
 def test_arrays_that_were_read_in_part_are_named(

@@ -21,7 +21,7 @@ from identified_convolution import (
 )
 
 from nmpsim.analysis.identify import has_equal_rules, identify_program, make_probe
-from nmpsim.analysis.identify.probe_layers import list_sums
+from nmpsim.analysis.identify.probe_layers import list_weighted_sums
 from nmpsim.analysis.identify.rules import make_families
 from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator
 from nmpsim.analysis.program import Program, load_program
@@ -104,8 +104,8 @@ def test_all_sums_of_few_weights_are_listed() -> None:
     for weights in (np.array([3]), np.array([-7, 4]), np.array([2, -6, 10])):
         grid = np.meshgrid(*[np.arange(-5, 9)] * weights.size)
         sums = np.unique(sum(w * x for w, x in zip(weights, grid, strict=True)))
-        np.testing.assert_array_equal(list_sums(weights, (-5, 8)), sums)
-    assert list_sums(rng.integers(1, 9, 40), (-128, 127)) is None
+        np.testing.assert_array_equal(list_weighted_sums(weights, (-5, 8)), sums)
+    assert list_weighted_sums(rng.integers(1, 9, 40), (-128, 127)) is None
 
 
 @pytest.mark.parametrize("has_bias", [False, True])

@@ -25,7 +25,7 @@ def check_formula(family: RuleFamily, limits: ArithmeticLimits) -> None:
     base, profile = BASES[family.factors[0].form]
     if family.place == "real":
         base, profile = "float-fbgemm", "fbgemm"
-    sums, bias = limits.change_text(family.text), "bias" if family.place == "sum" else "0"
+    sums, bias = limits.limit_formula(family.text), "bias" if family.place == "sum" else "0"
     text = f'name = "found"\nbase = "{base}"\n[{profile}]\nbias.int8 = "{bias}"\n'
     text += f"sums.int8 = {json.dumps(sums)}\n"
     parse_custom_formulas(text, "found.toml")
@@ -50,5 +50,5 @@ def test_limits_change_sums_and_results(wraps: bool) -> None:
     sums = np.arange(-200000, 200000, 7)
     narrow = (sums + 32768) % 65536 - 32768 if wraps else np.clip(sums, -32768, 32767)
     np.testing.assert_array_equal(limits.limit_sums(sums), narrow)
-    found = evaluate_formula(limits.change_text("acc >> 8"), 0, {"acc": sums})
+    found = evaluate_formula(limits.limit_formula("acc >> 8"), 0, {"acc": sums})
     np.testing.assert_array_equal(found, np.clip(narrow >> 8, -90, 90))
