@@ -104,7 +104,6 @@ def find_limits(layer: RecordedLayer) -> list[ArithmeticLimits]:
     widths = [bits for bits in range(16, 48) if largest >= 1 << bits - 1]
     sums = [ArithmeticLimits()]
     sums += [ArithmeticLimits(bits, wraps) for bits in widths for wraps in (True, False)]
-    # The widest first: an end that no result exceeds is no clamp.
     clamps = [(-high, high), (least, high), (low, most), (least, most)]
     known = [None, *(one for one in clamps if low <= one[0] <= least < most <= one[1] <= high)]
     scores: dict[ArithmeticLimits, tuple[int, int]] = {}
@@ -113,7 +112,10 @@ def find_limits(layer: RecordedLayer) -> list[ArithmeticLimits]:
             ideal = limited * factors
             rounded = np.rint(ideal).astype(np.int64) + layer.offset
             tolerance = 1 + np.abs(ideal) * _RELATIVE
+            reached = (rounded + tolerance).min(), (rounded - tolerance).max()
             for clamp in known:
+                if clamp is not None and not _is_reached(clamp, layer.clip, reached):
+                    continue
                 difference = np.abs(sample.results - np.clip(rounded, *(clamp or layer.clip)))
                 score = int((difference > tolerance).sum()), int(difference.sum())
                 key = attrs.evolve(one, clamp=clamp)
@@ -121,3 +123,12 @@ def find_limits(layer: RecordedLayer) -> list[ArithmeticLimits]:
     usable = [one for one, (wrong, _) in scores.items() if wrong <= sample.size * (1 - _NEAR)]
     better = [one for one in usable if scores[one] < scores[ArithmeticLimits()]]
     return sorted(better, key=scores.__getitem__)[:_CANDIDATES]
+
+
+def _is_reached(
+    clamp: tuple[int, int], usual: tuple[int, int], reached: tuple[float, float]
+) -> bool:
+    """Return whether unclamped results are beyond each end of ``clamp`` that is not usual."""
+    return (clamp[0] == usual[0] or reached[0] < clamp[0]) and (
+        clamp[1] == usual[1] or reached[1] > clamp[1]
+    )

@@ -112,6 +112,22 @@ def test_a_program_with_a_named_rule_computes_as_the_device(
     np.testing.assert_array_equal(report.outputs["y"], y[1:])
 
 
+def test_a_clamp_that_results_reach_is_named(model: Path, tmp_path: Path) -> None:
+    dumps = record(
+        tmp_path / "dumps.npz",
+        lambda sums, bias: np.clip(floor_of_twelve_bits(sums, bias) + ZERO_Y, -127, 90) - ZERO_Y,
+    )
+    (one,) = read(model, dumps)["classes"]
+    assert all("results are clamped to -127 ... 90" in rule["rounding"] for rule in one["rules"])
+
+
+def test_a_clamp_that_no_result_reaches_is_not_named(model: Path, tmp_path: Path) -> None:
+    found = read(model, record(tmp_path / "dumps.npz", wrapping_and_clamped))
+    (one,) = found["classes"]
+    assert all("16 bits wraps" in rule["rounding"] for rule in one["rules"])
+    assert not [rule for rule in one["rules"] if "clamped" in rule["rounding"]]
+
+
 def test_the_rules_of_a_class_round_down(model: Path, tmp_path: Path) -> None:
     found = read(model, record(tmp_path / "dumps.npz", floor_of_twelve_bits))
     (one,) = found["classes"]
