@@ -61,10 +61,6 @@ class FitParameter:
             near = [value - step, value - 1, value + 1, value + step]
         return [one for one in dict.fromkeys(near) if limits.low <= one <= limits.high]
 
-    def get_step(self, value: int) -> int:
-        """Return the neighbour of a value that a derivative compares with the value."""
-        return self.list_neighbours(value)[-1]
-
     @property
     def _shift(self) -> int:
         return 1 if SETTINGS[self.setting].low == 0 else 0

@@ -107,7 +107,8 @@ def _print_chains(report: RunReport, console: Console) -> None:
             for name in ("cycles", "macs", "repeated_macs")
         )
         text = f"{first.index} {first.display_name} to {last.index} {last.display_name}"
-        more = f"; {format_percent(repeated, macs)}% of the MACs repeated" if repeated else ""
+        share = format_percent(repeated, macs)
+        more = f"; {share}% of the MACs repeated, which counts saturation again" if repeated else ""
         print_line(console, f"  {text}: {cycles:,} cycles{more}")
 
 
