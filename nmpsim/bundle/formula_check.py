@@ -215,18 +215,23 @@ class SyntaxChecker:
 
 # --- factors ---------------------------------------------------------------------------------
 
-_SUMS = "sums", "connected"
-FACTOR_OPERATIONS = *_SUMS, "elementadd", "elementsub", "elementmul", "rescalequantized"
 FACTOR_FORMS = "fixed point", "float", "float64", "shift"
-FACTOR_WORDS = (
-    "out", "bias", "rounded_bias", "result_bias", "real_bias", "result_scale", "lhs", "rhs",
-    "lhs_pre", "rhs_pre",
-)  # fmt: skip
-FACTOR_NAMES = {
-    *("Sx", "Sw", "Sy", "Sb", "Dx", "Dy", "real", "sum_bias", "by_channel", "element"),
-    *("Sl", "Sr", "Dl", "Dr"),
+_SUM_WORDS = "out", "bias", "rounded_bias", "result_bias", "real_bias", "result_scale"
+_PAIR_WORDS = "out", "lhs", "rhs", "lhs_pre", "rhs_pre", "result_scale"
+FACTOR_WORDS = {
+    **dict.fromkeys(("sums", "connected"), _SUM_WORDS),
+    **dict.fromkeys(("elementadd", "elementsub", "elementmul"), _PAIR_WORDS),
+    "rescalequantized": ("out", "result_scale"),
 }
-"""Names that factors may use."""
+"""Operations with factors of their own, and the words of their tables."""
+_COMMON_NAMES = {"Sy", "Dy", "element"}
+_SUM_NAMES = _COMMON_NAMES | {"Sx", "Sw", "Sb", "Dx", "real", "sum_bias", "by_channel"}
+_NAMES = {
+    _SUM_WORDS: _SUM_NAMES,
+    _PAIR_WORDS: _COMMON_NAMES | {"Sl", "Sr", "Dl", "Dr"},
+    FACTOR_WORDS["rescalequantized"]: _COMMON_NAMES | {"Sx", "Dx"},
+}
+"""Names that factors may use, by the words of the operation."""
 FACTOR_FUNCTIONS = {
     **dict.fromkeys(("float32", "float64", "bits", "rint", "floor", "ceil", "away"), 1),
     **dict.fromkeys(("exp2", "log2", "exponent"), 1),
@@ -240,26 +245,27 @@ def check_factors(tables: Any) -> None:
     """Raise FormulaError if tables of factors have an unknown name or an invalid expression."""
     require(isinstance(tables, dict), "has no table", tables, "tables of factors")
     for operation, row in tables.items():
-        known = ", ".join(FACTOR_OPERATIONS)
-        require(operation in FACTOR_OPERATIONS, "has an unknown operation", operation, known)
+        known = ", ".join(FACTOR_WORDS)
+        require(operation in FACTOR_WORDS, "has an unknown operation", operation, known)
         require(isinstance(row, dict), "has no table", row, f"a table [factors.{operation}]")
-        has_out = "out" in row or operation not in _SUMS
+        words = FACTOR_WORDS[operation]
+        has_out = "out" in row or words != _SUM_WORDS
         require(has_out, "lacks the factor out", ", ".join(row), "out")
         for word, text in row.items():
             if word == "form":
                 require(text in FACTOR_FORMS, "has an unknown form", text, ", ".join(FACTOR_FORMS))
                 continue
-            require(word in FACTOR_WORDS, "has an unknown word", word, ", ".join(FACTOR_WORDS))
+            require(word in words, "has an unknown word", word, ", ".join(words))
             steps, result = _parse(text)
             require(not steps, "has an assignment", steps and steps[0][0], "one expression")
             for node in ast.walk(result):
-                _check_factor_node(node)
+                _check_factor_node(node, _NAMES[words])
 
 
-def _check_factor_node(node: ast.AST) -> None:
+def _check_factor_node(node: ast.AST, names: set[str]) -> None:
     match node:
         case ast.Name(name):
-            known = FACTOR_NAMES | FACTOR_FUNCTIONS.keys()
+            known = names | FACTOR_FUNCTIONS.keys()
             require(name in known, "uses an unknown name", name, ", ".join(sorted(known)))
         case ast.Constant(value):
             is_valid = isinstance(value, int | float) and abs(value) < 1 << 63
