@@ -36,7 +36,7 @@ def test_chains_are_explained_and_reported(compile_digits, nmpsim_cli):
     assert "one layer after the other" in result.stdout
     report = nmpsim_cli("run", bundle, "--input", IMAGE)
     assert report.exit_code == 0, report.stderr
-    assert "chains of layers, whose cycles are divided by bounds" in report.stdout
+    assert "chains (cycles of layers in proportion to their bounds)" in report.stdout
 
 
 def test_outputs_of_all_layers_are_saved_without_chains(compile_digits, nmpsim_cli, tmp_path):
@@ -46,7 +46,7 @@ def test_outputs_of_all_layers_are_saved_without_chains(compile_digits, nmpsim_c
         saved[tiling] = tmp_path / f"{tiling}.npz"
         result = nmpsim_cli("run", bundle, "--input", IMAGE, "--save-layers", saved[tiling])
         assert result.exit_code == 0, result.stderr
-        assert ("compiled again without chains" in result.stderr) == (tiling == "chain")
+        assert ("compiled the program again without chains" in result.stderr) == (tiling == "chain")
     with np.load(saved["burst"]) as expected, np.load(saved["chain"]) as found:
         assert set(expected.files) == set(found.files)
         for name in expected.files:
@@ -56,5 +56,5 @@ def test_outputs_of_all_layers_are_saved_without_chains(compile_digits, nmpsim_c
 def test_a_device_refuses_to_save_outputs_in_scratchpads(compile_digits):
     bundle = nmpsim.load(compile_digits("chain")[0])
     inputs = {bundle.metadata.inputs[0].name: np.load(IMAGE)}
-    with pytest.raises(UserError, match="some stay in scratchpads"):
+    with pytest.raises(UserError, match="outputs of layers stay in scratchpads"):
         nmpsim.Device().run(bundle, inputs, save_layers=True)

@@ -233,4 +233,4 @@ def test_inputs_without_a_program_are_refused(nmpsim_cli, runs):
     image = DIGITS / "images" / "7.npy"
     result = nmpsim_cli("diff", runs / "7.npz", runs / "3.npz", "--input", image)
     assert result.exit_code == 2
-    assert "--input requires the program" in result.stderr
+    assert "--input requires --bundle" in result.stderr
