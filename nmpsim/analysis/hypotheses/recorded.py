@@ -6,7 +6,8 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.hypotheses.layer import IsolatedLayer
-from nmpsim.analysis.identify.layers import RecordedLayer, make_recorded_layer
+from nmpsim.analysis.identify.layer_reading import make_recorded_layer
+from nmpsim.analysis.identify.layers import RecordedLayer
 from nmpsim.analysis.program import Program
 from nmpsim.arrays import Array
 from nmpsim.compiler.clip_bounds import get_input_range

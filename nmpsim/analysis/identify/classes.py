@@ -10,11 +10,8 @@ import attrs
 
 from nmpsim.analysis.identify.dumps import EXPECTED_PREFIX, Dumps
 from nmpsim.analysis.identify.faults import LayerFault, find_fault
-from nmpsim.analysis.identify.layers import (
-    AnyLayer,
-    find_transpose_sources,
-    read_layers,
-)
+from nmpsim.analysis.identify.layer_reading import find_transpose_sources, read_layers
+from nmpsim.analysis.identify.layers import AnyLayer
 from nmpsim.analysis.identify.search import LayerRules, RequantizationRule, find_rules
 from nmpsim.analysis.identify.unnamed_dumps import match_unnamed_dumps
 from nmpsim.analysis.program import Program

@@ -11,7 +11,11 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.identify.dumps import CONSTANT_PREFIX, EXPECTED_PREFIX, Dumps, list_name_forms
-from nmpsim.analysis.identify.layers import estimate_results, list_operations, list_result_names
+from nmpsim.analysis.identify.layer_reading import (
+    estimate_results,
+    list_operations,
+    list_result_names,
+)
 from nmpsim.analysis.matching import (
     KnownValues,
     StoredTensor,
