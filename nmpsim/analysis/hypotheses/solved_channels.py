@@ -13,7 +13,7 @@ from nmpsim.analysis.hypotheses.linear_model import LinearModel, make_linear_mod
 from nmpsim.arrays import Array
 
 MAX_WEIGHTS = 8
-"""Largest number of wrong weights of an output channel that are solved."""
+"""Largest number of wrong weights of a layer that are solved."""
 MIN_ROWS = 3
 """Smallest number of known results that depend on a wrong weight."""
 MAX_PRODUCTS = 1 << 23
@@ -211,7 +211,9 @@ def list_solved_weights(wrong: WrongLayer) -> Iterator[Change]:
             return
         changes[output] = found.reshape(changes.shape[1:])
     places = np.argwhere(changes)
-    solutions = [changes] if len(places) else []
+    if not 0 < len(places) <= MAX_WEIGHTS:
+        return
+    solutions = [changes]
     for place, step in product(places, (1, -1)):  # real arithmetic may be off by one unit
         solutions.append(changes.copy())
         solutions[-1][tuple(place)] += step
