@@ -27,6 +27,7 @@ from nmpsim.timing.compute import (
     count_transpose_cycles,
     count_vector_cycles,
 )
+from nmpsim.timing.work import DEPTHWISE, ELEMENT, LANES, PRODUCT, count_unit_cycles
 
 INT8, INT16 = 0, 1
 ELEMENTS = pytest.mark.parametrize("wide", [INT8, INT16])
@@ -186,3 +187,15 @@ def test_a_channel_moves_its_share_of_the_bandwidth(channels: int) -> None:
     """All channels together move one byte in a tick."""
     ticks = sum(1 for _ in range(100) for _ in range(channels))
     assert count_grant_ticks(100, get_costs(device(dram_channels=channels))) == ticks
+
+
+@pytest.mark.parametrize("throughput", [PRODUCT, DEPTHWISE, LANES, ELEMENT])
+def test_a_free_unit_works_for_no_cycles(throughput: int) -> None:
+    costs, shape = get_costs(device()), (5, 7, 40, 1, INT8)
+    is_mac = throughput in (PRODUCT, DEPTHWISE)
+    for mac, vector in product((0, 1), repeat=2):
+        free = costs._replace(is_mac_timed=mac, is_vector_timed=vector)
+        cycles = count_unit_cycles(throughput, *shape, free)
+        expected = count_unit_cycles(throughput, *shape, costs)
+        assert cycles == (expected if (mac if is_mac else vector) else 0)
+        assert expected > 0
