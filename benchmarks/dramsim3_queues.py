@@ -7,8 +7,9 @@ the data of the one before have arrived, in nmpsim and in DRAMsim3. So a DRAM th
 too fast changes all later requests. Patterns: 1, 4 or 32 queues; transfers of 64, 256 or 2048
 bytes; 0 or 30 % writes; sequential or random addresses.
 
-Prints a row for each pattern, with the cycles of both and the difference; for each preset how many
-patterns differ by at most 15 %, and the largest difference, without and with writes.
+For each pattern, the script prints the cycles of nmpsim and of DRAMsim3, and their difference. For
+each preset, it prints how many patterns differ by at most 15 %, and the largest difference, for
+patterns without writes and with writes.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def compile(
         layers may keep their results in scratchpads).
     images_per_core : int
         Complete images that each core computes, at most 256. Inputs and outputs are then a batch
-        with so many images for each core, stacked along the first axis. By default all cores
+        with this number of images for each core, stacked along the first axis. By default all cores
         compute one image together.
     explain_tiling : bool
         Whether to record the tilings that were tried, in ``Compiled.tiling``.

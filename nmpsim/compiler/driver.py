@@ -112,7 +112,7 @@ def compile_module(
         One of ``TILINGS``.
     images_per_core : int
         Complete images that each core computes, at most ``MAX_IMAGES``. The program then computes
-        a batch, with so many images for each core along the first axis. By default all cores
+        a batch, with this number of images for each core along the first axis. By default all cores
         compute one image together.
     on_tiling : callable, optional
         Called with the tiling of each device layer.

@@ -100,7 +100,7 @@ class ReferenceOutputs:
             Layout of the reference's 4-D tensors; ``auto`` infers it.
         moves
             Layers that only transpose or copy the output of another layer, by index. If the
-            reference lacks one of both outputs, it is computed from the other one.
+            reference contains only one of the two outputs, the other one is computed from it.
         outputs
             Outputs of layers by index, if the program has run.
 

@@ -18,7 +18,7 @@ class Estimate:
     source: Annotated[str, "`published`, `measured`, `assumed` or `given`"] = "assumed"
 
     def multiply(self, factor: float) -> Estimate:
-        """Return the estimate multiplied by ``factor``, with the same source."""
+        """Multiply value and range by ``factor``; return an estimate with the same source."""
         return Estimate(self.low * factor, self.value * factor, self.high * factor, self.source)
 
 

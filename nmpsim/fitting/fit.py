@@ -96,7 +96,7 @@ class FitResult:
     """Number of simulated devices."""
 
     def make_notes(self) -> dict[str, str]:
-        """Make a note on the fitted value of each setting, by the name of the setting."""
+        """Make a note for each setting by name: its uncertainty, or that it is undetermined."""
         return {
             one.setting: f"fitted, standard deviation {one.uncertainty:.0%}"
             if one.is_determined

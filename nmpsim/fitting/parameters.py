@@ -45,7 +45,7 @@ class FitParameter:
         return math.log(value + self._shift)
 
     def from_scale(self, number: float) -> int:
-        """Return the valid value nearest to a number on the logarithmic scale."""
+        """Return the valid setting nearest to ``number``, a logarithm from :meth:`to_scale`."""
         limits = SETTINGS[self.setting]
         if self.is_doubled:
             return self._double(round((number - self.to_scale(self.value)) / math.log(2)))

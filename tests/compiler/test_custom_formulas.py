@@ -196,6 +196,21 @@ def test_a_network_with_a_formulas_file() -> None:
     assert not np.array_equal(one, same)
 
 
+@pytest.mark.parametrize("row", [
+    "lhs = '1 / 0'\nrhs = 'Sr / Sy'\nout = '1'",
+    "lhs = 'Sl / Sy'\nrhs = 'Sr / Sy'\nout = '1'\nlhs_pre = '1 / 0'",
+    "lhs = 'Sl / Sy'\nrhs = 'Sr / Sy'\nout = '1'\nlhs_pre = 'exp2(40)'",
+])  # fmt: skip
+def test_factors_that_no_word_represents_are_refused(row: str) -> None:
+    draft = Draft()
+    left, right = (draft.input(TensorType("i8", (4, 8), quant(0.1))) for _ in range(2))
+    draft.emit("elementadd", draft.output(TensorType("i8", (4, 8), quant(0.2))), left, right)
+    custom = parse_custom_formulas(f"name = 'b'\nbase = 'q31'\n[factors.elementadd]\n{row}", "b")
+    with pytest.raises(UserError) as error:
+        compile_module(draft.module(), SMALL, numerics="q31", formulas=custom)
+    assert error.value.diagnostics[0].code == "COMP001"
+
+
 def test_both_engines_compute_a_matrix_product_by_the_formulas_of_a_file() -> None:
     draft = Draft()
     left, right = (draft.input(TensorType("i8", shape, quant(0.1))) for shape in ((4, 16), (16, 8)))

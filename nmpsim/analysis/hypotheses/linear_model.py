@@ -78,7 +78,7 @@ class LinearModel:
         return np.where(self.is_known, self.targets - sums, 0)
 
     def compute_sums(self, group: int, outputs: slice = slice(None)) -> Array:
-        """Compute the sums [rows, outputs] of output channels from the inputs of one group."""
+        """Compute the sums [rows, outputs] of output channels with the inputs of one group."""
         inputs = slice(group * self.group_inputs, (group + 1) * self.group_inputs)
         weights = self.weights[outputs]
         return np.tensordot(self.windows[..., inputs], weights, ((1, 2), (1, 2)))

@@ -254,7 +254,7 @@ def make_recorded_layer(
 ) -> RecordedLayer | None:
     """Make a recorded layer; return None if the operation lacks quantized constant weights.
 
-    ``is_activated`` tells whether fused activations are applied to the results.
+    ``is_activated`` states whether the results include the fused activations.
     """
     scales = read_weighted_scales(module, op)
     view = op.operands[2]

@@ -184,7 +184,7 @@ def _list_layers(one: RuleClass) -> list[RecordedLayer] | None:
 def _group_results(
     layer: AnyLayer, rules: Sequence[RequantizationRule]
 ) -> tuple[tuple[tuple[RequantizationRule, ...], ...], tuple[Array, ...]]:
-    """Return the groups of rules with equal results for the inputs of a layer, and the results."""
+    """Group rules by their results for a layer's inputs; return groups and results."""
     evaluator, families = RuleEvaluator(layer), group_rules(rules)
     samples = list(layer.iterate_samples())
     groups = np.zeros(len(rules), np.int64)

@@ -57,7 +57,7 @@ def _get_weight_range(layer: RecordedLayer, channel: int) -> tuple[int, int]:
 
 
 def _select_channels(layer: RecordedLayer, rules: Sequence[RequantizationRule]) -> Integers:
-    """Select so many channels that their thresholds are found quickly."""
+    """Select a number of channels whose thresholds are found quickly."""
     most = MAX_THRESHOLDS // (len(rules) * (layer.clip[1] - layer.clip[0] + 1))
     count = min(max(most, 1), _CHANNELS, layer.channels)
     return np.unique(np.linspace(0, layer.channels - 1, count).astype(np.int64))

@@ -90,7 +90,7 @@ def match_unnamed_dumps(
             if one.opcode or one.name in mapped.values() or tuple(sorted(one.shape)) in shapes
         ]
         for has_values in (False, True):
-            # Branches are told apart by values that follow from the first pairs.
+            # Values that follow from the first pairs distinguish the branches.
             values = estimate_results(program, dumps) if has_values else {}
             known_tensors = {_set_values(one, values): one for one in tensors}
             found = match_tensors(list(known_tensors), list(references), mapped, layout)

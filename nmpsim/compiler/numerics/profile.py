@@ -11,6 +11,7 @@ import math
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, MappingProxyType
 from typing import Any, TypeAlias
@@ -351,8 +352,17 @@ class ProfileEncoder(ABC):
         for word, number in _evaluate(row, place, values | {"y": target}):
             if word in ("out", "lhs", "rhs", "leaky"):
                 words |= make_scale_words(word, form(float(number), place))
-            else:
+            elif abs(number) < 1 << 32:
                 words[word] = int(number)
+            else:
+                raise fail(
+                    "COMP001",
+                    f"the descriptor word {word} of {operation} has more than 32 bits",
+                    place=place,
+                    found=str(number)[:40],
+                    expected="a finite number below 2^32",
+                    hint=f"Change {word} in the formulas file.",
+                )
         return words
 
 
@@ -380,7 +390,8 @@ def _evaluate(row: FactorRow, place: Place, values: Mapping[str, Any]) -> Iterat
     names["element"] = int(values["y"].type.elem == "i16")
     for name, expression in row.items():
         if name not in ("form", "profile"):
-            with np.errstate(all="ignore"):  # values that are not finite are refused
+            number: Any = np.float64(np.nan)  # values that are not finite are refused
+            with np.errstate(all="ignore"), suppress(ZeroDivisionError, OverflowError):
                 number = eval(_compile(expression), names)
             yield name, number
 

@@ -38,9 +38,9 @@ from nmpsim.timing.compute import (
 STRIPS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 """Numbers of cores along the rows that are considered."""
 TURNS = (2, 3, 4, 5, 7, 8, 10, 14)
-"""Numbers of strips of a core that are considered, apart from 1."""
+"""Numbers of strips for each core that the search tries in addition to 1."""
 CHANNEL_RANGES = (2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 20, 24, 30, 32)
-"""Numbers of cores along the channels that are considered, apart from 1."""
+"""Numbers of cores along the channels that the search tries in addition to 1."""
 EXCHANGE_CYCLES = 250
 """Rough cost of an exchange through DRAM."""
 START_CYCLES = 150

@@ -24,7 +24,7 @@ class ChainTiling(NamedTuple):
     down: int
     """Number of cores along the rows; each has a strip, or several."""
     across: int = 1
-    """Number of cores along the channels; all layers but the first then keep channels apart."""
+    """Number of cores along the channels. If above 1, only the first layer combines channels."""
     strips: int = 1
     """Strips that a core computes in turn."""
     exchanged: tuple[int, ...] = ()
@@ -120,7 +120,7 @@ class Strips(NamedTuple):
         return cls(np.concatenate(numbers), np.repeat(np.array(counts), counts))
 
     def divide(self, rows: int) -> RowRange:
-        """Divide rows evenly among the strips of each tiling."""
+        """Divide ``rows`` rows evenly among the strips of each tiling; return their ranges."""
         return RowRange(rows * self.number // self.parts, rows * (self.number + 1) // self.parts)
 
     def scale(self, rows: RowRange, stride: int, size: int) -> RowRange:
