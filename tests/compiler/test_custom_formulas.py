@@ -211,6 +211,22 @@ def test_factors_that_no_word_represents_are_refused(row: str) -> None:
     assert error.value.diagnostics[0].code == "COMP001"
 
 
+@pytest.mark.parametrize("word", ["rounded_bias", "result_bias"])
+def test_a_bias_that_is_not_finite_is_refused(word: str) -> None:
+    draft = Draft()
+    source = draft.input(TensorType("i8", (2, 4), quant(0.1)))
+    weights = draft.constant(np.ones((4, 3), np.int8), "i8", 0.1)
+    bias = draft.constant(np.ones(3, np.int32), "i32", float(np.float32(0.1) * np.float32(0.1)))
+    target = draft.output(TensorType("i8", (2, 3), quant(0.2)))
+    draft.emit("fullyconnected", target, source, weights, bias)
+    row = f"[factors.sums]\nout = 'Sx * Sw / Sy'\n{word} = 'real / (Sx - Sx)'"
+    custom = parse_custom_formulas(f"name = 'b'\nbase = 'float'\n{row}", "b")
+    with pytest.raises(UserError) as error:
+        compile_module(draft.module(), SMALL, numerics="float", formulas=custom)
+    (diagnostic,) = error.value.diagnostics
+    assert (diagnostic.code, word in diagnostic.message) == ("COMP001", True)
+
+
 def test_both_engines_compute_a_matrix_product_by_the_formulas_of_a_file() -> None:
     draft = Draft()
     left, right = (draft.input(TensorType("i8", shape, quant(0.1))) for shape in ((4, 16), (16, 8)))

@@ -29,7 +29,9 @@ def test_the_trace_of_the_digits_is_unchanged(engine: str) -> None:
 
     bundle = parse_bundle(compiled.image)
     report = nmpsim.Device(engine=engine).run(bundle, {"data": image})
-    report = attrs.evolve(report, memory=nmpsim.memory_map(bundle))
+    report = attrs.evolve(
+        report, memory=nmpsim.memory_map(bundle), edges=nmpsim.layer_edges(bundle)
+    )
 
     expected = json.loads((ROOT / "traces" / "digits-7.json").read_text(encoding="utf-8"))
     given = json.loads(json.dumps(to_json(report)))

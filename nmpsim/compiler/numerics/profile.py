@@ -259,7 +259,10 @@ class ProfileEncoder(ABC):
         values |= {"real": layer.bias.real_values}
         if "result_bias" in row:
             values["sum_bias"] = layer.round_bias(layer.bias.real_values / layer.products)
+        is_custom = self.has_custom_factors(layer)
         for word, number in _evaluate(row, layer.place, values):
+            if is_custom and word.endswith("_bias"):
+                _require_finite(word, row[word], np.atleast_1d(number), layer.place)
             if word == "out" and row["form"] == "float64":
                 factors = np.broadcast_to(number, (layer.channels,))
                 pairs = (make_float64_scales(factor, layer.place) for factor in factors.tolist())
@@ -394,6 +397,20 @@ def _evaluate(row: FactorRow, place: Place, values: Mapping[str, Any]) -> Iterat
             with np.errstate(all="ignore"), suppress(ZeroDivisionError, OverflowError):
                 number = eval(_compile(expression), names)
             yield name, number
+
+
+def _require_finite(word: str, expression: str, values: Array, place: Place) -> None:
+    """Raise UserError (COMP001) if an expression of a formulas file yields an infinity or NaN."""
+    wrong = values[~np.isfinite(values)]
+    if wrong.size:
+        raise fail(
+            "COMP001",
+            f"the expression of {word} in the formulas file is not finite",
+            place=place,
+            found=f"{expression} = {wrong[0]}",
+            expected="a finite number for each channel",
+            hint="Change the expression so that it does not divide by zero.",
+        )
 
 
 def _round_bits(x: Array, bits: int) -> Array:
