@@ -174,7 +174,10 @@ def record_device_step(
 def divide_chain_cycles(
     layers: Sequence[Layer], counted: Counters, account: RunCycles
 ) -> tuple[Mapping[int, int], Mapping[int, PathSection]]:
-    """Divide the cycles of each chain among its layers, in proportion to their lower bounds.
+    """Divide the cycles of each chain among its layers, in proportion to their work.
+
+    The work of a layer is its lower bound, or the cycles in which the DRAM served the layer if they
+    are more: a share of the lower bound alone may be shorter than the time in the DRAM.
 
     Returns
     -------
@@ -184,7 +187,7 @@ def divide_chain_cycles(
     cycles, paths = dict(account.cycles), dict(account.paths)
     for chain in list_chains(layers):
         total = sum(cycles[layer.index] for layer in chain)
-        work = [compute_layer_bound(layer, counted).cycles for layer in chain]
+        work = [_count_work_cycles(layer, counted) for layer in chain]
         ends = [total * done // max(sum(work), 1) for done in itertools.accumulate(work)]
         ends[-1] = total
         section = paths.get(chain[0].index)
@@ -193,6 +196,14 @@ def divide_chain_cycles(
             if section is not None and total:
                 paths[layer.index] = section._replace(share=(begin, end))
     return cycles, paths
+
+
+def _count_work_cycles(layer: Layer, counted: Counters) -> int:
+    """Return a layer's lower bound, or the cycles of each DRAM channel for it if they are more."""
+    counts = counted.counts[layer.index]
+    dram = counts[CountColumn.BUSY_LOAD] + counts[CountColumn.BUSY_STORE]
+    served = -(-int(dram) // counted.config.dram_channels)
+    return max(compute_layer_bound(layer, counted).cycles, served)
 
 
 def record_host_step(

@@ -214,7 +214,8 @@ class LayerReport:
     chain: Annotated[
         str,
         "full name of the first layer of its [chain](tiling.md#chains), whose cycles are divided"
-        " among its layers in proportion to `bound.cycles`; missing outside of chains",
+        " among its layers in proportion to the larger of `bound.cycles` and the DRAM's cycles;"
+        " missing outside of chains",
         OMITTED_IF_EMPTY,
     ] = ""
     utilization: Annotated[

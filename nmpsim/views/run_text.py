@@ -99,7 +99,7 @@ def _print_chains(report: RunReport, console: Console) -> None:
         list(layers) for name, layers in groupby(report.layers, lambda layer: layer.chain) if name
     ]
     if chains:
-        print_heading(console, "chains (cycles of layers in proportion to their bounds)")
+        print_heading(console, "chains (cycles of layers in proportion to their work)")
     for layers in chains:
         first, last = layers[0], layers[-1]
         cycles, macs, repeated = (

@@ -36,7 +36,7 @@ def test_chains_are_explained_and_reported(compile_digits, nmpsim_cli):
     assert "one layer after the other" in result.stdout
     report = nmpsim_cli("run", bundle, "--input", IMAGE)
     assert report.exit_code == 0, report.stderr
-    assert "chains (cycles of layers in proportion to their bounds)" in report.stdout
+    assert "chains (cycles of layers in proportion to their work)" in report.stdout
 
 
 def test_outputs_of_all_layers_are_saved_without_chains(compile_digits, nmpsim_cli, tmp_path):

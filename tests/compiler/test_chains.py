@@ -100,6 +100,7 @@ def check_equal_results(
     for before, after in zip(*(one.layers for one in reports), strict=True):
         assert after.macs <= before.macs  # rows that a stride skips are not computed
         assert sum(after.critical_path.values()) in (0, after.cycles)
+        assert max(after.use.dram_busy, after.use.mac_utilization) <= 1, after.name
 
 
 @examples(12)
@@ -192,4 +193,5 @@ def test_chains_of_shared_models(name: str, most: int, shared: Path) -> None:
     for output, expected in reports[0].outputs.items():
         np.testing.assert_array_equal(reports[1].outputs[output], expected)
     assert reports[1].contract.violation is None
+    assert all(layer.use.dram_busy <= 1 for layer in reports[1].layers)
     assert reports[1].device_cycles <= most
