@@ -7,7 +7,7 @@ therefore executed in isolation on the float network's values, rounded to the ty
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.difference import rank_sqnr
+from nmpsim.analysis.matching import AXIS_ORDERS
 from nmpsim.config import make_device_config
 from nmpsim.core.device import Device
 from nmpsim.core.run import make_layer_key
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
 
 JUMP_DB = 6.0
 """Distance below the median SQNR, in dB, that counts as a jump: twice the error."""
+MIN_RIGHT_DB = 12.0
+"""SQNR of a layer in isolation, in dB, from which a layout of the reference fits the layer."""
+MAX_TRIED_LAYERS = 20
+"""Largest number of layers that are executed in isolation under each layout of the reference."""
 MAX_RANGE_RATIO = 8
 """Largest accepted ratio of a type's range to the values' range: three wasted bits."""
 
@@ -114,6 +119,40 @@ def find_range_faults(debugger: Debugger, reference: ReferenceOutputs, index: in
         f" {held}, {type_holds}"
     elif MAX_RANGE_RATIO * float(np.ptp(expected)) < ends[1] - ends[0]:
         yield f"the range of the type is too wide: values are {held}, {type_holds}"
+
+
+def determine_layout(debugger: Debugger, reference: ReferenceOutputs) -> None:
+    """Determine the layout of a reference whose shapes fit several layouts, from finished layers.
+
+    The layers are executed in isolation under each layout. The reference has the layout under which
+    most layers are right, or the only one under which a change explains the first wrong layer. The
+    layout remains unknown if layouts fit equally.
+    """
+    outputs = debugger.layer_outputs
+    if not reference.is_layout_known:
+        reference.match_values(outputs)
+    if reference.is_layout_known:
+        return
+    votes: Counter[str] = Counter()
+    wrong: dict[str, LayerComparison] = {}
+    for layout in AXIS_ORDERS:
+        reference.match_values(outputs, layout)
+        chosen = sorted(reference.layer_indices & outputs.keys())[:MAX_TRIED_LAYERS]
+        found = [isolate_layer(debugger, reference, index) for index in chosen]
+        known = [one for one in found if one.isolated is not None]
+        near = [one for one in known if get_isolated_sqnr(one) >= MIN_RIGHT_DB]
+        votes[layout] = len(near)
+        faulty = [one for one in known if one.is_faulty]
+        wrong |= {layout: faulty[0]} if faulty else {}
+    likely = [layout for layout in AXIS_ORDERS if votes[layout] == max(votes.values())]
+    if len(likely) > 1:
+        explained = []
+        for layout in set(likely) & wrong.keys():
+            reference.match_values(outputs, layout)
+            if explain_faulty_layer(debugger, reference, wrong[layout]).explanations:
+                explained.append(layout)
+        likely = explained
+    reference.match_values(outputs, likely[0] if len(likely) == 1 else None)
 
 
 MAX_OUTLIERS = 3
@@ -193,6 +232,7 @@ def find_faulty_layer(
         None if each layer that can be executed in isolation is right.
     """
     debugger.run_to_end()
+    determine_layout(debugger, reference)
     for index in debugger.get_layer_order():
         found = compare_layer(debugger, reference, index).accumulated
         if found is None or found.worst_ulp <= limit:

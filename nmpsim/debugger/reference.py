@@ -16,7 +16,13 @@ from nmpsim.analysis.difference import (
     quantize_values,
 )
 from nmpsim.analysis.layer_moves import LayerMove
-from nmpsim.analysis.matching import StoredTensor, TensorMatching, match_layers
+from nmpsim.analysis.matching import (
+    AXIS_ORDERS,
+    StoredTensor,
+    TensorMatching,
+    is_cube,
+    match_layers,
+)
 from nmpsim.arrays import Array
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Layer, Metadata, Tensor
@@ -131,6 +137,12 @@ class ReferenceOutputs:
     def _index_pairs(self) -> None:
         index_of = {layer.name: layer.index for layer in self._metadata.layers}
         self._pairs = {index_of[pair.tensor.name]: pair for pair in self.matching.pairs}
+        for index, move in self._moves.items():
+            is_transposed = move.axes in AXIS_ORDERS.values()
+            if not is_transposed or index not in self._pairs or move.source in self._pairs:
+                continue
+            if is_cube(self._pairs[index].tensor):  # the file has one layout for all tensors
+                self._pairs[move.source] = self._pairs.pop(index)
         self._known = set(self._pairs)
         self._results: dict[int, int] = {}  # layer -> its transposed or copied output
         for index, move in sorted(self._moves.items(), reverse=True):
@@ -149,14 +161,23 @@ class ReferenceOutputs:
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether layers and tensors of the reference are left that values could match."""
-        return bool(self.matching.unmatched and self.matching.unmatched_references)
+        """Whether values could match more layers and tensors, or determine the layout."""
+        left = self.matching.unmatched and self.matching.unmatched_references
+        return bool(left) or not self.is_layout_known
 
-    def match_values(self, outputs: Mapping[int, Array]) -> None:
-        """Match the layers again by their output values, to resolve ambiguous tensors."""
+    @property
+    def is_layout_known(self) -> bool:
+        """Whether the layout of the reference's tensors is known."""
+        return self.matching.is_layout_known
+
+    def match_values(self, outputs: Mapping[int, Array], layout: str | None = None) -> None:
+        """Match the layers again by their output values, to resolve ambiguous tensors.
+
+        ``layout`` replaces the requested layout of the reference's tensors for this match.
+        """
         known = {self._layers[index].name: values for index, values in outputs.items()}
         self.matching = match_layers(
-            self._metadata, self._references, self._names, self._layout, known
+            self._metadata, self._references, self._names, layout or self._layout, known
         )
         self._index_pairs()
 
@@ -286,6 +307,9 @@ def isolate_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -
     difference = None if actual is None else measure_difference(layer, actual, expected)
     if not isinstance(difference, OutputDifference):
         return comparison
+    if not (difference.equal or reference.is_layout_known):
+        problem = "cannot be told, because the layout of the reference is unknown"
+        return attrs.evolve(comparison, problem=problem)
     unknown = [] if difference.equal else reference.find_unknown_inputs(debugger.bundle, index)
     if unknown:
         names = ", ".join(debugger.layers[one].display_name for one in unknown)

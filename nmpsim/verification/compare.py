@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated
 
 import attrs
@@ -17,7 +18,7 @@ from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.run import Progress, ProgressCallback, make_layer_key
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.divergence import explain_faulty_layer, find_error_causes
+from nmpsim.debugger.divergence import determine_layout, explain_faulty_layer, find_error_causes
 from nmpsim.debugger.reference import (
     LayerComparison,
     ReferenceOutputs,
@@ -193,6 +194,9 @@ def verify_sample(
         find_layer_moves(bundle),
         {index: values for index, values in saved.items() if values is not None},
     )
+    isolation = _Isolation(bundle, device, inputs, expected, tolerance)
+    if not expected.is_layout_known:
+        isolation.determine_layout(progress)
     layers = [
         _compare_layer(layer, saved[layer.index], expected.get_output(layer), tolerance)
         for layer in bundle.metadata.layers
@@ -221,7 +225,6 @@ def verify_sample(
     )
     causes: tuple[str, ...] = ()
     if any(one.differs for one in layers):
-        isolation = _Isolation(bundle, device, inputs, expected, tolerance)
         layers = isolation.isolate_layers(layers, progress)
         causes = isolation.find_causes(reference.saturates_pairs)
     return SampleVerification(name, tuple(layers), outputs, variants, causes)
@@ -254,10 +257,20 @@ class _Isolation:
         reference: ReferenceOutputs,
         tolerance: Tolerance,
     ) -> None:
-        self._debugger = Debugger(bundle, inputs, config=device.config)
+        self._bundle, self._inputs, self._config = bundle, inputs, device.config
         self._reference = reference
         self._tolerance = tolerance
         self._first_wrong: LayerComparison | None = None
+
+    @cached_property
+    def _debugger(self) -> Debugger:
+        return Debugger(self._bundle, self._inputs, config=self._config)
+
+    def determine_layout(self, progress: ProgressCallback | None) -> None:
+        """Determine the layout of a reference whose shapes fit several layouts."""
+        self._debugger.search_progress = progress
+        self._debugger.run_to_end()
+        determine_layout(self._debugger, self._reference)
 
     def isolate_layers(
         self, layers: list[VerifiedLayer], progress: ProgressCallback | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -16,6 +17,7 @@ from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.reference import ReferenceOutputs
 from nmpsim.diagnostics import UserError
+from tests.identify_campaign.models import draw_layers, write_model
 
 
 @pytest.fixture(scope="module")
@@ -193,3 +195,48 @@ def test_a_layer_has_the_values_of_its_transposed_output(tmp_path: Path) -> None
         expected = shell.reference.get_output(layers[name])
         np.testing.assert_array_equal(expected, outputs[name] ^ 1)
     assert shell.execute("diverge").data["breaking"] == ["q"]
+
+
+@pytest.fixture(scope="module")
+def cubes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Debugger, list[Any]]:
+    """Return a finished run of two convolutions of equal height, width and channels.
+
+    The second value is the list of results without bias in the first convolution, as NHWC.
+    """
+    folder = tmp_path_factory.mktemp("cubes")
+    layers = draw_layers(np.random.default_rng(3), 2, 8)
+    faulty = [attrs.evolve(layers[0], bias=0 * layers[0].bias), layers[1]]
+    x = {"t0": np.random.default_rng(4).integers(-128, 128, (1, 8, 8, 8)).astype(np.int8)}
+    runs = []
+    for number, chosen in enumerate((layers, faulty)):
+        write_model(folder / f"{number}.onnx", chosen, 8)
+        bundle = nmpsim.compile(folder / f"{number}.onnx", tiling="simple").bundle
+        debugger = Debugger(bundle, x)
+        debugger.run_to_end()
+        runs.append(debugger)
+    outputs = runs[1].layer_outputs
+    convs = [one.index for one in runs[1].layers if one.op != "transpose"]
+    return runs[0], [outputs[index] for index in convs]
+
+
+def test_values_and_isolated_layers_determine_the_layout_of_cubes(
+    cubes: tuple[Debugger, list[Any]],
+) -> None:
+    debugger, results = cubes
+    shell = Shell(debugger, lambda path: pytest.fail(f"nobody reads {path}"))
+    for layout, axes in (("nchw", (0, 3, 1, 2)), ("same", (0, 1, 2, 3))):
+        arrays = {f"t{number + 1}": one.transpose(axes) for number, one in enumerate(results)}
+        found = compare(shell, "diverge", arrays, moves=find_layer_moves(debugger.bundle))
+        assert shell.reference is not None
+        assert shell.reference.matching.layout == layout
+        assert [one["change"] for one in found.data["explanations"]] == ["a bias of zero"]
+
+
+def test_a_cube_of_unknown_layout_has_no_cause(cubes: tuple[Debugger, list[Any]]) -> None:
+    debugger, results = cubes
+    shell = Shell(debugger, lambda path: pytest.fail(f"nobody reads {path}"))
+    noise = np.random.default_rng(5).permutation(results[0].reshape(-1)).reshape(results[0].shape)
+    found = compare(shell, "diverge", {"t1": noise})
+    assert "the layout of the reference is unknown: pass --layout" in found.text
+    assert "cannot be told, because the layout of the reference is unknown" in found.text
+    assert found.data["explanations"] == found.data["causes"] == []

@@ -5,13 +5,14 @@ order (``alignment``) and by values (``similarity``). ``layout`` infers memory l
 ``chains`` finds folded operations.
 """
 
-from nmpsim.analysis.matching.layout import LAYOUTS, find_axis_order, permute_shape
+from nmpsim.analysis.matching.layout import AXIS_ORDERS, LAYOUTS, find_axis_order, permute_shape
 from nmpsim.analysis.matching.match import (
     match_layers,
     match_tensors,
     suggest_mapping,
 )
 from nmpsim.analysis.matching.result import TensorMatching, TensorPair
+from nmpsim.analysis.matching.similarity import is_cube
 from nmpsim.analysis.matching.tensors import (
     KnownValues,
     StoredTensor,
@@ -23,6 +24,7 @@ from nmpsim.analysis.matching.tensors import (
 )
 
 __all__ = [
+    "AXIS_ORDERS",
     "LAYOUTS",
     "KnownValues",
     "StoredTensor",
@@ -31,6 +33,7 @@ __all__ = [
     "add_program_facts",
     "convert_unsigned",
     "find_axis_order",
+    "is_cube",
     "list_layer_tensors",
     "list_saved_tensors",
     "make_stored_tensor",

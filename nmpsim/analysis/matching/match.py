@@ -17,7 +17,7 @@ from nmpsim.analysis.matching.alignment import (
     find_certain_pairs,
 )
 from nmpsim.analysis.matching.chains import ChainLink, find_chain_links, sort_functions
-from nmpsim.analysis.matching.layout import find_axis_order, infer_layout
+from nmpsim.analysis.matching.layout import SAME, find_axis_order, infer_layout
 from nmpsim.analysis.matching.names import (
     NameKeys,
     find_operation_kind,
@@ -29,10 +29,12 @@ from nmpsim.analysis.matching.names import (
 )
 from nmpsim.analysis.matching.result import TensorMatching, TensorPair
 from nmpsim.analysis.matching.similarity import (
+    MAX_CUBES,
     find_similar_layout,
     find_similar_pairs,
     find_swapped_pairs,
     is_closer,
+    is_cube,
     is_similar,
 )
 from nmpsim.analysis.matching.tensors import (
@@ -171,7 +173,8 @@ class _Matcher:
         self._links: Sequence[ChainLink] | None = None
         self._functions: dict[StoredTensor, list[StoredTensor]] = {}
         self._is_ordered = True
-        self.layout = "same"
+        self.layout = SAME
+        self._is_layout_known = True
 
     @property
     def has_numbers(self) -> bool:
@@ -187,21 +190,28 @@ class _Matcher:
                 self._used.add(other)
 
     def infer_layout(self, layout: str) -> None:
-        """Infer the layout from the names that match, or from all shapes if these fit several."""
-        self.layout = layout
+        """Infer the layout from the names that match, from all shapes, or from values.
+
+        Two recorded runs of programs have the same layout if their shapes fit several layouts.
+        """
         if layout != "auto":
+            self.layout = layout
             return
         pairs = [(one.tensor, one.reference) for one in self._pairs.values()]
         pairs += pair_unique_names(*self._left(), list_spellings, lambda one, other: True)
         # Conversions of inputs and outputs may have the layout of the model's file.
         named = [pair for pair in pairs if pair[0].opcode not in _CONVERSIONS]
         left = [one for one in self._left()[0] if one.opcode not in _CONVERSIONS]
-        mine, theirs = (dict.fromkeys(one.shape for one in run) for run in (left, self._left()[1]))
-        self.layout = (
+        runs = left, self._left()[1]
+        mine, theirs = (dict.fromkeys(one.shape for one in run) for run in runs)
+        cubes = product(filter(is_cube, left), filter(is_cube, self._left()[1]))
+        found: str | None = (
             infer_layout((one.shape, other.shape) for one, other in named)
             or infer_layout(islice(product(mine, theirs), MAX_CELLS))
-            or find_similar_layout(pairs)
+            or (SAME if self.has_numbers else None)
+            or find_similar_layout(named or list(islice(cubes, MAX_CUBES)))
         )
+        self.layout, self._is_layout_known = found or SAME, found is not None
 
     def pair_names(self, how: str, list_keys: NameKeys) -> None:
         """Match tensors by unique keys; equal own names match even if shape or type do not fit."""
@@ -374,6 +384,7 @@ class _Matcher:
             self.layout,
             tuple(one for one in self._all if one.is_result and one not in self._pairs),
             tuple(one for one in self._references if one not in self._used),
+            is_layout_known=self._is_layout_known,
         )
 
     def _left(self) -> tuple[list[StoredTensor], list[StoredTensor]]:

@@ -31,13 +31,15 @@ class TensorMatching:
 
     pairs: tuple[TensorPair, ...]
     layout: str
-    """Layout of the reference: same, nchw or nhwc."""
+    """Layout of the reference: same, nchw or nhwc; ``same`` if unknown."""
     unmatched: tuple[StoredTensor, ...]
     """Results of the run that are not in the reference."""
     unmatched_references: tuple[StoredTensor, ...]
     """Results of the reference that are not in the run."""
     moved: tuple[StoredTensor, ...] = ()
     """Results of the run that transpose or copy a result of a pair, whose reference they use."""
+    is_layout_known: bool = True
+    """Whether shapes, values or the caller determine the layout."""
 
     def read_expected(self, pair: TensorPair) -> Array | None:
         """Read a pair's reference values in the run's layout; return None if they are incomparable.
@@ -60,6 +62,8 @@ class TensorMatching:
         count = len(matched) + len(self.unmatched)
         text = f"{len(matched)} of {count} {noun} compared"
         text += f", the reference is {self.layout.upper()}" if self.layout != "same" else ""
+        if not self.is_layout_known:
+            text += "; the layout of the reference is unknown: pass --layout nchw, nhwc or same"
         names = [one.name for one in (*self.unmatched, *matched)]
         missing = make_display_names(names)[: len(self.unmatched)]
         if missing:

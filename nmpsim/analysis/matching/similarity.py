@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -21,8 +21,8 @@ MIN_RATIO = 4
 _MIN_ERROR = 1e-6
 """Error below which tensors count as equal."""
 _MIN_ELEMENTS = 32
-_MAX_CUBES = 20
-"""Number of tensors whose values decide the layout."""
+MAX_CUBES = 400
+"""Largest number of pairs of tensors whose values decide the layout."""
 _SAMPLES = 2048
 _MAX_TENSORS = 1000
 _Pair = tuple[StoredTensor, StoredTensor]
@@ -75,17 +75,28 @@ def find_swapped_pairs(pairs: Sequence[_Pair], layout: str) -> set[_Pair]:
     return swapped
 
 
-def find_similar_layout(pairs: Sequence[_Pair]) -> str:
-    """Return the reference layout in which tensors of ambiguous shape are similar, or ``same``.
+def find_similar_layout(pairs: Sequence[_Pair]) -> str | None:
+    """Return the layout in which most tensors of ambiguous shape are similar, or None if unknown.
 
-    A single tensor does not decide, because the run's tensor may be transposed by mistake.
+    The layout is unknown if two layouts fit equally, or if only one tensor decides, because the
+    run may have transposed that tensor by mistake. Without such tensors, the layout is ``same``.
     """
-    cubes = [pair for pair in pairs if len(pair[0].shape) == 4 and len(set(pair[0].shape[1:])) == 1]
-    cubes = [(one, other) for one, other in cubes if one.shape == other.shape and one.shape[-1] > 1]
-    for layout in AXIS_ORDERS if len(cubes) > 1 else ():
-        if all(is_similar(one, other, layout) for one, other in cubes[:_MAX_CUBES]):
-            return layout
-    return SAME
+    cubes = [pair for pair in pairs if is_cube(pair[0]) and pair[0].shape == pair[1].shape]
+    if not cubes:
+        return SAME
+    votes = Counter(
+        layout
+        for layout in AXIS_ORDERS
+        for one, other in cubes[:MAX_CUBES]
+        if is_similar(one, other, layout)
+    )
+    first, second = (*votes.most_common(2), ("", 0), ("", 0))[:2]
+    return first[0] if first[1] > max(second[1], 1) else None
+
+
+def is_cube(tensor: StoredTensor) -> bool:
+    """Return whether a 4-D tensor has equal height, width and channels, so that layouts fit it."""
+    return len(tensor.shape) == 4 and len(set(tensor.shape[1:])) == 1 < tensor.shape[-1]
 
 
 def is_similar(tensor: StoredTensor, reference: StoredTensor, layout: str) -> bool:

@@ -14,6 +14,7 @@ from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.commands.moving import make_stop_result
 from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.debugger.divergence import (
+    determine_layout,
     explain_faulty_layer,
     find_error_causes,
     find_range_faults,
@@ -46,6 +47,7 @@ def compare_layers(
 ) -> CommandResult:
     """Compare one layer or all layers with the reference."""
     reference, debugger = context.get_reference(), context.debugger
+    determine_layout(debugger, reference)
     chosen = debugger.get_layer_order() if layer is None else [layer.index]
     is_isolated = isolated is not None or layer is not None
     found = [

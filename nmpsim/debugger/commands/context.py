@@ -20,6 +20,7 @@ from nmpsim.debugger.audit import (
 from nmpsim.debugger.changes import ProgramEditor
 from nmpsim.debugger.commands.results import CommandResult, ResultFormatter, to_json_data
 from nmpsim.debugger.debugger import Debugger
+from nmpsim.debugger.divergence import determine_layout
 from nmpsim.debugger.edits import ScaleChanges, list_scale_changes
 from nmpsim.debugger.reference import ArrayOpener, LayerComparison, ReferenceOutputs, compare_layer
 from nmpsim.debugger.scale_changes import replace_scales
@@ -125,11 +126,12 @@ class CommandContext:
         return self.reference
 
     def complete_reference(self) -> ReferenceOutputs:
-        """Run the program and match the reference by values, if names and order do not suffice."""
+        """Run the program and match the reference by values, if names and shapes do not suffice."""
         reference, order = self.get_reference(), self.debugger.get_layer_order()
         if reference.is_ambiguous and order:
             self.debugger.run_through_layer(order[-1])
             reference.match_values(self.debugger.layer_outputs)
+            determine_layout(self.debugger, reference)
             self._comparisons.clear()
         return reference
 
