@@ -1,7 +1,7 @@
 """Records of an ELF32 little-endian RISC-V file, and how sections become a file.
 
 Source: *Tool Interface Standard, Executable and Linking Format*, version 1.2, and the RISC-V ELF
-psABI. Only the parts that a bundle needs are implemented.
+psABI. Only the parts that bundles and programs need are implemented.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ Buffer = bytes | bytearray | memoryview
 MAGIC = b"\x7fELF"
 IDENT = MAGIC + bytes([1, 1, 1]) + bytes(9)
 """Identification: ELF32, little endian, version 1, System V."""
-ET_EXEC = 2
+ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
 EM_RISCV = 243
+EF_RVC, EF_FLOAT_ABI, EF_RVE = 0x1, 0x6, 0x8
 
-PT_LOAD = 1
+PT_LOAD, PT_DYNAMIC = 1, 2
 PF_X, PF_W, PF_R = 1, 2, 4
 SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_NOBITS = 1, 2, 3, 8
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR = 1, 2, 4
-SHN_ABS = 0xFFF1
+SHN_UNDEF, SHN_ABS = 0, 0xFFF1
 STB_GLOBAL = 1
 STT_OBJECT, STT_FUNC = 1, 2
 

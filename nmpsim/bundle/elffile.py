@@ -7,8 +7,26 @@ from collections.abc import Iterator
 from typing import Any
 
 from nmpsim.bundle import elf, limits
+from nmpsim.bundle.layout import SECTION_PREFIX
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.records import frozen
+
+LINK_COMMAND = "riscv64-unknown-elf-gcc $(nmpsim c-flags) prog.c -o prog.elf"
+"""Command that compiles and links a C program for the device."""
+_COMPILE_HINT = f"Compile and link the program with `{LINK_COMMAND}`."
+_TYPES = {
+    elf.ET_REL: "a relocatable object file, which is not linked",
+    elf.ET_DYN: "a shared library or a position-independent executable",
+}
+"""Type of an ELF file that is no executable -> its description."""
+FLAGS_OFFSET = 36
+"""Offset of the flags in the ELF header."""
+_UNSUPPORTED_FLAGS = {
+    elf.EF_RVC: "compressed instructions (RVC)",
+    elf.EF_FLOAT_ABI: "the ABI with floating-point registers",
+    elf.EF_RVE: "the ABI with 16 registers (RV32E)",
+}
+"""Bits of the ELF header's flags -> what a program with them needs."""
 
 
 @frozen
@@ -45,6 +63,11 @@ class ElfFile:
         self._all_sections, name_offsets = self._read_sections(header[6], *header[11:13])
         self.sections = self._named_sections(name_offsets, header[6], header[13])
 
+    @property
+    def is_bundle(self) -> bool:
+        """Whether the file has a section of a bundle, so that it must have all of them."""
+        return any(name.startswith(SECTION_PREFIX) for name in self.sections)
+
     def read_section(self, section: ElfSection) -> memoryview:
         """Return the contents of a section; they are empty if the file stores no contents."""
         if section.type == elf.SHT_NOBITS:
@@ -68,7 +91,9 @@ class ElfFile:
         names = self._all_sections[table.link]
         found: dict[str, tuple[int, int]] = {}
         records = elf.SYMBOL.iter_unpack(self.read_section(table))
-        for name_offset, address, nbytes, info, _, _ in records:
+        for name_offset, address, nbytes, info, _, section in records:
+            if section == elf.SHN_UNDEF:
+                continue
             name = self._string(names, name_offset)
             if name and info & 15 <= elf.STT_FUNC and not name.startswith("$"):
                 found.setdefault(name, (address, nbytes))
@@ -86,14 +111,27 @@ class ElfFile:
                 len(self.data),
             )
         if ident[4:7] != elf.IDENT[4:7]:
-            raise self._not_a_bundle(
-                "it is not a 32-bit little-endian ELF file", ident[4:7].hex(" ")
+            bits = {1: "32-bit", 2: "64-bit"}.get(ident[4], f"class {ident[4]}")
+            order = {1: "little-endian", 2: "big-endian"}.get(ident[5], f"byte order {ident[5]}")
+            raise self._not_executable(
+                "it is not a 32-bit little-endian ELF file",
+                f"a {bits} {order} ELF file of version {ident[6]}",
+                4,
             )
         header: tuple[int, ...] = elf.HEADER.unpack_from(self.data)
-        if header[1:3] != (elf.ET_EXEC, elf.EM_RISCV):
-            raise self._not_a_bundle(
-                "it is not a RISC-V executable", f"of ELF type {header[1]}, machine {header[2]}"
+        kind, machine, flags = header[1], header[2], header[7]
+        if machine != elf.EM_RISCV:
+            raise self._not_executable(
+                "it is not a RISC-V executable", f"an ELF file for machine {machine}", 18
             )
+        if kind != elf.ET_EXEC:
+            found = _TYPES.get(kind, f"a file of ELF type {kind}")
+            raise self._not_executable("it is not a RISC-V executable", found, 16)
+        for bits_of_flag, what in _UNSUPPORTED_FLAGS.items():
+            if flags & bits_of_flag:
+                raise self._not_executable(
+                    f"it uses {what}", f"ELF flags {flags:#x}", FLAGS_OFFSET, "no such flag"
+                )
         return header
 
     def _read_segments(self, offset: int, entry_bytes: int, count: int) -> list[elf.Segment]:
@@ -102,6 +140,10 @@ class ElfFile:
             limits.SEGMENTS, elf.PROGRAM_HEADER, offset, entry_bytes, count
         ):
             kind, start, address, _, in_file, in_memory, flags, alignment = record
+            if kind == elf.PT_DYNAMIC:
+                raise self._not_executable(
+                    "it is dynamically linked", "a dynamic segment", at, "a static executable"
+                )
             if kind != elf.PT_LOAD:
                 continue
             self._check_inside("segment", start, in_file, at)
@@ -134,6 +176,9 @@ class ElfFile:
         sections = self._all_sections
         if not 0 <= names_index < max(len(sections), 1):
             what = f"the section names are in section {names_index} of {len(sections)}"
+            raise self._damaged(what, offset)
+        if sections and sections[names_index].type != elf.SHT_STRTAB:
+            what = f"section {names_index} with the section names is not a string table"
             raise self._damaged(what, offset)
         return {
             self._string(sections[names_index], name): section
@@ -187,6 +232,22 @@ class ElfFile:
             found=f"the bytes {found}" if found else "an empty file",
             expected="an ELF32 little-endian RISC-V executable",
             hint="Use a file written by `nmpsim compile` or `nmpsim asm`, or a TFLite model.",
+        )
+
+    def _not_executable(
+        self,
+        why: str,
+        found: str,
+        offset: int,
+        expected: str = "an ELF32 little-endian RISC-V executable",
+    ) -> UserError:
+        return fail(
+            "BUN001",
+            f"this ELF file is not a program for the device: {why}",
+            place=Place(self.path, offset=offset),
+            found=found,
+            expected=expected,
+            hint=_COMPILE_HINT,
         )
 
     def _damaged(self, why: str, offset: int) -> UserError:

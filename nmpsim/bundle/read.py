@@ -6,6 +6,7 @@ the outcome is a :class:`Bundle` or a :class:`~nmpsim.diagnostics.UserError`.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -17,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.check import Range, check_metadata
+from nmpsim.bundle.elf_program import make_program_metadata
 from nmpsim.bundle.elffile import ElfFile, ElfSection
 from nmpsim.bundle.file import DIGEST_BYTES, BundleFile, compute_digest
 from nmpsim.bundle.image import map_segments
-from nmpsim.bundle.layout import DEBUG_SECTIONS, DIGEST, META
+from nmpsim.bundle.layout import DEBUG_SECTIONS, DIGEST, DWARF_PREFIX, META
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.schema import parse_metadata
 from nmpsim.diagnostics import Place, UserError, fail
@@ -37,7 +39,7 @@ ALIGNMENT = 64
 
 @frozen(eq=False)
 class Bundle:
-    """Bundle that was read from a file and checked: a compiled program."""
+    """Program that was read from a file and checked: a bundle, or an ELF program."""
 
     metadata: Metadata
     image: npt.NDArray[np.uint8]
@@ -45,8 +47,16 @@ class Bundle:
     image_base: int
     """Address of ``image[0]``."""
     rw_base: int
-    """First address of the read-write memory, which is zero when a run begins."""
+    """First address of the read-write memory."""
     rw_bytes: int
+    initialized: tuple[Range, ...]
+    """Ranges of the read-write memory that are initialized when the program is loaded."""
+    contents: tuple[tuple[int, npt.NDArray[np.uint8]], ...]
+    """Address and bytes of initial contents of the read-write memory; all other bytes are zero."""
+    scratchpad_bytes: int
+    """Bytes at the start of each scratchpad that segments reserve."""
+    has_metadata: bool
+    """Whether the file contains metadata; without them it is an ELF program with one layer."""
     symbols: Mapping[str, int]
     """Address of each named tensor, descriptor and piece of code."""
     symbol_sizes: Mapping[str, int]
@@ -59,7 +69,7 @@ class Bundle:
     digest: str
     """SHA-256 of the file in hexadecimal, which identifies its contents."""
     debug: Mapping[str, memoryview]
-    """Contents of the existing debug sections."""
+    """Contents of the existing debug sections, those of the LIR and of DWARF."""
     file: memoryview
     """Contents of the whole file."""
 
@@ -82,8 +92,13 @@ class Bundle:
         return module if not origins else _with_origins(module, origins)
 
     def require_device(self) -> Mapping[str, Any]:
-        """Return the device settings of the bundle; raise UserError (BUN004) if any are missing."""
+        """Return the device settings of the bundle; raise UserError (BUN004) if any are missing.
+
+        An ELF program without metadata runs on every device whose settings equal the returned ones.
+        """
         settings = self.metadata.device
+        if not self.has_metadata:
+            return settings
         missing = [name for name in ("cores_count", "scratchpad_bytes") if name not in settings]
         if missing:
             raise fail(
@@ -141,6 +156,8 @@ def get_bundle(program: Bundle | BundleHolder) -> Bundle:
 def read_bundle(path: str | os.PathLike[str]) -> Bundle:
     """Read a bundle from a file; raise UserError if the file is not a valid bundle.
 
+    An ELF executable without metadata becomes a bundle with one layer and no tensors.
+
     Raises
     ------
     UserError
@@ -170,23 +187,31 @@ def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
 
 def _bundle(buffer: npt.NDArray[np.uint8], path: str) -> Bundle:
     file = ElfFile(buffer.data, path)
-    meta = get_required_section(file, META)
-    digest = _checked_digest(file)
-    place = Place(path, offset=meta.offset)
-    metadata = parse_metadata(bytes(file.read_section(meta)), place)
-    memory, image = map_segments(file, buffer)
-    check_metadata(metadata, memory, place)
-    rw_base, rw_end = memory.read_write
     symbols = file.read_symbols()
+    memory = map_segments(file, buffer)
+    if file.is_bundle:
+        meta = get_required_section(file, META)
+        digest = _checked_digest(file)
+        place = Place(path, offset=meta.offset)
+        metadata = parse_metadata(bytes(file.read_section(meta)), place)
+        check_metadata(metadata, memory.ranges, place)
+    else:
+        digest = hashlib.sha256(file.data).digest()
+        metadata = make_program_metadata(file, memory, symbols)
+    rw_base, rw_end = memory.ranges.read_write
     return Bundle(
         metadata=metadata,
-        image=image,
-        image_base=memory.image[0],
+        image=memory.image,
+        image_base=memory.ranges.image[0],
         rw_base=rw_base,
         rw_bytes=rw_end - rw_base,
+        initialized=memory.initialized,
+        contents=memory.contents,
+        scratchpad_bytes=memory.scratchpad_bytes,
+        has_metadata=file.is_bundle,
         symbols={name: address for name, (address, _) in symbols.items()},
         symbol_sizes={name: nbytes for name, (_, nbytes) in symbols.items()},
-        text=memory.text,
+        text=memory.ranges.text,
         sections={
             name: (section.address, section.address + section.nbytes)
             for name, section in file.sections.items()
@@ -195,9 +220,9 @@ def _bundle(buffer: npt.NDArray[np.uint8], path: str) -> Bundle:
         path=path,
         digest=digest.hex(),
         debug={
-            name: file.read_section(file.sections[name])
-            for name in DEBUG_SECTIONS
-            if name in file.sections
+            name: file.read_section(section)
+            for name, section in file.sections.items()
+            if name in DEBUG_SECTIONS or name.startswith(DWARF_PREFIX)
         },
         file=file.data.toreadonly(),
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
 
+from nmpsim.bundle.check import Range
 from nmpsim.bundle.metadata import ProgramStep, Tensor
 from nmpsim.core.access_cache import invalidate
 from nmpsim.core.compiled.contract_state import (
@@ -140,6 +142,11 @@ class ContractCheck:
     def check_host_write(self, tensor: Tensor) -> bool:
         """Check a write of a tensor by the host; return False after a violation."""
         return self._check_host(HostEvent.WRITES, tensor.address, count_tensor_bytes(tensor))
+
+    def initialize(self, ranges: Sequence[Range]) -> None:
+        """Mark the ranges of DRAM as written that are initialized when the program is loaded."""
+        for start, end in ranges:
+            self._check_host(HostEvent.WRITES, start, end - start)
 
     def check_host_read(self, tensor: Tensor) -> bool:
         """Check a read of a tensor by the host; return False after a violation."""

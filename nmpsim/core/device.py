@@ -17,12 +17,12 @@ from nmpsim.core.engine_selection import AutoEngine, make_engine
 from nmpsim.core.host_steps import write_tensor
 from nmpsim.core.inputs import Inputs, prepare_inputs
 from nmpsim.core.limits import NO_LIMITS, Limits, resolve_thread_count
-from nmpsim.core.load import check_outputs_in_dram, load_machine
+from nmpsim.core.load import check_outputs_in_dram, load_machine, reset_machine
 from nmpsim.core.memory_demand import check_saved_memory, has_memory_for_layer_kernels
 from nmpsim.core.repeat_run import RepeatedRun
 from nmpsim.core.run import Clock, ProgressCallback, Run, RunOptions, notify_compiling
 from nmpsim.core.run_modes import LASTING, TRANSITIONS, Mode, ModeEvent, RestartError
-from nmpsim.core.state import Machine, reset, restart
+from nmpsim.core.state import Machine, restart
 from nmpsim.core.work import WorkListener
 from nmpsim.diagnostics import fail
 from nmpsim.host_memory import validate_memory_limit
@@ -288,7 +288,7 @@ class Device:
         if number > 0:
             restart(machine, get_costs(self.config))
         elif not loaded.is_at_rest:
-            reset(machine)
+            reset_machine(machine, bundle)
         loaded.is_at_rest = False
         for tensor in bundle.metadata.inputs:
             write_tensor(machine, tensor, values[tensor.name])

@@ -9,7 +9,7 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.counters import count_channels
 from nmpsim.core.memory_demand import check_run_memory
-from nmpsim.core.state import Machine, make_machine
+from nmpsim.core.state import Machine, make_machine, reset
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa.table import DRAM_BASE
 
@@ -46,7 +46,7 @@ def make_bundle_machine(bundle: Bundle, config: DeviceConfig) -> Machine:
     for layer in layers:
         if layer.barrier is not None:
             barriers[layer.barrier] = layer.index
-    return make_machine(
+    machine = make_machine(
         config,
         bundle.image,
         bundle.image_base,
@@ -56,6 +56,20 @@ def make_bundle_machine(bundle: Bundle, config: DeviceConfig) -> Machine:
         barriers,
         bundle.metadata.formulas.encode(),
     )
+    _write_contents(machine, bundle)
+    return machine
+
+
+def reset_machine(machine: Machine, bundle: Bundle) -> None:
+    """Reset a machine with a loaded bundle to its initial state."""
+    reset(machine)
+    _write_contents(machine, bundle)
+
+
+def _write_contents(machine: Machine, bundle: Bundle) -> None:
+    for address, values in bundle.contents:
+        start = address - bundle.rw_base
+        machine.ram[start : start + values.size] = values
 
 
 def check_outputs_in_dram(bundle: Bundle) -> None:
@@ -82,21 +96,27 @@ def make_empty_machine() -> Machine:
 def _check_fits(bundle: Bundle, config: DeviceConfig) -> None:
     made_for = bundle.require_device()
     place = Place(str(bundle.path))
-    hint = "Compile the program for this device with `nmpsim compile --device FILE`."
-    if made_for.get("cores_count") != config.cores_count:
+    verb, hint = (
+        "compiled",
+        "Compile the program for this device with `nmpsim compile --device FILE`.",
+    )
+    if not bundle.has_metadata:
+        verb, hint = "linked", "Link the program with `$(nmpsim c-flags --device FILE)`."
+    cores = made_for.get("cores_count", config.cores_count)
+    if cores != config.cores_count:
         raise fail(
             "BUN004",
-            "the bundle was compiled for another number of cores",
+            f"the bundle was {verb} for another number of cores",
             place=place,
-            found=f"{made_for.get('cores_count')} cores",
+            found=f"{cores} cores",
             expected=f"{config.cores_count} cores, as the device has",
             hint=hint,
         )
-    needed = made_for.get("scratchpad_bytes")
+    needed = made_for.get("scratchpad_bytes", bundle.scratchpad_bytes)
     if not isinstance(needed, int) or needed > config.scratchpad_bytes:
         raise fail(
             "BUN004",
-            "the bundle was compiled for larger scratchpads"
+            f"the bundle was {verb} for larger scratchpads"
             if isinstance(needed, int)
             else "the bundle's device setting scratchpad_bytes is not a whole number",
             place=place,

@@ -247,6 +247,8 @@ class Run:
 
     def _run_steps(self) -> None:
         metadata, contract = self._bundle.metadata, self._contract
+        if contract:
+            contract.initialize(self._bundle.initialized)
         if contract and not all(map(contract.check_host_write, metadata.inputs)):
             self._report_violation(contract.violation_fields)
         for number, step in enumerate(metadata.steps):

@@ -34,8 +34,8 @@ from nmpsim.core.engine_selection import AutoEngine, make_engine
 from nmpsim.core.host_steps import execute_host_step, write_tensor
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import NO_LIMITS, TimeBudget
-from nmpsim.core.load import load_machine
-from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, reset, start_cores
+from nmpsim.core.load import load_machine, reset_machine
+from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, start_cores
 from nmpsim.core.stop_conditions import StopConditions, StopState, make_stop_conditions
 from nmpsim.core.termination import build_trap_report
 from nmpsim.core.work import add_wait_log, drain_wait_log, drain_work_log
@@ -163,7 +163,7 @@ class ReversibleExecution:
         self._stops = make_stop_conditions(
             config.cores_count, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS
         )
-        reset(self.machine)
+        reset_machine(self.machine, self.bundle)
         for tensor in bundle.metadata.inputs:
             write_tensor(self.machine, tensor, self.inputs[tensor.name])
         self.take_snapshot()

@@ -27,7 +27,7 @@ from nmpsim.core.host_steps import execute_host_step, write_tensor
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.load import load_machine
 from nmpsim.core.run import TURNS
-from nmpsim.core.state import Machine, Outcome, end_segment, reset, start_cores
+from nmpsim.core.state import Machine, Outcome, end_segment, start_cores
 from nmpsim.core.stop_conditions import make_stop_conditions
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.assembly import disassemble_word
@@ -133,7 +133,6 @@ def _run_until(
     ``stop`` is the core and the address, ``earlier`` the number of executions to pass over.
     """
     machine = load_machine(bundle, config)
-    reset(machine)
     values = prepare_inputs(bundle.metadata, inputs)
     for tensor in bundle.metadata.inputs:
         write_tensor(machine, tensor, values[tensor.name])
