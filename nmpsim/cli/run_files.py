@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nmpsim.analysis.trace import TimelineTrace
     from nmpsim.bundle import Bundle
     from nmpsim.config import DeviceConfig
+    from nmpsim.core.reference.commits import CommitListener
     from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
     from nmpsim.report.data import RunReport
 
@@ -48,6 +49,9 @@ class TraceOptions:
     dram_trace: OutputFile | None = define_option(
         "Addresses of DRAM bursts, for DRAMsim3.", "OUT.trc", group=_TRACES
     )
+    commit_log: OutputFile | None = define_option(
+        "Log of executed instructions, as Spike writes it.", "OUT.log[.gz]", group=_TRACES
+    )
     trace_cores: str | None = define_option(
         "Cores to trace.  [default: all]", "0-3,8", group=_TRACES
     )
@@ -66,7 +70,7 @@ class TraceOptions:
     @property
     def outputs(self) -> tuple[Path | None, ...]:
         """Paths of the trace files, with None for each trace that is not requested."""
-        return self.trace, self.dram_trace
+        return self.trace, self.dram_trace, self.commit_log
 
 
 @attrs.frozen
@@ -76,6 +80,7 @@ class RunTraces:
     listeners: tuple[Callable[[Any], None], ...] = ()
     timeline: TimelineTrace | None = None
     scratchpads: ScratchpadRecorder | None = None
+    commits: CommitListener | None = None
 
     def finish_timeline(self, report: RunReport) -> None:
         """Write the events of the run's report to the timeline trace, if there is one."""
@@ -98,7 +103,7 @@ def open_traces(options: TraceOptions, bundle: Bundle, config: DeviceConfig) -> 
     if not any(options.outputs):
         yield RunTraces()
         return
-    from nmpsim.analysis.trace import DramTrace, TimelineTrace, parse_selection
+    from nmpsim.analysis.trace import CommitLog, DramTrace, TimelineTrace, parse_selection
     from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
     from nmpsim.timing import get_costs
 
@@ -116,7 +121,10 @@ def open_traces(options: TraceOptions, bundle: Bundle, config: DeviceConfig) -> 
         if options.dram_trace is not None:
             file = files.enter_context(_open(options.dram_trace))
             listeners.append(DramTrace(file, get_costs(config), chosen))
-        yield RunTraces(tuple(listeners), timeline, scratchpads)
+        commits = None
+        if options.commit_log is not None:
+            commits = CommitLog(files.enter_context(_open(options.commit_log)), chosen)
+        yield RunTraces(tuple(listeners), timeline, scratchpads, commits)
 
 
 def _record_core(scratchpads: ScratchpadRecorder, core: int, work: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -29,6 +29,9 @@ from nmpsim.host_memory import validate_memory_limit
 from nmpsim.report.data import RunReport
 from nmpsim.report.device_use import Throughput, find_batch_size
 from nmpsim.timing import get_costs
+
+if TYPE_CHECKING:
+    from nmpsim.core.reference.commits import CommitListener
 
 RUNS_BEFORE_PROOF = 4
 """Runs of a program before layer kernels are proved, because the proof takes longer than a run."""
@@ -86,6 +89,7 @@ class Device:
         save_layers: bool = False,
         progress: ProgressCallback | None = None,
         work: WorkListener | None = None,
+        commits: CommitListener | None = None,
         limits: Limits = NO_LIMITS,
         strict: bool = True,
         repeat: int = 1,
@@ -107,6 +111,9 @@ class Device:
         work : callable, optional
             Called with the work of the units, thousands of entries at once; see
             :data:`nmpsim.core.work.WorkListener`.
+        commits : callable, optional
+            Called with the :class:`~nmpsim.core.reference.commits.Commit` of each executed
+            instruction. Requires ``engine="reference"``.
         limits : Limits
             Limits of the run; exceeding them is part of the report, as a trap is.
         strict : bool
@@ -116,7 +123,7 @@ class Device:
         repeat : int
             Number of runs on the same inputs, each on the memory and open DRAM rows that the one
             before left. The report is that of the first run, with the ``throughput`` of all; so are
-            ``work`` and ``save_layers``.
+            ``work``, ``commits`` and ``save_layers``.
 
         Returns
         -------
@@ -133,6 +140,13 @@ class Device:
         if repeat < 1:
             message, expected = "the number of repetitions is invalid", "1 or more"
             raise fail("ARG001", message, found=f"repeat={repeat}", expected=expected)
+        if commits is not None and self._arguments[0] != "reference":
+            raise fail(
+                "ARG001",
+                "only the reference engine reports commits",
+                found=f"engine={self._arguments[0]!r}",
+                expected="engine='reference'",
+            )
         with self._turn:
             loaded = self._load(bundle, save_layers)
             if isinstance(self._engine, AutoEngine):
@@ -141,6 +155,7 @@ class Device:
                 save_layers=save_layers,
                 progress=progress,
                 work=work,
+                commits=commits,
                 limits=limits,
                 strict=strict,
                 # The next of several runs may read scratchpads.
@@ -233,7 +248,7 @@ class Device:
         Raises RestartError if all runs must begin again.
         """
         reports = [self._run_once(loaded, values, series, series.options)]
-        later = attrs.evolve(series.options, save_layers=False, work=None)
+        later = attrs.evolve(series.options, save_layers=False, work=None, commits=None)
         while reports[-1].trap is None and len(reports) < repeat:
             reports.append(self._run_once(loaded, values, series, later, len(reports)))
         return reports
@@ -277,6 +292,7 @@ class Device:
         """Run from the initial state, or on the memory left by ``number`` earlier runs."""
         bundle, machine, progress = loaded.bundle, loaded.machine, options.progress
         self._engine.compilation.listener = lambda: notify_compiling(progress)
+        self._engine.commits = options.commits
         repeated, loaded.repeated, loaded.inputs = loaded.repeated, None, None
         if series.mode is Mode.REPEAT and number == 0:
             assert repeated is not None

@@ -14,6 +14,7 @@ from nmpsim.timing import Costs
 if TYPE_CHECKING:
     from nmpsim.bundle.metadata import Layer
     from nmpsim.core.compiled.contract_state import ContractState
+    from nmpsim.core.reference.commits import CommitListener
 
 LayerCallback = Callable[[int], None]
 """Called now and then with an index below which all layers are complete."""
@@ -69,6 +70,8 @@ class Engine(ABC):
 
     def __init__(self, compilation: Compilation | None = None) -> None:
         self.compilation = compilation or Compilation()
+        self.commits: CommitListener | None = None
+        """Called with each executed instruction; engines other than the reference ignore it."""
 
     @property
     @abstractmethod

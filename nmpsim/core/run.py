@@ -45,6 +45,7 @@ from nmpsim.timing import get_costs
 
 if TYPE_CHECKING:
     from nmpsim.core.contract_check import ContractCheck
+    from nmpsim.core.reference.commits import CommitListener
 
 TRACE_ROWS = 1 << 14
 """Rows of the instruction trace between two contract checks of a run that is checked."""
@@ -80,6 +81,7 @@ class RunOptions:
     save_layers: bool = False
     progress: ProgressCallback | None = None
     work: WorkListener | None = None
+    commits: CommitListener | None = None
     limits: Limits
     strict: bool = True
     whole_layers: bool
@@ -91,7 +93,9 @@ class RunOptions:
     def make_restart_options(self, restart: RestartError) -> RunOptions:
         """Return the options for running again after ``restart``, in the mode that it requires."""
         if restart.event is ModeEvent.VIOLATED:
-            return attrs.evolve(self, violation=restart.violation, work=None, progress=None)
+            return attrs.evolve(
+                self, violation=restart.violation, work=None, commits=None, progress=None
+            )
         if restart.event is ModeEvent.ORDER_DEPENDENT:
             return attrs.evolve(self, in_order=True, progress=None)
         return self

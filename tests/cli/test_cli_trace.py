@@ -60,6 +60,7 @@ def test_cores_and_layers_can_be_selected(run, tmp_path):
         (("--trace", "T", "--trace-layer", "nothing"), "LAYER001"),
         (("--trace", "T", "--trace-limit", "0"), "ARG001"),
         (("--trace", "T", "--dram-trace", "T"), "ARG001"),
+        (("--commit-log", "T", "--engine", "compiled"), "ARG001"),
         (("--trace", "missing/T"), "FILE002"),
     ],
 )
@@ -69,6 +70,19 @@ def test_impossible_traces_are_refused(run, tmp_path, monkeypatch, options, code
     assert result.exit_code == 2
     assert f"error[{code}]" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_commit_log_has_the_instructions_of_selected_cores(nmpsim_cli, tmp_path):
+    source, net, log = tmp_path / "x.s", tmp_path / "x.bin", tmp_path / "x.log.gz"
+    source.write_text("_start:\n    csrrs a0, mhartid, x0\n    ebreak\n")
+    assert nmpsim_cli("asm", source, "-o", net).exit_code == 0
+    options = ("--commit-log", log, "--trace-cores", "0,2", "--format", "json")
+    result = nmpsim_cli("run", net, *options)
+    assert (result.exit_code, json.loads(result.stdout)["engine"]) == (1, "reference")
+    lines = gzip.decompress(log.read_bytes()).decode().splitlines()
+    assert {line[:9] for line in lines} == {"core   0:", "core   2:"}
+    assert sum(line.endswith("(0xf1402573) x10 0x00000002 # 1") for line in lines) == 1
+    assert sum("exception trap_breakpoint" in line for line in lines) == 1
 
 
 def test_a_trapped_run_has_a_trace(nmpsim_cli, tmp_path):

@@ -162,9 +162,13 @@ def command(options: RunCommandOptions) -> int:
         _check_batch(options, count)
     arrays = samples[0].load()
     print_image_formats(samples)
+    runs_often = options.sensitivity or options.savings
+    logs_commits = options.traces.commit_log is not None
     device = session.Device(
         config or session.get_device(bundle),
-        engine=choose_engine(options.engine, runs_often=options.sensitivity or options.savings),
+        engine="reference"
+        if logs_commits
+        else choose_engine(options.engine, runs_often=runs_often),
         threads=options.threads,
         max_memory=options.max_memory,
     )
@@ -204,6 +208,7 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
                 save_layers=_needs_layers(options),
                 progress=progress,
                 work=_combine(*traces.listeners, *recorders),
+                commits=traces.commits,
                 limits=limits,
                 strict=options.strict,
                 repeat=options.repeat,
@@ -259,6 +264,10 @@ def _check(options: RunCommandOptions) -> None:
     )
     if options.float_weights is not None and not options.shadow:
         raise fail("ARG001", "--float-weights requires --shadow", hint="Add --shadow.")
+    if options.traces.commit_log is not None and options.engine == "compiled":
+        message = "only the reference engine writes a commit log"
+        found, hint = "--engine compiled", "Leave out --engine."
+        raise fail("ARG001", message, found=found, hint=hint)
     if options.repeat > 1 and options.core_on_trap is not None:
         message = "--core-on-trap cannot be used with --repeat"
         found, hint = f"--repeat {options.repeat}", "Leave out --repeat."
@@ -286,6 +295,7 @@ def _check_batch(options: RunCommandOptions, count: int) -> None:
         "--repeat": options.repeat > 1,
         "--trace": options.traces.trace,
         "--dram-trace": options.traces.dram_trace,
+        "--commit-log": options.traces.commit_log,
     }
     hint = "Pass one file; an .npy file can contain a whole batch."
     refuse_options(given, f"with {count} inputs", hint)

@@ -83,7 +83,9 @@ class ReferenceEngine(Engine):
     ) -> Outcome:
         """Run a machine for at most ``turns`` turns of cores and the DRAM; see ``Engine.run``."""
         watch = ExecutionMonitor(
-            make_default_stop_conditions(machine.cores.size) if stops is None else stops, costs
+            make_default_stop_conditions(machine.cores.size) if stops is None else stops,
+            costs,
+            self.commits,
         )
         machine = as_plain_arrays(machine)
         steps_before = machine.cores["retired"].sum()
@@ -214,7 +216,7 @@ def execute_step(core: Core, costs: Costs, watch: ExecutionMonitor, *, has_turn:
         execute_instruction(core, costs, has_turn, watch)
         check_weights(core, watch)
     except TrapError as trap:
-        enter_trap(core, trap, has_turn)
+        enter_trap(core, trap, has_turn, watch.record_trap)
     except EndOfTurnError:
         if core.retired > retired:
             watch.record_instruction(core)

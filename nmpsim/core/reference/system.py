@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from nmpsim.core.reference.context import (
     EndOfRunError,
@@ -15,15 +15,21 @@ from nmpsim.core.reference.words import to_signed, to_unsigned
 from nmpsim.core.state import CSR_COLUMN, CountColumn, CycleCause, TrapField
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, CoreCounter, CsrAddress, is_read_only
 from nmpsim.isa.exhaustive import make_exhaustive_table
-from nmpsim.isa.table import TrapCause
+from nmpsim.isa.table import DeviceInstruction, TrapCause
 
 
-def enter_trap(core: Core, trap: TrapError, has_turn: bool) -> None:
-    """Enter the trap handler in ``mtvec``; raise EndOfRunError if there is no handler."""
+def enter_trap(
+    core: Core, trap: TrapError, has_turn: bool, report: Callable[[Core, TrapError], None]
+) -> None:
+    """Enter the trap handler in ``mtvec``; raise EndOfRunError if there is no handler.
+
+    ``report`` is called before the core changes.
+    """
     handler = core.read_csr(CsrAddress.MTVEC)
+    if handler == 0 and not has_turn:
+        raise EndOfTurnError
+    report(core, trap)
     if handler == 0:
-        if not has_turn:
-            raise EndOfTurnError
         record_trap(core, trap)
         raise EndOfRunError
     core.set_csr(CsrAddress.MEPC, core.pc)
@@ -125,11 +131,16 @@ for _name in tuple(CSR_UPDATES):
     CSR_UPDATES[f"{_name}i"] = CSR_UPDATES[_name]
 
 
+def writes_csr(instruction: DeviceInstruction, operands: Mapping[str, int]) -> bool:
+    """Return whether a CSR instruction writes its CSR: not if it sets or clears no bits."""
+    source = operands["rs1"] if "rs1" in operands else operands["zimm"]
+    return source != 0 or instruction.mnemonic in ("csrrw", "csrrwi")
+
+
 def access_csr(s: InstructionContext) -> None:
     """Read a CSR into rd and update it; setting or clearing with x0 or 0 does not write."""
-    field = s.operands["rs1"] if "rs1" in s.operands else s.operands["zimm"]
-    value = s.unsigned_rs1 if "rs1" in s.operands else field
-    writes = field != 0 or s.instruction.mnemonic in ("csrrw", "csrrwi")
+    value = s.unsigned_rs1 if "rs1" in s.operands else s.operands["zimm"]
+    writes = writes_csr(s.instruction, s.operands)
     csr = get_csr(s, writes)
     old = read_csr(s.core, csr)
     if writes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from nmpsim.core.reference.access import locate
+from nmpsim.core.reference.commits import CommitListener, make_commit, make_trap_commit
+from nmpsim.core.reference.context import TrapError
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.stop_conditions import TENSOR_STEPS, StopConditions, StopState
@@ -19,10 +21,17 @@ class ExecutionMonitor:
     """Monitor that evaluates the stop conditions of a run and records the trace."""
 
     def __init__(
-        self, stops: StopConditions, costs: Costs, *, computes_values: bool = True
+        self,
+        stops: StopConditions,
+        costs: Costs,
+        commits: CommitListener | None = None,
+        *,
+        computes_values: bool = True,
     ) -> None:
         self.stops = stops
         self.computes_values = computes_values
+        self._commits = commits
+        self._pc = 0
         self._decoded: DecodedInstruction | None = None
         self._word, self._source = 0, 0
         self._words: list[int] = []
@@ -32,9 +41,10 @@ class ExecutionMonitor:
     def begin_instruction(self, core: Core, decoded: DecodedInstruction, word: int) -> None:
         """Set the current instruction of a core before its execution."""
         self._decoded, self._word = decoded, word
-        has_words, is_traced = decoded.instruction.descriptor is not None, len(self.stops.trace) > 0
+        has_words = decoded.instruction.descriptor is not None
+        is_traced = len(self.stops.trace) > 0 or self._commits is not None
         if is_traced:
-            self.stops.noted[StopState.PC] = core.pc
+            self._pc = self.stops.noted[StopState.PC] = core.pc
         if has_words or is_traced:
             self._source = to_unsigned(
                 core.read_register(RS1.decode(word))
@@ -63,9 +73,11 @@ class ExecutionMonitor:
         )
 
     def record_instruction(self, core: Core) -> None:
-        """Append a core's completed instruction to the trace."""
+        """Append a core's completed instruction to the trace, and report its commit."""
         if self._decoded is None:
             return
+        if self._commits is not None:
+            self._commits(make_commit(core, self._decoded, self._word, self._pc, self._source))
         record_instruction(
             core.machine,
             self._costs,
@@ -77,6 +89,11 @@ class ExecutionMonitor:
             to_unsigned(self._source + self._decoded.operands.get("imm", 0)),
             self._words,
         )
+
+    def record_trap(self, core: Core, trap: TrapError) -> None:
+        """Report a trap that a core is about to enter."""
+        if self._commits is not None:
+            self._commits(make_trap_commit(core, trap))
 
 
 def read_descriptor_words(core: Core, decoded: DecodedInstruction, address: int) -> list[int]:
