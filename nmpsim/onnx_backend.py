@@ -21,6 +21,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from nmpsim import session
 from nmpsim.arrays import Array, Arrays
+from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends.graph.nodes import Graph
 from nmpsim.frontends.graph.problems import LoweringError
@@ -46,6 +47,8 @@ __all__ = [
 _MAX_PROGRAMS = 8
 """Limit for the cached programs of one model, one for each set of bound values."""
 _PLACE = Place()
+_TILING = "simple"
+"""Tiling of models that are only run for their values, which compiles fast."""
 _Key: TypeAlias = tuple[tuple[str, tuple[int, ...], bytes], ...]
 """Name and shape of each input, and the bytes of those that are constants of the program."""
 
@@ -68,10 +71,19 @@ class PreparedModel(BackendRep):
     report: RunReport | None = None
     """Report of the last run; None before the first run."""
 
-    def __init__(self, model: onnx.ModelProto, options: ImportOptions) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        options: ImportOptions,
+        place: Place = _PLACE,
+        device: DeviceConfig | None = None,
+        tiling: str | None = None,
+    ) -> None:
         self._model = model
+        self._place = place
+        self._device_config, self._tiling = device, tiling
         self._options = options
-        self._device = session.Device()
+        self._device = session.Device(device)
         self._bound: frozenset[str] = frozenset()
         self.programs: dict[_Key, session.Compiled] = {}
         held = {one.name for one in model.graph.initializer}
@@ -164,7 +176,7 @@ class PreparedModel(BackendRep):
         if key not in self.programs:
             with _unsupported_as_skip():
                 imported = self._import(values)
-                program = session.compile(imported, tiling="simple")
+                program = session.compile(imported, device=self._device_config, tiling=self._tiling)
             key = self._key(values)  # more may be bound than was known
             self.programs[key] = program
             if len(self.programs) > _MAX_PROGRAMS:
@@ -194,13 +206,13 @@ class PreparedModel(BackendRep):
                 self._bound |= more
 
     def _read_graph(self, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
-        return read_graph(inline_functions(self._model, SUPPORTED_OPERATORS), shapes, _PLACE)
+        return read_graph(inline_functions(self._model, SUPPORTED_OPERATORS), shapes, self._place)
 
     def _lower(self, graph: Graph) -> ImportedModel:
         return lower_onnx_graph(
             graph,
             ModuleBuilder(make_legal_name(self._model.graph.name), None),
-            _PLACE,
+            self._place,
             self._options,
         )
 
@@ -254,7 +266,8 @@ class NmpBackend(Backend):
         """
         _check_device(device)
         super().prepare(model, device, **kwargs)
-        return PreparedModel(model, ImportOptions(integer_islands=kwargs.get("integer_islands")))
+        options = ImportOptions(integer_islands=kwargs.get("integer_islands"))
+        return PreparedModel(model, options, tiling=_TILING)
 
     @classmethod
     def run_node(
@@ -300,7 +313,7 @@ class NmpBackend(Backend):
         opsets = [onnx.helper.make_opsetid("", version), onnx.helper.make_opsetid(node.domain, 1)]
         model = onnx.helper.make_model(graph, opset_imports=opsets[: 2 if node.domain else 1])
         options = ImportOptions(integer_islands=kwargs.get("integer_islands"))
-        return PreparedModel(model, options).run(values)
+        return PreparedModel(model, options, tiling=_TILING).run(values)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

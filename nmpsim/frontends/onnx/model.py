@@ -41,10 +41,13 @@ def load_model(path: Path) -> Any:
     UserError
         FILE001; PKG001 if the package onnx is missing; MODEL001 if the file is damaged.
     """
-    place = Place(str(path))
+    return parse_model(read_bytes(path, "model", MAX_MODEL_BYTES), Place(str(path)))
+
+
+def parse_model(data: bytes, place: Place) -> Any:
+    """Parse the bytes of an ONNX file to an ``onnx.ModelProto``, as :func:`load_model`."""
     with require_extra("onnx", "ONNX files need the package onnx", place=place):
         import onnx
-    data = read_bytes(path, "model", MAX_MODEL_BYTES)
     try:
         return onnx.load_model_from_string(data)
     except Exception as error:  # whatever protobuf raises for damaged files

@@ -59,6 +59,8 @@ class TFLiteTensor:
     axis: int
     values: Array | None
     """Values of a constant: a read-only view of the file if aligned; int4 is widened to int8."""
+    shape_signature: Shape
+    """Shape with -1 for sizes that the file leaves open."""
 
     @property
     def is_quantized(self) -> bool:
@@ -81,6 +83,15 @@ class TFLiteOperator:
 
 
 @attrs.frozen(eq=False)
+class TFLiteSignature:
+    """Signature of a TFLite model: its key, and its names of inputs and outputs of the model."""
+
+    key: str
+    inputs: Mapping[str, TFLiteTensor]
+    outputs: Mapping[str, TFLiteTensor]
+
+
+@attrs.frozen(eq=False)
 class TFLiteModel:
     """TFLite model: tensors, operators, inputs and outputs of the file's only subgraph."""
 
@@ -90,8 +101,12 @@ class TFLiteModel:
     outputs: tuple[TFLiteTensor, ...]
     normalizations: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = ()
     """Means and deviations of each input in the metadata, empty if it has none."""
-    open_inputs: tuple[TFLiteTensor, ...] = ()
-    """Inputs with open dimensions after the first one, the batch."""
+    signatures: tuple[TFLiteSignature, ...] = ()
+
+    @property
+    def open_inputs(self) -> tuple[TFLiteTensor, ...]:
+        """Inputs with open dimensions after the first one, the batch."""
+        return tuple(one for one in self.inputs if min(one.shape_signature[1:], default=0) < 0)
 
 
 def read_model(path: Path) -> TFLiteModel:
@@ -160,17 +175,19 @@ class _Reader:
             self._operator(operator, i, codes, tensors)
             for i, operator in enumerate(self._vector(subgraph, "Operators"))
         )
-        inputs = self._tensors_at(subgraph, "Inputs", tensors)
         return TFLiteModel(
             tensors,
             operators,
-            inputs,
+            self._tensors_at(subgraph, "Inputs", tensors),
             self._tensors_at(subgraph, "Outputs", tensors),
             tuple(self._normalizations(model)),
             tuple(
-                one
-                for one in inputs
-                if min(self._vector(stored[one.index], "ShapeSignature")[1:], default=0) < 0
+                TFLiteSignature(
+                    _text(one.SignatureKey()),
+                    self._named_tensors(one, "Inputs", tensors),
+                    self._named_tensors(one, "Outputs", tensors),
+                )
+                for one in self._vector(model, "SignatureDefs")
             ),
         )
 
@@ -215,6 +232,19 @@ class _Reader:
         )
         return tuple(tensors[i] for i in indices)
 
+    def _named_tensors(
+        self, signature: Any, name: str, tensors: tuple[TFLiteTensor, ...]
+    ) -> dict[str, TFLiteTensor]:
+        """Return the tensors of a signature's inputs or outputs by their names in the signature."""
+        maps = self._vector(signature, name)
+        indices = [one.TensorIndex() for one in maps]
+        self._check(
+            all(0 <= i < len(tensors) for i in indices),
+            f"a signature with the tensor indices {indices}",
+            f"indices from 0 to {len(tensors) - 1}",
+        )
+        return {_text(one.Name()): tensors[i] for one, i in zip(maps, indices, strict=True)}
+
     def _opcode(self, code: Any) -> str:
         number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         if number == self._tflite.BuiltinOperator.CUSTOM:
@@ -238,7 +268,8 @@ class _Reader:
             f"tensor {name} of shape {list(shape)} with {scales.size} scales along axis {axis}",
             "1 scale, or one for each index of the axis",
         )
-        return TFLiteTensor(index, name, shape, dtype, scales, zero_points, axis, values)
+        signature = tuple(map(int, self._vector(tensor, "ShapeSignature"))) or shape
+        return TFLiteTensor(index, name, shape, dtype, scales, zero_points, axis, values, signature)
 
     def _quantization(
         self, parameters: Any
