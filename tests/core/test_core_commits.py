@@ -63,9 +63,8 @@ def test_lines_have_the_registers_memory_and_csrs_that_changed() -> None:
     for number, line in enumerate(lines):
         level, pc, word = line.split()[:3]
         assert (level, int(pc, 16)) == ("3", base + 4 * number)
-        assert int(word.strip("()"), 16) == int.from_bytes(
-            program.image[4 * number :][:4], "little"
-        )
+        fetched = program.image[base - program.image_base + 4 * number :][:4]
+        assert int(word.strip("()"), 16) == int.from_bytes(fetched, "little")
     assert disassemble_word(int(lines[2].split()[2].strip("()"), 16)) == "sw a0, 8(s0)"
 
 
