@@ -48,8 +48,9 @@ from nmpsim.compiler.resolve import (
 )
 from nmpsim.compiler.tiling.batch_chains import MAX_IMAGES, choose_batch_chains, plan_batch
 from nmpsim.compiler.tiling.chain_buffers import add_constants, record_packed_weights
+from nmpsim.compiler.tiling.chain_division import divide_chain
 from nmpsim.compiler.tiling.chain_layers import make_chain, read_chain_layer
-from nmpsim.compiler.tiling.chain_plan import ChainPlan, divide_chain, plan_chain
+from nmpsim.compiler.tiling.chain_plan import ChainPlan, plan_chain
 from nmpsim.compiler.tiling.chain_search import ChainSearch, ChosenChain
 from nmpsim.compiler.tiling.context import PlanningContext
 from nmpsim.compiler.tiling.cost_model import DramModel
@@ -63,7 +64,7 @@ from nmpsim.compiler.tiling.search import (
     TiledLayer,
     TilingSearch,
 )
-from nmpsim.compiler.tiling.simulate import simulate_fully
+from nmpsim.compiler.tiling.simulate import LayerCostEstimate, simulate_fully
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail, list_alternatives
 from nmpsim.lir.host_execution import find_unsupported_reason
@@ -166,11 +167,12 @@ def compile_module(
         check_custom_formulas(formulas, operations)
     stored = "" if formulas is None else formulas.text
     chains: tuple[ChosenChain, ...] = ()
+    weighted: dict[int, Any] = {}
     parts = module, config, weights, operations, numerics, search, stored
     if images_per_core or tiling == CHAIN:
-        trial = _Compilation(*parts, image_operations=image_operations)
+        trial = _Compilation(*parts, image_operations=image_operations, weighted=weighted)
         chains = trial.choose_chains(images_per_core)
-    compilation = _Compilation(*parts, chains, image_operations)
+    compilation = _Compilation(*parts, chains, image_operations, weighted)
     said = on_layer or (lambda done, total, name: None)
     return compilation.bundle(said, unsigned, operators, normalizations)
 
@@ -236,6 +238,8 @@ class _Compilation:
     _chains: Sequence[ChosenChain] = ()
     _image_operations: tuple[Operation, ...] = ()
     """Operations for one image, if each core computes complete images, else all operations."""
+    _weighted: dict[int, Any] = attrs.field(factory=dict)
+    """Layers with weights by the identity of their operation, for all planning contexts."""
     _builder: BundleBuilder = attrs.field(init=False, factory=BundleBuilder)
     _memory: ProgramMemory = attrs.field(init=False)
 
@@ -270,16 +274,19 @@ class _Compilation:
                     self._module.file,
                 )
             )
-        costs = [
-            None
-            if op.host_reason
-            else self._search.estimate_cost(
-                self._layer_name(index, op), make_tiling_options(op, self._context(op))
-            )
-            for index, op in enumerate(operations)
+        options = [
+            None if op.host_reason else make_tiling_options(op, self._context(op))
+            for op in operations
         ]
+
+        def estimate(index: int, is_rough: bool) -> LayerCostEstimate | None:
+            name, option = self._layer_name(index, operations[index]), options[index]
+            if option is None:
+                return None
+            return self._search.estimate_cost(name, option, is_rough=is_rough)
+
         search = ChainSearch(memory, model, config)
-        return tuple(search.choose_chains(operations, read, costs, always))
+        return tuple(search.choose_chains(operations, read, estimate, always))
 
     def bundle(
         self,
@@ -402,7 +409,8 @@ class _Compilation:
 
     def _context(self, op: Operation) -> PlanningContext:
         profile, place = get_profile(op), self._place(op)
-        return PlanningContext(op.instruction.name, self._config, profile, place, self._memory)
+        name, config = op.instruction.name, self._config
+        return PlanningContext(name, config, profile, place, self._memory, self._weighted)
 
     def _place(self, op: Operation) -> Place:
         return get_instruction_place(op.instruction, self._module.file)

@@ -20,9 +20,12 @@ import nmpsim
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.metadata import list_chains
 from nmpsim.compiler.driver import compile_module
+from nmpsim.compiler.tiling import chain_plan
 from nmpsim.compiler.tiling.chain_buffers import estimate_addresses
+from nmpsim.compiler.tiling.chain_cores import make_row_keys
 from nmpsim.compiler.tiling.chain_cost import list_chain_tilings
-from nmpsim.compiler.tiling.chain_plan import divide_chain, plan_chain
+from nmpsim.compiler.tiling.chain_division import ChainDivision, divide_chain
+from nmpsim.compiler.tiling.chain_plan import plan_chain
 from nmpsim.compiler.tiling.chain_schedule import ChainInstruction, hoist_loads, write_items
 from nmpsim.compiler.tiling.chain_search import ChainSearch, ChosenChain, find_chains
 from nmpsim.compiler.tiling.compiled.items import BARRIER, WAIT
@@ -113,6 +116,36 @@ def test_random_chains_give_the_results_of_single_layers(
         both = compile_both(program, config, monkeypatch, choose_random_chains(data.draw))
     if both is not None:
         check_equal_results(*both, program, config)
+
+
+@examples(8)
+@given(st.data(), image_networks(), st.sampled_from((3, 8, 32)), st.sampled_from((48, 128)))
+def test_cores_with_equal_rows_get_the_instructions_of_one_core(
+    data: st.DataObject, program: Program, cores: int, kib: int
+) -> None:
+    config = Size(cores, kib * 1024).config
+    found: list[ChosenChain] = []
+
+    def choose(*arguments: Any) -> list[ChosenChain]:
+        found.extend(choose_random_chains(data.draw)(*arguments))
+        return found
+
+    def separate_keys(division: ChainDivision) -> list[int]:
+        return list(range(division.tiling.cores))
+
+    images = []
+    for method, keys in ((choose, make_row_keys), (lambda *_: found, separate_keys)):
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(ChainSearch, "choose_chains", method)
+            monkeypatch.setattr(chain_plan, "make_row_keys", keys)
+            try:
+                module, numerics = program.module, program.numerics
+                image = compile_module(module, config, tiling="chain", numerics=numerics)
+            except UserError as error:
+                check_refusal(error, config)
+                return
+        images.append(bytes(image))
+    assert images[0] == images[1]
 
 
 def test_digits_with_chains_takes_fewer_cycles(monkeypatch: pytest.MonkeyPatch) -> None:

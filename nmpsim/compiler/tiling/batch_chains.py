@@ -19,8 +19,9 @@ from nmpsim.compiler.tiling.chain_buffers import (
     count_needed_bytes,
     estimate_addresses,
 )
+from nmpsim.compiler.tiling.chain_division import ChainDivision, divide_chain
 from nmpsim.compiler.tiling.chain_layers import Chain, ReadLayer
-from nmpsim.compiler.tiling.chain_plan import ChainDivision, ChainPlan, divide_chain, plan_chain
+from nmpsim.compiler.tiling.chain_plan import ChainPlan, plan_chain
 from nmpsim.compiler.tiling.chain_rows import ChainTiling, Strips, divide_rows
 from nmpsim.compiler.tiling.chain_search import GROUPS, ChainFinder, ChosenChain
 from nmpsim.compiler.tiling.compiled.items import ARGUMENT, KIND, WAIT

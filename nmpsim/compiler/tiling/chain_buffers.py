@@ -25,7 +25,7 @@ from nmpsim.compiler.tiling.chain_rows import (
     TensorRows,
     has_all_channels,
 )
-from nmpsim.compiler.tiling.grid import Bounds
+from nmpsim.compiler.tiling.grid import Bounds, Integers
 from nmpsim.compiler.tiling.plan import align_size
 from nmpsim.compiler.tiling.weighted import WeightedLayer
 from nmpsim.isa.layouts import count_packed_bytes, pack_weights
@@ -63,8 +63,7 @@ def lay_out_scratchpad(
 ) -> ScratchpadLayout | None:
     """Lay out the tensors of a chain in the scratchpads; return None if the tensors do not fit."""
     sizes = _compute_sizes(chain, tiling, rows, channels)
-    needed = count_constant_bytes(chain) // tiling.across
-    wanted = min(needed * 51 // 50 + MIN_GROUP_BYTES, RING_BYTES)
+    wanted = _count_wanted_bytes(count_constant_bytes(chain) // tiling.across)
     place = partial(_place_tensors, chain, tiling, rows, sizes, capacity)
     if tiling.strips == 1:
         for copies in (2, 1) if tiling.images > 1 else (1,):
@@ -77,6 +76,16 @@ def lay_out_scratchpad(
     if tiling.strips > 1 and layout.constant_bytes < wanted:
         return None
     return layout
+
+
+def _count_wanted_bytes(constant_bytes: int) -> int:
+    """Return the size of the memory for constants with which none is loaded too late."""
+    return min(constant_bytes * 51 // 50 + MIN_GROUP_BYTES, RING_BYTES)
+
+
+def get_fewest_constant_bytes(constant_bytes: int, strips: Integers) -> Integers:
+    """Return the fewest bytes for constants beside the tensors of tilings with so many strips."""
+    return np.where(strips > 1, _count_wanted_bytes(constant_bytes), MIN_CONSTANT_BYTES)
 
 
 def count_needed_bytes(chain: Chain, tiling: ChainTiling, rows: Mapping[str, TensorRows]) -> int:

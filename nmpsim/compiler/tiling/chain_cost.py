@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.compiler.tiling.chain_buffers import get_fewest_constant_bytes
 from nmpsim.compiler.tiling.chain_layers import (
     CONV,
     DEPTHWISE,
@@ -93,11 +94,12 @@ def list_chain_tilings(
 
 
 def estimate_cycles(
-    chain: Chain, tilings: Sequence[ChainTiling], costs: Costs
+    chain: Chain, tilings: Sequence[ChainTiling], costs: Costs, capacity: int
 ) -> npt.NDArray[np.float64]:
     """Estimate the cycles of tilings from their bytes and computation alone.
 
-    The tilings exchange the rows of the same layers. An impossible tiling takes infinitely long.
+    The tilings exchange the rows of the same layers. A tiling that is impossible, or whose tensors
+    exceed a scratchpad of ``capacity`` bytes, takes infinitely long.
     """
     exchanged = tilings[0].exchanged
     down, across, turns = np.array([(one.down, one.across, one.strips) for one in tilings]).T
@@ -105,9 +107,14 @@ def estimate_cycles(
     starts = compute_offsets(down * turns)[:-1]
     rows, is_valid = divide_rows(chain, strips, exchanged)
     outputs = {chain.layers[position].output for position in exchanged}
-    moved = down * count_constant_bytes(chain)
+    constant_bytes = count_constant_bytes(chain)
+    moved = down * constant_bytes
+    sizes = {}
     for name, tensor in chain.tensors.items():
         own = rows[name]
+        high = np.maximum.reduceat(own.held.size + own.above + own.below, starts)
+        pixel = tensor.pixel_bytes / (1 if has_all_channels(chain, name, 2) else across)
+        sizes[name] = high * (tensor.columns + own.left + own.right) * pixel
         held, nbytes = np.add.reduceat(own.held.size, starts), 0 * down
         if own.computed is None:
             is_shared = has_all_channels(chain, name, 2)
@@ -125,7 +132,13 @@ def estimate_cycles(
     late = np.where(turns == 1, LATE_SHARE, LATE_SHARE_OF_STRIPS)
     start = START_CYCLES + EXCHANGE_CYCLES * len(exchanged)
     total = np.maximum(busiest, memory) + late * np.minimum(busiest, memory) + start
-    return np.where(np.logical_and.reduceat(is_valid, starts), total, np.inf)
+    needed: Any = 0
+    for layer in chain.layers:
+        used = sum(sizes[name] for name in (*layer.inputs, layer.output))
+        needed = np.maximum(needed, used)
+    is_possible = np.logical_and.reduceat(is_valid, starts)
+    is_possible &= needed + get_fewest_constant_bytes(constant_bytes, turns) <= capacity
+    return np.where(is_possible, total, np.inf)
 
 
 def _count_cycles(

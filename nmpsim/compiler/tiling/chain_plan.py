@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -12,37 +12,25 @@ from nmpsim.compiler.tiling.chain_buffers import (
     ConstantGroup,
     ConstantPiece,
     PlaceGroup,
-    ScratchpadLayout,
     count_weight_bytes,
     group_constants,
     is_gathered,
-    lay_out_scratchpad,
 )
+from nmpsim.compiler.tiling.chain_cores import compute_places, make_row_keys, make_sequence
+from nmpsim.compiler.tiling.chain_division import ChainDivision
 from nmpsim.compiler.tiling.chain_layers import (
     AVERAGE_POOL,
     CONV,
     PAIR,
-    Chain,
     ChainLayer,
 )
-from nmpsim.compiler.tiling.chain_rows import (
-    ChainTiling,
-    Strips,
-    TensorRows,
-    divide_channels,
-    divide_rows,
-    has_all_channels,
-)
-from nmpsim.compiler.tiling.chain_schedule import ChainInstruction, Span, hoist_loads, write_items
+from nmpsim.compiler.tiling.chain_schedule import ChainInstruction, Span, hoist_loads
 from nmpsim.compiler.tiling.chain_views import BufferedRows
-from nmpsim.compiler.tiling.grid import Bounds
 from nmpsim.compiler.tiling.image import make_window_words
 from nmpsim.compiler.tiling.plan import (
     LOAD,
-    NO_INSTRUCTIONS,
     STORE,
     InstructionSequence,
-    UnitInstructions,
     align_size,
     get_word_offsets,
     make_box_words,
@@ -50,27 +38,6 @@ from nmpsim.compiler.tiling.plan import (
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import PART_ONLY
-
-
-@attrs.frozen(eq=False)
-class ChainDivision:
-    """Division of a chain among cores and scratchpads by a tiling."""
-
-    chain: Chain
-    tiling: ChainTiling
-    rows: Mapping[str, TensorRows]
-    channels: Bounds
-    layout: ScratchpadLayout
-
-
-def divide_chain(chain: Chain, tiling: ChainTiling, config: DeviceConfig) -> ChainDivision | None:
-    """Divide a chain by a tiling; return None if the tiling is invalid or exceeds scratchpads."""
-    channels = divide_channels(chain, tiling.across)
-    rows, is_valid = divide_rows(chain, Strips.from_counts([tiling.parts]), tiling.exchanged)
-    if channels is None or not is_valid.all():
-        return None
-    layout = lay_out_scratchpad(chain, tiling, rows, channels, config.scratchpad_bytes)
-    return None if layout is None else ChainDivision(chain, tiling, rows, channels, layout)
 
 
 @attrs.frozen(eq=False)
@@ -96,51 +63,31 @@ def plan_chain(
         for own in found
         if own is not None
     ]
-    programs = []
-    for core in range(tiling.cores):
-        strip, across = divmod(core, tiling.across)
-        program = _CoreProgram(division, strip, across, groups[across])
-        programs.append(hoist_loads(program.make_instructions(), tiling.loads_ahead))
-    return ChainPlan(_make_sequence(programs, config.cores_count, tiling.cores), groups)
-
-
-def _make_sequence(
-    programs: Sequence[Sequence[ChainInstruction]], cores: int, used: int
-) -> InstructionSequence:
-    """Return the instructions of all cores with the waits that their operands need."""
-    programs = [*programs, *[[]] * (cores - used)]
-    items: list[tuple[int, int]] = []
-    begins = [0]
-    by_unit: list[list[ChainInstruction]] = [[] for _ in Unit]
-    first = [[0] * len(Unit)]
-    for program in programs:
-        items += write_items(program, used, first[-1])
-        begins.append(len(items))
-        for one in program:
-            if one.unit is not None:
-                by_unit[one.unit].append(one)
-        first.append([len(own) for own in by_unit])
-    units = tuple(map(_make_table, by_unit))
-    return InstructionSequence(
-        np.array(items, np.int64).reshape(-1, 2), np.array(begins), units, np.array(first)
+    programs: dict[Hashable, list[ChainInstruction]] = {}
+    keys = []
+    for core, rows in enumerate(make_row_keys(division)):
+        down, across = divmod(core, tiling.across)
+        key = rows, _make_group_key(groups[across], division.channels[across])
+        if key not in programs:
+            program = _CoreProgram(division, down, across, groups[across])
+            programs[key] = hoist_loads(program.make_instructions(), tiling.loads_ahead)
+        keys.append(key)
+    numbers = {key: number for number, key in enumerate(programs)}
+    places = compute_places(division, [[one.address for one in own] for own in groups])
+    sequence = make_sequence(
+        list(programs.values()), [numbers[key] for key in keys], places, config.cores_count
     )
+    return ChainPlan(sequence, groups)
 
 
-def _make_table(instructions: Sequence[ChainInstruction]) -> UnitInstructions:
-    if not instructions:
-        return NO_INSTRUCTIONS
-    mnemonics = tuple(dict.fromkeys(one.mnemonic for one in instructions))
-    offsets = {name: get_word_offsets(name) for name in mnemonics}
-    words = np.zeros((len(instructions), max(map(len, offsets.values()))), np.int64)
-    alike: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    for row, one in enumerate(instructions):
-        alike.setdefault((one.mnemonic, tuple(one.words)), []).append(row)
-    for (mnemonic, names), rows in alike.items():
-        columns = [offsets[mnemonic][name] for name in names]
-        values = [tuple(instructions[row].words.values()) for row in rows]
-        words[np.array(rows)[:, None], columns] = values
-    which = np.array([mnemonics.index(one.mnemonic) for one in instructions])
-    return UnitInstructions(mnemonics, which, words)
+def _make_group_key(groups: Sequence[ConstantGroup], channels: tuple[int, int]) -> Hashable:
+    """Return a key of the constants of a range of channels, without their place in the layer."""
+    pieces = ((group.nbytes, piece) for group in groups for piece in group.pieces)
+    first, end = channels
+    return end - first, tuple(
+        (nbytes, layer, begin - first, last - first, offset)
+        for nbytes, (layer, begin, last, offset) in pieces
+    )
 
 
 class _CoreProgram:
@@ -151,7 +98,8 @@ class _CoreProgram:
     ) -> None:
         self._chain, self._tiling = division.chain, division.tiling
         self._rows, self._layout = division.rows, division.layout
-        self._down, self._channels = down, division.channels[across]
+        self._division, self._across = division, across
+        self._strips = division.list_strips(down)
         self._groups = groups
         self._is_resident = (
             sum(align_size(group.nbytes) for group in groups) <= division.layout.constant_bytes
@@ -179,7 +127,7 @@ class _CoreProgram:
         """Return the instructions and barriers of the core in order, without waits."""
         for turn in range(self._tiling.turns):
             self._turn = turn
-            self._strip = 0 if self._tiling.images else self._down * self._tiling.strips + turn
+            self._strip = self._strips[turn]
             self._add_strip()
         return self._found
 
@@ -221,13 +169,7 @@ class _CoreProgram:
         """
         name, begin, end = layer.output, *self._get_computed(layer.output)
         held = self._rows[name].held
-        top, bottom = begin, end
-        for strip in range(self._tiling.parts):
-            low, high = max(int(held.begin[strip]), begin), min(int(held.end[strip]), end)
-            if strip < self._strip and low < high:
-                top = max(top, high)
-            elif strip > self._strip and low < high:
-                bottom = min(bottom, low)
+        top, bottom = (int(edge[self._strip]) for edge in self._rows[name].find_exchanged_rows())
         edges = [(begin, top), (bottom, end)] if top < bottom else [(begin, end)]
         for rows in edges:
             self._add_rows(position, layer, rows)
@@ -242,12 +184,6 @@ class _CoreProgram:
         if name in self._chain.stored and top < bottom:
             self._add_store(layer, (top, bottom))
 
-    def _get_channels(self, name: str) -> tuple[int, int]:
-        """Return the range of a tensor's channels that the core holds."""
-        if has_all_channels(self._chain, name, self._tiling.across):
-            return 0, self._chain.tensors[name].channels
-        return self._channels
-
     def _view(self, name: str) -> BufferedRows:
         if (self._turn, name) not in self._views:
             self._views[self._turn, name] = self._make_view(name)
@@ -257,7 +193,7 @@ class _CoreProgram:
         tensor, own, (first, end) = (
             self._chain.tensors[name],
             self._rows[name],
-            self._get_channels(name),
+            self._division.get_channels(name, self._across),
         )
         origin = 0
         if self._tiling.images:
@@ -302,14 +238,17 @@ class _CoreProgram:
                 "element": view.tensor.view.element,
                 "fill": view.tensor.view.offset,
             }
-        self._found.append(ChainInstruction(Unit.LOAD, LOAD, words, (), (span,), is_source))
+        place = self._division.get_place(name, self._turn, in_bytes=True)
+        load = ChainInstruction(Unit.LOAD, LOAD, words, (), (span,), is_source, place)
+        self._found.append(load)
 
     def _add_store(self, layer: ChainLayer, rows: tuple[int, int]) -> None:
         if rows[0] < rows[1]:
             view = self._view(layer.output)
             words = view.make_box_words(rows) | {"layer": layer.index}
             span = view.get_span(*rows)
-            self._found.append(ChainInstruction(Unit.STORE, STORE, words, (span,), ()))
+            place = self._division.get_place(layer.output, self._turn, in_bytes=True)
+            self._found.append(ChainInstruction(Unit.STORE, STORE, words, (span,), (), place=place))
 
     def _add_gathered_store(self, layer: ChainLayer) -> None:
         """Store the results of all images of the core."""
@@ -371,7 +310,9 @@ class _CoreProgram:
                 self._loaded[number] = start, start + size
                 words = make_box_words(group.address, start, group.nbytes) | {"layer": layer}
                 span = start, start + group.nbytes
-                self._found.append(ChainInstruction(Unit.LOAD, LOAD, words, (), (span,), True))
+                place = self._division.count_places() + number
+                load = ChainInstruction(Unit.LOAD, LOAD, words, (), (span,), True, place)
+                self._found.append(load)
             start = self._loaded[number][0]
             yield from ((piece, start + piece.offset) for piece in pieces)
 
@@ -423,7 +364,10 @@ class _CoreProgram:
                 words |= {"input": start + offset, "channels_count": count}
             end = address + weights + count_weight_bytes(layer, count)
             reads = read, (address, end)
-            self._found.append(ChainInstruction(Unit.MAC, layer.mnemonic, words, reads, writes))
+            place = self._division.get_place(layer.output, self._turn)
+            self._found.append(
+                ChainInstruction(Unit.MAC, layer.mnemonic, words, reads, writes, place=place)
+            )
 
     @staticmethod
     def _make_image_words(
@@ -495,6 +439,9 @@ class _CoreProgram:
     def _add_vector(
         self, layer: ChainLayer, words: dict[str, Any], reads: Sequence[Span], write: Span
     ) -> None:
+        place = self._division.get_place(layer.output, self._turn)
         self._found.append(
-            ChainInstruction(Unit.VECTOR, layer.mnemonic, words, tuple(reads), (write,))
+            ChainInstruction(
+                Unit.VECTOR, layer.mnemonic, words, tuple(reads), (write,), place=place
+            )
         )

@@ -104,6 +104,21 @@ class TensorRows:
         """Whether any strip has padding."""
         return bool(self.left or self.right or self.above.any() or self.below.any())
 
+    def find_exchanged_rows(self) -> tuple[Integers, Integers]:
+        """Return for each strip where the computed rows end, and begin, that other strips hold.
+
+        Rows from the begin of the computed rows to the first result are held by earlier strips,
+        rows from the second result on by later strips.
+        """
+        assert self.computed is not None
+        begin, end = (edge[:, None] for edge in self.computed)
+        low, high = np.maximum(self.held.begin, begin), np.minimum(self.held.end, end)
+        number = np.arange(begin.size)
+        is_earlier = (low < high) & (number < number[:, None])
+        is_later = (low < high) & (number > number[:, None])
+        top = np.where(is_earlier, high, begin).max(axis=1)
+        return top, np.where(is_later, low, end).min(axis=1)
+
 
 class Strips(NamedTuple):
     """Strips of one or more tilings, in consecutive elements."""

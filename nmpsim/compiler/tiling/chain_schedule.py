@@ -28,6 +28,8 @@ class ChainInstruction:
     writes: tuple[Span, ...]
     can_move: bool = False
     """Whether a load depends on no earlier instruction but those that use its buffer."""
+    place: int | None = None
+    """Number of the place in DRAM, or in the layer's results, on which the words depend."""
     spans: tuple[Span, ...] = attrs.field(init=False)
     """All bytes that the instruction reads and writes."""
 

@@ -2,12 +2,14 @@
 
 A formula ranks the tilings of every chain. A shortest path over the layers then takes the estimate
 of each chain or the cycles of its layers one by one. Chains on the path are simulated, and their
-cycles replace the estimates, until all chains on the path have been simulated.
+cycles replace the estimates, until all chains on the path have been simulated. Single layers have
+rough cycles at first, and exact ones if they are on the path or nearly as fast as their chain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -16,8 +18,9 @@ from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.program_memory import ProgramMemory
 from nmpsim.compiler.tiling.chain_buffers import estimate_addresses
 from nmpsim.compiler.tiling.chain_cost import estimate_cycles, list_chain_tilings
+from nmpsim.compiler.tiling.chain_division import divide_chain
 from nmpsim.compiler.tiling.chain_layers import Chain, ReadLayer, make_chain
-from nmpsim.compiler.tiling.chain_plan import divide_chain, plan_chain
+from nmpsim.compiler.tiling.chain_plan import plan_chain
 from nmpsim.compiler.tiling.chain_rows import ChainTiling
 from nmpsim.compiler.tiling.cost_model import DramModel
 from nmpsim.compiler.tiling.search import LayerName, TiledLayer, TilingTrial
@@ -28,6 +31,9 @@ MAX_LAYERS = 9
 """Most layers of a chain."""
 MAX_RANKED = 3
 """Most tilings of a chain that are simulated because the formula ranks them first."""
+MAX_GAIN = 1.2
+"""Ratio of the rough costs of layers to the cycles of their chain up to which the costs of the
+layers must be exact."""
 OPTIMISM = 0.85
 """Factor on estimates of chains that have not been simulated."""
 MAX_PATHS = 200
@@ -122,6 +128,10 @@ class ChainFinder:
         )
 
 
+_Estimate = tuple[float, ChainTiling]
+"""Estimated cycles of a tiling."""
+
+
 @attrs.define(eq=False)
 class _Candidates:
     """Tilings of chains of equal geometry: estimates, and costs of those simulated."""
@@ -129,13 +139,25 @@ class _Candidates:
     chain: Chain
     limit: int
     """Cycles of the chain's layers one by one."""
-    estimates: list[tuple[float, ChainTiling]]
-    """Estimates of tilings that have not been simulated, the lowest first."""
+    estimates: Iterator[_Estimate]
+    """Estimates of further tilings, the lowest first."""
+    next: _Estimate | None = attrs.field(init=False)
+    """Estimate that will be simulated next; None if none is left."""
     simulated: dict[ChainTiling, LayerCostEstimate] = attrs.field(factory=dict)
     tried: set[ChainTiling] = attrs.field(factory=set)
     """Tilings that have been simulated, although they may be slower than ``limit``."""
     refined: set[ChainTiling] = attrs.field(factory=set)
     """Tilings whose neighbours have been tried."""
+
+    def __attrs_post_init__(self) -> None:
+        self.next = next(self.estimates, None)
+
+    def take_next(self) -> ChainTiling:
+        """Return the tiling of the next estimate, and advance to the estimate after it."""
+        assert self.next is not None
+        _, tiling = self.next
+        self.next = next(self.estimates, None)
+        return tiling
 
     @property
     def best(self) -> ChainTiling | None:
@@ -150,12 +172,15 @@ class _Candidates:
     @property
     def cycles(self) -> float:
         """Cycles of the best simulated tiling, or a lower optimistic estimate of another."""
-        estimate = self.estimates[0][0] * OPTIMISM if self.estimates else np.inf
+        estimate = np.inf if self.next is None else self.next[0] * OPTIMISM
         return min(self.known_cycles, estimate)
 
 
 Edge = tuple[Chain, _Candidates]
 """Step over the layers of a chain, with the tilings of all chains of its geometry."""
+EstimateLayer = Callable[[int, bool], LayerCostEstimate | None]
+"""Returns the cost of the layer with a program index, exactly or (True) roughly; None for a host
+layer. A rough cost is at least the exact cost."""
 
 
 @attrs.frozen(eq=False)
@@ -171,7 +196,7 @@ class ChainSearch:
         self,
         operations: Sequence[Operation],
         read: Sequence[ReadLayer | None],
-        layer_costs: Sequence[LayerCostEstimate | None],
+        estimate_layer: EstimateLayer,
         always: frozenset[str],
     ) -> list[ChosenChain]:
         """Choose the chains with the fewest cycles; return them in the order of their layers.
@@ -182,12 +207,13 @@ class ChainSearch:
             The layers.
         read : sequence of ReadLayer or None
             The layers for use in chains; None for a layer that no chain can contain.
-        layer_costs : sequence of LayerCostEstimate or None
-            Cost of each layer without chains; None for a host layer.
+        estimate_layer : callable
+            Estimates the cost of a layer without chains.
         always : frozenset of str
             Buffers that must be in DRAM: inputs and outputs of the program.
         """
-        layer_cycles = [0 if cost is None else cost.cycles for cost in layer_costs]
+        costs = [estimate_layer(index, True) for index in range(len(operations))]
+        layer_cycles = [0 if cost is None else cost.cycles for cost in costs]
         by_key: dict[Hashable, _Candidates] = {}
         edges: list[Edge] = []
         for chain in find_chains(operations, read, always, self.config):
@@ -195,40 +221,54 @@ class ChainSearch:
             if key not in by_key:
                 limit = sum(layer_cycles[chain.first : chain.last + 1])
                 by_key[key] = _Candidates(chain, limit, self._rank_tilings(chain, limit))
-            if by_key[key].estimates:
+            if by_key[key].next is not None:
                 edges.append((chain, by_key[key]))
+        exact: set[int] = set()
         for _ in range(MAX_PATHS):
-            path = [one for _, one in _find_shortest_path(layer_cycles, edges)]
-            improved = [self._improve(one) for one in dict.fromkeys(path)]
-            if not any(improved):
+            path = _find_shortest_path(layer_cycles, edges)
+            chosen = list(dict.fromkeys(one for _, one in path))
+            # Neighbours of a chain's tiling are simulated only if the chain stays on the path.
+            if sum(map(self._simulate_next, chosen)):
+                continue
+            missing = _find_close_layers(path, layer_cycles) - exact
+            exact |= missing
+            for index in missing:
+                costs[index] = cost = estimate_layer(index, False)
+                layer_cycles[index] = 0 if cost is None else cost.cycles
+            if not missing and not sum(map(self._refine, chosen)):
                 break
         known = [edge for edge in edges if edge[1].simulated]
         return [
-            _make_chosen_chain(chain, one, layer_costs[chain.first : chain.last + 1])
+            _make_chosen_chain(chain, one, costs[chain.first : chain.last + 1])
             for chain, one in _find_shortest_path(layer_cycles, known)
         ]
 
-    def _rank_tilings(self, chain: Chain, limit: int) -> list[tuple[float, ChainTiling]]:
-        """Return the most promising tilings with their estimates, the best first."""
+    def _rank_tilings(self, chain: Chain, limit: int) -> Iterator[_Estimate]:
+        """Yield the most promising tilings that may take less than ``limit`` cycles."""
         ranked: list[tuple[float, ChainTiling]] = []
         for tilings in list_chain_tilings(chain, self.config).values():
             if tilings:
-                estimates = estimate_cycles(chain, tilings, self.model.costs)
+                estimates = estimate_cycles(
+                    chain, tilings, self.model.costs, self.config.scratchpad_bytes
+                )
                 ranked += zip(estimates.tolist(), tilings, strict=True)
         ranked.sort(key=lambda pair: pair[0])
-        found: list[tuple[float, ChainTiling]] = []
-        for estimate, tiling in ranked:
-            if estimate * OPTIMISM >= limit or len(found) == MAX_RANKED:
-                break
-            if divide_chain(chain, tiling, self.config) is not None:
-                found.append((estimate, tiling))
-        return found
+        fitting = (
+            (estimate, tiling)
+            for estimate, tiling in ranked
+            if estimate * OPTIMISM < limit and divide_chain(chain, tiling, self.config) is not None
+        )
+        yield from itertools.islice(fitting, MAX_RANKED)
 
-    def _improve(self, one: _Candidates) -> bool:
-        """Simulate the next promising tilings of a chain; return False if none is left."""
-        if one.known_cycles > one.cycles:
-            self._simulate_tiling(one, one.estimates.pop(0)[1])
-            return True
+    def _simulate_next(self, one: _Candidates) -> bool:
+        """Simulate the next promising tiling of a chain; return False if none is left."""
+        if one.known_cycles <= one.cycles:
+            return False
+        self._simulate_tiling(one, one.take_next())
+        return True
+
+    def _refine(self, one: _Candidates) -> bool:
+        """Simulate the neighbours of a chain's best tiling; return False if that was done."""
         best = one.best
         if best is None or best in one.refined:
             return False
@@ -251,6 +291,16 @@ class ChainSearch:
             cost = simulate(plan.sequence, self.model, limit)
             if cost is not None:
                 one.simulated[tiling] = cost
+
+
+def _find_close_layers(path: Sequence[Edge], layer_cycles: Sequence[int]) -> set[int]:
+    """Return the layers without a chain on a path, and those that their chain helps little."""
+    found = set(range(len(layer_cycles)))
+    for chain, one in path:
+        layers = range(chain.first, chain.last + 1)
+        if sum(layer_cycles[index] for index in layers) > MAX_GAIN * one.cycles:
+            found -= set(layers)
+    return found
 
 
 def _make_chosen_chain(

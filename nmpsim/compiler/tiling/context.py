@@ -29,6 +29,8 @@ class PlanningContext:
     """Arithmetic of the layer."""
     place: Place
     memory: ProgramMemory
+    weighted: dict[int, Any] = attrs.field(factory=dict)
+    """Layers with weights that have been made, by the identity of their operation."""
 
     def add_constant(self, what: str, array: Array | LazyBytes) -> int:
         """Add an array named ``LAYER.what`` to the program's constants; return its address."""

@@ -39,6 +39,8 @@ MIN_TRIALS = 20
 """Fewest tilings that are simulated, even if they have more than MAX_TILES tiles."""
 MAX_TILES = 20_000
 """Most tiles of all plans that are simulated."""
+ROUGH_TRIALS = 6
+"""Tilings that are simulated for a rough estimate."""
 BLIND_SHARE = 6
 """For each so many trials, one more that seems fast without bursts and rows is simulated."""
 
@@ -123,6 +125,7 @@ class TilingSearch:
         self._memory = DramModel(get_costs(config))
         self._on_tiling = on_tiling
         self._decisions: dict[Hashable, _Decision] = {}
+        self._rough: dict[Hashable, LayerCostEstimate] = {}
 
     def choose_tiling(self, layer: LayerName, options: TilingOptions) -> LayerPlan:
         """Choose the fastest tiling of a layer; return the layer's plan."""
@@ -136,11 +139,29 @@ class TilingSearch:
             self._on_tiling(TiledLayer(layer, chosen, like, decision.trials))
         return plan
 
-    def estimate_cost(self, layer: LayerName, options: TilingOptions) -> LayerCostEstimate:
-        """Estimate the cost of a layer with its fastest tiling, or return the cached estimate."""
-        if options.key not in self._decisions:
-            self._decisions[options.key] = self._decide(layer, options)
-        return self._decisions[options.key].trials[0].estimate
+    def estimate_cost(
+        self, layer: LayerName, options: TilingOptions, *, is_rough: bool = False
+    ) -> LayerCostEstimate:
+        """Estimate the cost of a layer with its fastest tiling, or return the cached estimate.
+
+        A rough estimate is the cost of the fastest of a few tilings, and at least the exact one.
+        """
+        key = options.key
+        if is_rough and key not in self._decisions:
+            if key not in self._rough:
+                self._rough[key] = self._simulate_few(options)
+            return self._rough[key]
+        if key not in self._decisions:
+            self._decisions[key] = self._decide(layer, options)
+        return self._decisions[key].trials[0].estimate
+
+    def _simulate_few(self, options: TilingOptions) -> LayerCostEstimate:
+        """Return the cost of the fastest of the most promising tilings."""
+        tilings, _ = _rank(options, self._memory)
+        best = simulate_fully(options.build(tilings[0], False), self._memory)
+        for tiling in tilings[1:ROUGH_TRIALS]:
+            best = simulate(options.build(tiling, False), self._memory, best.cycles - 1) or best
+        return best
 
     def report_tiling(self, layer: TiledLayer) -> None:
         """Report a tiling that another search chose to the listener, if there is a listener."""

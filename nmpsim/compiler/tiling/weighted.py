@@ -93,6 +93,13 @@ class WeightedLayer:
 
 def make_weighted_layer(op: Operation, context: PlanningContext) -> WeightedLayer:
     """Return the WeightedLayer of a convolution, fully connected layer or matrix product."""
+    if id(op) not in context.weighted:
+        context.weighted[id(op)] = _read_layer(op, context)
+    layer: WeightedLayer = context.weighted[id(op)]
+    return layer
+
+
+def _read_layer(op: Operation, context: PlanningContext) -> WeightedLayer:
     target, source, constant = op.operands[:3]
     values = context.memory.get_values(constant)
     order: Literal["OI", "IO"] = "OI"
