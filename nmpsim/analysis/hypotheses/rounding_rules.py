@@ -29,7 +29,8 @@ def list_rounding_rules(
     if layer.program.numerics in PROFILES:
         rule = RequantizationRule(profile=layer.program.numerics)
         # A clamp of results often has the same effect as a narrow accumulator.
-        for limits in sorted(find_limits(recorded), key=lambda one: one.clamp is not None):
+        found = find_limits(recorded, next(recorded.iterate_samples()))
+        for limits in sorted(found, key=lambda one: one.clamp is not None):
             text = f"arithmetic in which {limits.description}"
             yield text, _explains_results(rule, limits, recorded)
     if not may_be_rounding:

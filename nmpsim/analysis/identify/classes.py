@@ -211,12 +211,7 @@ def _identify_layer(layer: AnyLayer, classes: list[RuleClass], numerics: str) ->
         fault = None if layer.is_by_order else find_fault(found)
         if fault is None:
             return IdentifiedLayer(found)
-        found = attrs.evolve(found, rules=fault.rules)
-        if fault.is_data_fault:
-            return IdentifiedLayer(found, fault)
-        found = find_rules(layer, group_rules(fault.rules))  # the fault is one of some elements
-        if not found.rules:
-            return IdentifiedLayer(found)
+        return IdentifiedLayer(attrs.evolve(found, rules=fault.rules), fault)
     rules = sort_rules(found.rules, numerics)
     classes.append(RuleClass(layer.kind, (layer,), rules))
     return IdentifiedLayer(found)
@@ -248,7 +243,7 @@ def group_rules(rules: Sequence[RequantizationRule]) -> list[list[Requantization
     """Group rules by formula; return a list of rules for each formula."""
     groups: dict[Any, list[RequantizationRule]] = {}
     for rule in rules:
-        groups.setdefault(rule.profile or id(rule.family), []).append(rule)
+        groups.setdefault((rule.profile, id(rule.family), rule.limits), []).append(rule)
     return list(groups.values())
 
 

@@ -102,9 +102,9 @@ def _make_rule(rule: RequantizationRule) -> dict[str, Any]:
         "name": rule.name,
         "profile": rule.profile or None,
         "factor": factor and factor.name,
-        "rounding": family and family.rounding,
+        "rounding": family and rule.rounding,
         "bias": family and family.place,
-        "formula": family and family.text,
+        "formula": family and rule.formula,
     }
 
 

@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.identify.layers import LayerSample, RecordedLayer
-from nmpsim.analysis.identify.limits import find_limits
 from nmpsim.analysis.identify.rules import IDEAL, IN_SUM, RuleFactor, RuleFamily
 from nmpsim.analysis.identify.search import LayerRules, RequantizationRule, find_rules, list_rules
 from nmpsim.arrays import Array
@@ -43,8 +42,6 @@ class LayerFault:
     kind: str
     text: str
     rules: tuple[RequantizationRule, ...] = ()
-    is_data_fault: bool = True
-    """Whether recorded values or parameters are wrong, not the rule."""
 
 
 def find_fault(found: LayerRules) -> LayerFault | None:
@@ -163,13 +160,8 @@ def measure_share(layer: RecordedLayer, distance: int = 1) -> float:
 
 
 def _find_unusual_rules(layer: RecordedLayer) -> LayerFault | None:
-    """Search rules with other limits of sums and results, or a multiplier off by one unit."""
+    """Search rules with a multiplier that is off by one unit."""
     usual = list_rules(layer.element, bool(layer.biases.any()))
-    for limits in find_limits(layer):
-        rules = find_rules(layer, limits.limit_rules(usual)).rules
-        if rules:
-            kind = "accumulator" if limits.bits else "clamp"
-            return LayerFault(kind, limits.description, rules, is_data_fault=False)
     simple = [one for one in usual if one[0].family and one[0].family.place == IN_SUM]
     for sign, name in ((1, "more"), (-1, "less")):
         factors = tuple(_make_shifted_factor(bits, sign) for bits in range(7, 17))

@@ -67,7 +67,7 @@ def _state(one: RuleClass, base: str) -> _Statement:
         assert rule.family is not None and rule.factor is not None
         operation = layer.operation.instruction.opcode
         profile = PROFILES[base].get_factor_row(operation)["profile"]
-        formulas: tuple[tuple[str, str], ...] = ((layer.operation_kind.formula, rule.family.text),)
+        formulas: tuple[tuple[str, str], ...] = ((layer.operation_kind.formula, rule.formula),)
         factors = rule.family.make_factor_row(rule.factor)
         return _Statement(title, operation, profile, formulas, tuple(factors.items()))
     operation = "sums" if one.kind == CONVOLUTION else "connected"
@@ -75,7 +75,7 @@ def _state(one: RuleClass, base: str) -> _Statement:
     if rule.family is not None and rule.factor is not None:
         bias = "saturate(bias, accumulator_bits)" if rule.family.place == IN_SUM else "0"
         factors = rule.family.make_factor_row(rule.factor)
-        formulas = ("bias", bias), ("sums", rule.family.text)
+        formulas = ("bias", bias), ("sums", rule.formula)
         return _Statement(title, operation, profile, formulas, tuple(factors.items()))
     known = PROFILES[rule.profile].get_factor_row(operation)
     texts = {kind: FORMULAS[known["profile"]][kind] for kind in ("bias", "sums")}

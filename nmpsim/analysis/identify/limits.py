@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import attrs
 import numpy as np
 
 from nmpsim.analysis.identify.evaluation import Integers
-from nmpsim.analysis.identify.layers import RecordedLayer
-from nmpsim.analysis.identify.search import RequantizationRule
+from nmpsim.analysis.identify.layers import AnyLayer, LayerSample, RecordedLayer
 from nmpsim.records import frozen
 
 _NEAR = 0.97
 """Share of results close to the ideal ones from which limits are considered."""
 _CANDIDATES = 4
 """Most limits that are returned."""
+_EXTREMES = 1024
+"""Elements with extreme values on which limits are compared."""
 _RELATIVE = 1 / 64
 """Relative error of a result that coarse factors cause."""
 
@@ -53,6 +53,12 @@ class ArithmeticLimits:
         limited: Integers = np.clip(sums, -half, half - 1)
         return limited
 
+    def limit_clip(self, clip: tuple[int, int]) -> tuple[int, int]:
+        """Return the part of a range of results that the clamp leaves."""
+        if self.clamp is None:
+            return clip
+        return max(clip[0], self.clamp[0]), min(clip[1], self.clamp[1])
+
     def limit_formula(self, text: str) -> str:
         """Return the text of a formula with the limits added."""
         if self.bits:
@@ -66,27 +72,19 @@ class ArithmeticLimits:
             text = "\n".join([*lines, f"min(max({last}, {self.clamp[0]}), {self.clamp[1]})"])
         return text
 
-    def limit_rules(
-        self, groups: Sequence[Sequence[RequantizationRule]]
-    ) -> list[list[RequantizationRule]]:
-        """Return groups of rules with the limits added; omit groups of built-in profiles."""
-        changed = []
-        for group in groups:
-            family = group[0].family
-            if family is None:
-                continue
-            own = attrs.evolve(
-                family,
-                rounding=f"{family.rounding}; {self.description}",
-                text=self.limit_formula(family.text),
-                wrapped_bits=self.bits if self.wraps else 0,
-            )
-            changed.append([attrs.evolve(rule, family=own) for rule in group])
-        return changed
+
+NO_LIMITS = ArithmeticLimits()
 
 
-def find_limits(layer: RecordedLayer) -> list[ArithmeticLimits]:
+def find_limits(layer: AnyLayer, sample: LayerSample) -> list[ArithmeticLimits]:
     """Find up to four limits with which ideal results are closest to the recorded results.
+
+    Parameters
+    ----------
+    layer
+        Layer with the ideal factors.
+    sample
+        Elements of the layer.
 
     Returns
     -------
@@ -94,15 +92,17 @@ def find_limits(layer: RecordedLayer) -> list[ArithmeticLimits]:
         The limits with fewer differences than none have, the closest first. Empty if there are
         none, or if too many results differ with each of them.
     """
-    sample = next(layer.iterate_samples())
+    if not isinstance(layer, RecordedLayer):
+        return []
+    least, most = int(sample.results.min()), int(sample.results.max())
+    sample = _select_extremes(layer, sample)
     biases = layer.biases[sample.channels]
     totals = sample.sums + biases
     factors = layer.ideal_factors[sample.channels]
-    least, most = int(sample.results.min()), int(sample.results.max())
     low, high = layer.clip
     largest = int(np.abs(totals).max(initial=0))
     widths = [bits for bits in range(16, 48) if largest >= 1 << bits - 1]
-    sums = [ArithmeticLimits()]
+    sums = [NO_LIMITS]
     sums += [ArithmeticLimits(bits, wraps) for bits in widths for wraps in (True, False)]
     clamps = [(-high, high), (least, high), (low, most), (least, most)]
     known = [None, *(one for one in clamps if low <= one[0] <= least < most <= one[1] <= high)]
@@ -121,8 +121,19 @@ def find_limits(layer: RecordedLayer) -> list[ArithmeticLimits]:
                 key = attrs.evolve(one, clamp=clamp)
                 scores[key] = min(score, scores.get(key, score))
     usable = [one for one, (wrong, _) in scores.items() if wrong <= sample.size * (1 - _NEAR)]
-    better = [one for one in usable if scores[one] < scores[ArithmeticLimits()]]
+    better = [one for one in usable if scores[one] < scores[NO_LIMITS]]
     return sorted(better, key=scores.__getitem__)[:_CANDIDATES]
+
+
+def _select_extremes(layer: RecordedLayer, sample: LayerSample) -> LayerSample:
+    """Return the elements with the largest sums and results, and evenly spread ones."""
+    if sample.size <= 4 * _EXTREMES:
+        return sample
+    totals = np.abs(sample.sums + layer.biases[sample.channels])
+    spread = np.linspace(0, sample.size - 1, 2 * _EXTREMES).astype(np.int64)
+    values = totals, totals * layer.ideal_factors[sample.channels]
+    largest = [np.argpartition(one, -_EXTREMES)[-_EXTREMES:] for one in values]
+    return sample.take(np.unique(np.concatenate([spread, *largest])))
 
 
 def _is_reached(

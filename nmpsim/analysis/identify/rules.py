@@ -59,8 +59,6 @@ class RuleFamily:
     """Rounding of a bias that is not on the scale of the sum."""
     rank: int = 0
     """Position in the order of simplicity."""
-    wrapped_bits: int = 0
-    """Width of an accumulator that wraps; 0 if results rise with the sum."""
 
     @property
     def adds_bias_first(self) -> bool:

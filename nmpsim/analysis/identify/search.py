@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from nmpsim.analysis.identify.evaluation import Integers, evaluate_formula, list_formula_names
 from nmpsim.analysis.identify.layers import (
@@ -18,6 +19,7 @@ from nmpsim.analysis.identify.layers import (
     RecordedLayer,
     RecordedOperation,
 )
+from nmpsim.analysis.identify.limits import NO_LIMITS, ArithmeticLimits, find_limits
 from nmpsim.analysis.identify.operation_rules import make_operation_families
 from nmpsim.analysis.identify.rules import IN_SUM, RuleFactor, RuleFamily, make_families
 from nmpsim.bundle.formula_check import SCALE_WORDS
@@ -27,8 +29,10 @@ from nmpsim.diagnostics import UserError
 from nmpsim.isa.profiles import PROFILES as DEVICE_PROFILES
 from nmpsim.kernels.formulas import ELEMENTS, FORMULAS
 
-_FIRST, _SECOND = 96, 1024
+_STAGES = 96, 1024
 """Elements on which all rules, and the remaining ones, are tried before the whole layer."""
+_PREDICTIONS = 1 << 14
+"""Predictions of a group of rules that are computed at a time."""
 _CLOSEST = 5
 """Rules of which the one with the most equal results is reported."""
 _CHANNELS = 24
@@ -47,6 +51,19 @@ class RequantizationRule:
     factor: RuleFactor | None = None
     index: int = 0
     """Position of the factor in the family's order of simplicity."""
+    limits: ArithmeticLimits = NO_LIMITS
+    """Limits of sums and results that the formula of the family lacks."""
+
+    @property
+    def rounding(self) -> str:
+        """Name of the rounding and description of the limits; empty for a built-in profile."""
+        rounding = self.family.rounding if self.family else ""
+        return "; ".join(filter(None, (rounding, self.limits.description)))
+
+    @property
+    def formula(self) -> str:
+        """Formula of the family with the limits added; empty for a built-in profile."""
+        return self.limits.limit_formula(self.family.text) if self.family else ""
 
     @property
     def name(self) -> str:
@@ -55,9 +72,9 @@ class RequantizationRule:
             return f"profile {self.profile}"
         assert self.family is not None and self.factor is not None
         if not self.family.place:
-            return f"{self.factor.name}; {self.family.rounding}"
+            return f"{self.factor.name}; {self.rounding}"
         bias = "" if self.family.bias == "rint" else f", bias {self.family.bias}"
-        return f"{self.factor.name}; {self.family.rounding}; bias in the {self.family.place}{bias}"
+        return f"{self.factor.name}; {self.rounding}; bias in the {self.family.place}{bias}"
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -114,7 +131,7 @@ class RuleEvaluator:
         self._words, self._tables, self._factors = {}, {}, {}
 
     def predict(self, rules: Sequence[RequantizationRule], sample: LayerSample) -> Integers:
-        """Predict the clipped results [rules, elements] of a sample under rules of one family.
+        """Predict the clipped results [rules, elements] of a sample under rules of one formula.
 
         A rule whose factor has no words for the layer has results that no device can record.
         """
@@ -131,20 +148,21 @@ class RuleEvaluator:
         Parameters
         ----------
         rules
-            Rules of one family.
+            Rules of one family with the same limits.
         channels
             Output channel of each element, [n].
         rhs
             Right operands of an operation of two tensors, whose left operands are the sums.
         """
-        low, high = self._layer.clip
+        limits = rules[0].limits
+        low, high = limits.limit_clip(self._layer.clip)
         element, out_offset = self._layer.element, np.int64(self._layer.offset)
         places = np.searchsorted(self._channels, channels)
         known, table = self._find_table(rules)
         text = self._get_text(rules[0]) if known else "0"
         used = list_formula_names(text, element) & table.keys()
-        words = {name: table[name][:, places] for name in used}
-        start = table["start"][:, places] if known and table["start"].any() else 0
+        words = {name: table[name].take(places, axis=1) for name in used}
+        start = table["start"].take(places, axis=1) if known and table["start"].any() else 0
         limit = 1 << (47 if element else 31)
         value = "acc"
         if isinstance(self._layer, RecordedOperation):
@@ -159,6 +177,7 @@ class RuleEvaluator:
             acc = (sums[known] if sums.ndim > 1 else sums) + start
             if np.abs(acc).max(initial=0) >= limit:
                 acc = np.clip(acc, -limit, limit - 1)
+            acc = limits.limit_sums(acc)
             raw = evaluate_formula(text, element, {"out_offset": out_offset, **words, value: acc})
             results[known] = np.clip(raw, low, high)
             return results
@@ -307,36 +326,86 @@ def find_rules(
 ) -> LayerRules:
     """Find the rules whose predictions equal all recorded results of a layer.
 
-    All rules are tried on some elements, the remaining ones on more, then on all.
+    All rules are tried on some elements, the remaining ones on more, then on all. If none remains,
+    they are tried with limits of sums and results, which the first elements do not exceed.
+
+    Parameters
+    ----------
+    layer
+        Layer with its recorded results.
+    groups
+        Rules to try without further limits, grouped by formula. None for all rules.
     """
     evaluator = RuleEvaluator(layer)
+    whole = next(layer.iterate_samples())
+    first = remove_duplicates(whole)
+    limits = find_limits(layer, first) if groups is None else []
     if groups is None:
         opcode = layer.operation.instruction.opcode
         groups = list_rules(
             layer.element, layer.has_bias, opcode if opcode in OPERATION_KINDS else ""
         )
-    blocks = layer.iterate_samples()
-    first = next(blocks)
-    first = remove_duplicates(first)
-    inside = first
+    reaches_limits = _find_limited(layer, first, limits)
+    inside = first.take(np.flatnonzero(~reaches_limits))
     if layer.channels > _CHANNELS:
         chosen = np.linspace(0, layer.channels - 1, _CHANNELS).astype(np.int64)
         evaluator.restrict(chosen)
-        inside = first.take(np.flatnonzero(np.isin(first.channels, chosen)))
-    for count in (_FIRST, _SECOND):
+        inside = inside.take(np.flatnonzero(np.isin(inside.channels, chosen)))
+    for count in _STAGES if inside.size else ():
         part = inside.take(select_elements(layer, inside, count))
         remaining = list(_eliminate(evaluator, groups, part))
         if not remaining:
-            return _describe_failure(layer, groups, part)
+            return _describe_failure(layer, groups, part, whole)
         groups = remaining
     evaluator.restrict(np.arange(layer.channels))
-    for block in itertools.chain([first], blocks):
-        remaining = list(_eliminate(evaluator, groups, remove_duplicates(block)))
-        if not remaining:
-            return _describe_failure(layer, groups, block)
-        groups = remaining
-    rules = sorted((rule for group in groups for rule in group), key=lambda rule: rule.rank)
-    return LayerRules(layer, tuple(rules), int(layer.results.size))
+    block = first
+    for one in (NO_LIMITS, *limits):
+        remaining = [limit_rules(group, one) for group in groups]
+        for block in _iterate_blocks(layer, first, reaches_limits):
+            remaining = list(_eliminate(evaluator, remaining, block))
+            if not remaining:
+                break
+        else:
+            rules = sorted(
+                (rule for group in remaining for rule in group), key=lambda rule: rule.rank
+            )
+            return LayerRules(layer, tuple(rules), int(layer.results.size))
+    is_later = block.size and block is not first
+    return _describe_failure(layer, groups, block, block if is_later else whole)
+
+
+def limit_rules(
+    group: Sequence[RequantizationRule], limits: ArithmeticLimits
+) -> list[RequantizationRule]:
+    """Return rules with limits of sums and results in place of their own."""
+    return [attrs.evolve(rule, limits=limits) for rule in group]
+
+
+def _find_limited(
+    layer: AnyLayer, sample: LayerSample, limits: Sequence[ArithmeticLimits]
+) -> npt.NDArray[np.bool_]:
+    """Return whether each element of a sample reaches any of the limits."""
+    totals = sample.sums
+    if isinstance(layer, RecordedLayer):
+        totals = np.maximum(np.abs(totals), np.abs(totals + layer.biases[sample.channels]))
+    found = np.zeros(sample.size, bool)
+    for one in limits:
+        low, high = one.limit_clip(layer.clip)
+        found |= (sample.results <= low) | (sample.results >= high)
+        found |= one.limit_sums(totals) != totals
+    return found
+
+
+def _iterate_blocks(
+    layer: AnyLayer, first: LayerSample, reaches_limits: npt.NDArray[np.bool_]
+) -> Iterator[LayerSample]:
+    """Yield the distinct elements of a layer in blocks, after some elements that reach limits."""
+    reached = np.flatnonzero(reaches_limits)
+    if reached.size:
+        spread = np.linspace(0, reached.size - 1, min(_STAGES[-1], reached.size)).astype(np.int64)
+        yield first.take(reached[spread])
+    yield first
+    yield from map(remove_duplicates, itertools.islice(layer.iterate_samples(), 1, None))
 
 
 def remove_duplicates(sample: LayerSample) -> LayerSample:
@@ -357,19 +426,26 @@ def _eliminate(
 ) -> Iterator[list[RequantizationRule]]:
     """Yield the rules of each group that explain all elements of a sample."""
     for group in groups:
-        predicted = evaluator.predict(group, sample)
-        fits = (predicted == sample.results).all(axis=1)
-        remaining = [rule for rule, is_equal in zip(group, fits, strict=True) if is_equal]
+        remaining, first = list(group), 0
+        while remaining and first < sample.size:
+            count = max(_PREDICTIONS // len(remaining), _STAGES[0])
+            part = sample.take(slice(first, first + count))
+            fits = (evaluator.predict(remaining, part) == part.results).all(axis=1)
+            remaining = list(itertools.compress(remaining, fits))
+            first += count
         if remaining:
             yield remaining
 
 
 def _describe_failure(
-    layer: AnyLayer, groups: Sequence[Sequence[RequantizationRule]], sample: LayerSample
+    layer: AnyLayer,
+    groups: Sequence[Sequence[RequantizationRule]],
+    sample: LayerSample,
+    block: LayerSample,
 ) -> LayerRules:
     """Return the rule with the most equal results, and the pattern of the other results.
 
-    The best rules of a sample are compared on the first block of the layer.
+    The best rules of a sample are compared on a block of the layer.
     """
     evaluator = RuleEvaluator(layer)
     counts: list[tuple[int, RequantizationRule]] = []
@@ -377,7 +453,6 @@ def _describe_failure(
         equal = (evaluator.predict(group, sample) == sample.results).sum(axis=1)
         counts.append((int(equal.max()), group[int(equal.argmax())]))
     counts.sort(key=lambda pair: (-pair[0], pair[1].rank))
-    block = next(layer.iterate_samples())
     best = [evaluator.predict([rule], block)[0] for _, rule in counts[:_CLOSEST]]
     equals = [int((one == block.results).sum()) for one in best]
     index = int(np.argmax(equals))

@@ -56,9 +56,9 @@ def compute_sum_limits(layer: RecordedLayer, rules: Sequence[RequantizationRule]
     weight = max(int(offsets.max()) - int(narrow.min), int(narrow.max) - int(offsets.min()))
     largest = min(most * weight * layer.taps, 1 << layer.operation.operands[0].accumulator_bits - 1)
     ends = np.array([[-largest], [largest]]) + np.zeros(layer.scales.channels, np.int64)
-    for family in {rule.family for rule in rules if rule.family and rule.family.wrapped_bits}:
-        half = 1 << family.wrapped_bits - 1
-        bias = layer.biases if family.place == IN_SUM else 0
+    for bits, is_in_sum in {_get_wrapping(rule) for rule in rules} - {(0, False)}:
+        half = 1 << bits - 1
+        bias = layer.biases if is_in_sum else 0
         ends[0] = np.maximum(ends[0], -half - bias)
         ends[1] = np.minimum(ends[1], half - 1 - bias)
     return ends
@@ -69,13 +69,13 @@ def has_complete_limits(rules: Sequence[RequantizationRule]) -> bool:
 
     All rules must have the same accumulator, and add the bias at the same place if it wraps.
     """
-    kinds = {
-        (rule.family.wrapped_bits, rule.family.wrapped_bits and rule.family.place == IN_SUM)
-        if rule.family
-        else (0, 0)
-        for rule in rules
-    }
-    return len(kinds) == 1
+    return len({_get_wrapping(rule) for rule in rules}) == 1
+
+
+def _get_wrapping(rule: RequantizationRule) -> tuple[int, bool]:
+    """Return the width of an accumulator that wraps, or 0, and whether it includes the bias."""
+    bits = rule.limits.bits if rule.limits.wraps else 0
+    return bits, bool(bits and rule.family and rule.family.place == IN_SUM)
 
 
 def iterate_thresholds(
