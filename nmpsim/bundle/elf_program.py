@@ -11,8 +11,8 @@ from nmpsim.bundle.image import MappedMemory
 from nmpsim.bundle.metadata import Layer, Metadata, ProgramStep, Tensor
 from nmpsim.diagnostics import Place, fail
 
-NUMERICS = "glow-int"
-"""Numerics profile in the metadata of a program that names none."""
+NUMERICS = "elf"
+"""Name of the arithmetic in reports of ELF programs, whose instructions choose profiles."""
 PROGRAM_OPCODE = "program"
 """Opcode of the layer that all the work of an ELF program counts for."""
 DEVICE_SYMBOLS = {

@@ -29,10 +29,10 @@ from nmpsim.checking.budgets import (
 from nmpsim.checking.compared_run import ComparedRun
 from nmpsim.checking.expectations import (
     check_all_outputs,
+    check_end,
     check_layers,
     check_layers_against_baseline,
     check_top1,
-    make_trap_check,
 )
 from nmpsim.checking.hazards import check_hazards, find_hazards, make_unfinished_check
 from nmpsim.checking.results import CaseResult, CheckResult, CoreFile
@@ -150,10 +150,9 @@ def check_run(
     if baseline is not None:
         check_same_program(baseline, run, place)
     compared = ComparedRun(run, baseline)
-    if run.report.trap is not None:
-        checks = [make_trap_check(run.report.trap, run.layers)]
-    else:
-        checks = [*_check_results(compared, case.expect, expected)]
+    checks = check_end(run.report)
+    if run.report.trap is None:
+        checks += [*_check_results(compared, case.expect, expected)]
         checks += _check_costs(compared, case.budget)
     errors: tuple[Diagnostic, ...] = ()
     if not any(one.failed and one.name in _SLOW for one in checks):

@@ -13,13 +13,13 @@ from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle.metadata import is_same_shape
 from nmpsim.checking.baseline import UPDATE_HINT, BaselineOutput
 from nmpsim.checking.compared_run import ComparedRun
-from nmpsim.checking.results import CheckResult, FailedLayer, LayerOutcome
+from nmpsim.checking.results import CheckResult, FailedLayer, LayerOutcome, Status
 from nmpsim.checking.suite import Expectations
 from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.experiments.samples import is_vector_shape
 from nmpsim.experiments.worker import get_scores, rank_classes
 from nmpsim.lir.layers import find_layer
-from nmpsim.report.data import LayerReport, OutputReport
+from nmpsim.report.data import LayerReport, OutputReport, RunReport
 from nmpsim.report.termination import TrapReport
 
 _PATTERN = frozenset("*?[")
@@ -33,6 +33,19 @@ def _make_failure(name: str, message: str, culprits: Sequence[FailedLayer]) -> C
         line = f", line {first.line} of the LIR" if first.line else ""
         message += f" (first in layer {first.display_name}{line})"
     return CheckResult(name, "wrong", message, tuple(culprits))
+
+
+def check_end(report: RunReport) -> list[CheckResult]:
+    """Check how a run ended: with a trap, or with the exit status of a program.
+
+    A run of a compiled network without a trap has no such check.
+    """
+    if report.trap is not None:
+        return [make_trap_check(report.trap, report.layers)]
+    if report.exit_status is None:
+        return []
+    status: Status = "wrong" if report.exit_status else "passed"
+    return [CheckResult("exit", status, f"the exit status is {report.exit_status}")]
 
 
 def make_trap_check(trap: TrapReport, layers: Sequence[LayerReport]) -> CheckResult:

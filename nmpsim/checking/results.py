@@ -46,7 +46,8 @@ class CheckResult:
     """Result of one check of a run."""
 
     name: Annotated[
-        str, "trap, outputs, layers, top1, cycles, saturation, memory, energy, area or hazards"
+        str,
+        "trap, exit, outputs, layers, top1, cycles, saturation, memory, energy, area or hazards",
     ]
     status: Status
     message: Annotated[str, "what was found; of a failed check it names the layer"]

@@ -17,7 +17,7 @@ from nmpsim.bundle import Bundle, BundleHolder, get_bundle, parse_bundle
 from nmpsim.checking.baseline import make_baseline, read_baseline, write_baseline
 from nmpsim.checking.case import ExpectedArrays, check_run
 from nmpsim.checking.compared_run import ComparedRun
-from nmpsim.checking.expectations import check_layers, check_outputs, make_trap_check
+from nmpsim.checking.expectations import check_end, check_layers, check_outputs
 from nmpsim.checking.hazards import check_hazards, find_hazards
 from nmpsim.checking.results import CaseResult, CheckResult
 from nmpsim.checking.run import CheckedRun, LoadedProgram
@@ -96,7 +96,7 @@ class ProgramRunner:
         arrays = {name: np.asarray(array) for name, array in inputs.items()}
         run = LoadedProgram(loaded, self._devices[config]).run(arrays, strict=strict)
         trap = run.report.trap
-        checks = [] if trap is None else [make_trap_check(trap, run.layers)]
+        checks = check_end(run.report)
         if hazards and (trap is None or trap.kind == "contract"):
             log = find_hazards(loaded, arrays, config)
             checks.append(check_hazards(log.found, run.layers, log.message))

@@ -10,13 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmpsim.atomic import STDOUT, is_special_file, make_write_error, resolve_path, write_file
-from nmpsim.cli.guard import convert_stdout_error
-from nmpsim.diagnostics import fail
+from nmpsim.cli.guard import convert_stdout_error, print_message
+from nmpsim.diagnostics import fail, format_count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from nmpsim.report.data import RunReport
     from nmpsim.views.progress import RunProgress
+
+
+def print_console(report: RunReport) -> None:
+    """Print the console output of a run on stderr, each line with the number of its core."""
+    for line in report.console:
+        print_message(f"core {line.core}: {line.text.removesuffix(chr(10))}")
+    if report.console_dropped:
+        print_message(f"note: {format_count(report.console_dropped, 'more character')} printed")
 
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:

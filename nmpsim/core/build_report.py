@@ -24,6 +24,11 @@ from nmpsim.bundle.metadata import (
 )
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
+from nmpsim.core.console import (
+    count_dropped_characters,
+    get_exit_status,
+    read_console,
+)
 from nmpsim.core.counters import (
     Counters,
     LayerReports,
@@ -280,11 +285,20 @@ def build_run_report(
             host,
         ),
         trap=trap,
+        exit_status=_find_exit_status(bundle, machine, trap),
+        console=read_console(machine),
+        console_dropped=count_dropped_characters(machine),
         contract=contract,
         layer_outputs=layer_outputs,
         notes=_notes(metadata),
         savings_meter=savings_meter,
     )
+
+
+def _find_exit_status(bundle: Bundle, machine: Machine, trap: TrapReport | None) -> int | None:
+    """Return the exit status of a run, 0 for an ELF program whose cores have halted, or None."""
+    status = get_exit_status(machine)
+    return 0 if status is None and trap is None and not bundle.has_metadata else status
 
 
 def _notes(metadata: Metadata) -> tuple[str, ...]:

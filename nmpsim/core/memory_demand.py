@@ -15,7 +15,7 @@ from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.counters import count_channels
-from nmpsim.core.state import BARRIER, CORE, LAYER, SCRATCHPAD_SLACK, STAGES
+from nmpsim.core.state import BARRIER, CONSOLE_BYTES, CORE, LAYER, SCRATCHPAD_SLACK, STAGES
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.isa.words import CHANNEL_BYTES
@@ -115,6 +115,7 @@ def _device_parts(config: DeviceConfig, threads: int) -> Iterator[PlannedAllocat
     """Return the cores' memory, with copies for the first replay and the contract check."""
     size, cores = config.scratchpad_bytes + SCRATCHPAD_SLACK, config.cores_count
     yield PlannedAllocation("device.cores_count", cores * CORE.itemsize)
+    yield PlannedAllocation("consoles", CONSOLE_BYTES * 8)
     yield PlannedAllocation(f"device.scratchpad_bytes, in {cores} cores", 3 * cores * size)
     workspace = 8 * get_workspace_size(size // CHANNEL_BYTES)
     yield PlannedAllocation(f"device.scratchpad_bytes, in {threads} threads", threads * workspace)

@@ -21,6 +21,7 @@ from nmpsim.core.build_report import (
     record_device_step,
     record_host_step,
 )
+from nmpsim.core.console import get_exit_status
 from nmpsim.core.contract_events import ViolationField
 from nmpsim.core.counters import read_counters
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
@@ -263,6 +264,8 @@ class Run:
                     self._run_on_host(step)
             except RunTimeoutError:
                 self._report_timeout(step)
+            if get_exit_status(self._machine) is not None:
+                break
         if contract and not all(map(contract.check_host_read, metadata.outputs)):
             self._report_violation(contract.violation_fields)
         self._has_ended = True
@@ -333,7 +336,7 @@ class Run:
             ):
                 break
             self._clock.check()
-        is_early = outcome in (Outcome.TRAP, Outcome.VIOLATION)
+        is_early = outcome in (Outcome.TRAP, Outcome.VIOLATION) or self._machine.shared[0].stopped
         if is_early and violation is None and self._has_run_in_parallel:
             raise RestartError(ModeEvent.ORDER_DEPENDENT)
         if outcome == Outcome.VIOLATION:

@@ -178,6 +178,8 @@ class TrapField(IntEnum):
     CYCLE = 4
 
 
+CORE_CONSOLE_BYTES, CONSOLE_BYTES = 1 << 15, 1 << 17
+"""Number of characters of a core's console, and of all consoles, that are kept: the first ones."""
 MAX_QUEUED = 16
 """Largest queue depth of a device."""
 
@@ -211,6 +213,7 @@ CORE = np.dtype(
         ("finished", "i8", (len(Unit), MAX_QUEUED)),
         ("jobs", "i8", (2, MAX_QUEUED, CURSOR_WORDS + len(JobColumn))),
         ("registers", "i4", (32,)),
+        ("printed", "i8"),  # characters stored to the console
     ]
 )
 """State of a core except its scratchpad."""
@@ -244,6 +247,9 @@ SHARED = np.dtype(
         ("waited", "i8"),  # entries of ``Machine.waits`` in use
         ("trap", "i8", (len(TrapField),)),
         ("semaphores", "i8", (SEMAPHORES,)),
+        ("exit_status", "i8"),  # what a core stored to the exit register, signed, or NEVER
+        ("stopped", "i8"),  # other running cores that this store halted
+        ("logged", "i8"),  # entries of ``Machine.console`` in use
     ]
 )
 """State that all cores share."""
@@ -308,6 +314,9 @@ class Machine(NamedTuple):
     """[capacity] of WORK: work since the log was last read; with capacity 0 nothing is logged."""
     waits: Any
     """[capacity] of WAIT: waits since the log was last read; only together with ``work``."""
+    console: Int64s
+    """[CONSOLE_BYTES] characters of all consoles in order of time: ``cycle << 16 | core << 8 |
+    character``."""
     formulas: Bytes
     """Text of the program's own formulas (see ``bundle/formulas.py``); empty if it has none."""
 
@@ -370,6 +379,7 @@ def make_machine(
         scratchpad=scratchpad,
         work=_records(0, WORK),
         waits=_records(0, WAIT),
+        console=np.zeros(CONSOLE_BYTES, np.int64),
         formulas=np.frombuffer(bytearray(formulas), np.uint8),
     )
     _reset_rest(machine)  # memory is zero, and is allocated as it is written
@@ -401,6 +411,7 @@ def _reset_cores(machine: Machine) -> None:
     cores.view(np.uint8)[:] = 0
     cores.csr[:] = [CSR_ROWS[csr].reset for csr in CSRS]
     cores.csr[:, CSR_COLUMN[CsrAddress.MHARTID]] = np.arange(cores.size)
+    cores.csr[:, CSR_COLUMN[CsrAddress.MCORES]] = cores.size
     cores.status[:] = CoreStatus.HALTED
     cores.request[:] = NEVER
     cores.layer[:] = -1
@@ -414,6 +425,9 @@ def _reset_cores(machine: Machine) -> None:
     shared.waited[:] = 0
     shared.trap[:] = -1
     shared.semaphores[:] = 0
+    shared.exit_status[:] = NEVER
+    shared.stopped[:] = 0
+    shared.logged[:] = 0
 
 
 def clear_value_counters(machine: Machine) -> None:

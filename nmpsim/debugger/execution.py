@@ -28,6 +28,7 @@ from nmpsim.core.build_report import (
     record_device_step,
     record_host_step,
 )
+from nmpsim.core.console import get_exit_status
 from nmpsim.core.counters import read_counters
 from nmpsim.core.critical_path import CriticalPath, PathSection
 from nmpsim.core.engine_selection import AutoEngine, make_engine
@@ -422,7 +423,8 @@ class ReversibleExecution:
         last_core = int(self.machine.cores.clock.argmax())
         end_segment(self.machine)
         record_device_step(self.account, self.machine, self.layers, step, True)
-        self._step += 1
+        is_exit = get_exit_status(self.machine) is not None
+        self._step = len(self.bundle.metadata.steps) if is_exit else self._step + 1
         self._is_started = False
         self.position += 1
         without_barrier = tuple(i for i in step.layers if self.layers[i].barrier is None)

@@ -32,6 +32,7 @@ class CsrAddress(IntEnum):
     CYCLEH = 0xC80
     TIMEH = 0xC81
     INSTRETH = 0xC82
+    MCORES = 0xFC0
     MVENDORID = 0xF11
     MARCHID = 0xF12
     MIMPID = 0xF13

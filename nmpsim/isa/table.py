@@ -43,6 +43,9 @@ __all__ = [
     "InstructionFormat",
     "INSTRUCTIONS",
     "DeviceInstruction",
+    "HOST_BASE",
+    "HOST_BYTES",
+    "HostRegister",
     "InstructionKind",
     "REGISTERS",
     "SCALE_RECORD",
@@ -58,8 +61,23 @@ __all__ = [
 CONTROL_BASE = 0x1000_0000
 CONTROL_BYTES = 0x1000
 """Size of the control and mailbox block: 1024 words shared by all cores."""
+HOST_BASE = 0x1000_1000
+"""Address of the first register of the host."""
 SCRATCHPAD_BASE = 0x2000_0000
 DRAM_BASE = 0x8000_0000
+
+
+class HostRegister(IntEnum):
+    """Address of a register of the host, which only stores can access."""
+
+    CONSOLE = HOST_BASE
+    """The low byte of a stored value is a character of the core's console."""
+    EXIT = HOST_BASE + 4
+    """The stored value is the exit status of the program, and all cores halt."""
+
+
+HOST_BYTES = 4 * len(HostRegister)
+"""Size of all registers of the host."""
 
 # --- fields of an instruction word ----------------------------------------------------------
 

@@ -18,6 +18,7 @@ COMPILED_SOURCES = (
     "core/access_cache.py",
     "core/contract_events.py",
     "core/descriptor_data.py",
+    "core/host_registers.py",
     "core/state.py",
     "core/stop_conditions.py",
     "core/watch.py",

@@ -40,6 +40,7 @@ from nmpsim.report.fields import (
     BY_NAME,
     NOT_IN_JSON,
     OMITTED_IF_EMPTY,
+    OMITTED_IF_NONE,
     Count,
     JsonKey,
     JsonType,
@@ -56,7 +57,7 @@ from nmpsim.report.savings import (
     describe_savings,
     sum_path_by_limiter,
 )
-from nmpsim.report.termination import NOT_CHECKED, ContractReport, TrapReport
+from nmpsim.report.termination import NOT_CHECKED, ConsoleLine, ContractReport, TrapReport
 
 SCHEMA: Final = "nmpsim-report-7"
 """Version of the JSON report."""
@@ -364,7 +365,8 @@ class RunReport:
     program: Annotated[str, "name of the network"]
     numerics: Annotated[
         str,
-        "requested numerics profile, such as `glow-int`; `assembly` for a program of `nmpsim asm`",
+        "requested numerics profile, such as `glow-int`; `assembly` for a program of `nmpsim asm`,"
+        " `elf` for an ELF program",
     ]
     engine: Annotated[str, "`compiled` or `reference`"]
     cycles: Annotated[
@@ -383,6 +385,23 @@ class RunReport:
         "time of the simulation on the host, without compiling or loading kernels",
     ]
     trap: Annotated[TrapReport | None, "null, or why the run stopped early: a [trap](#trap)"] = None
+    exit_status: Annotated[
+        Whole | None,
+        "exit status of a program that ends with one ([C programs](c.md)); otherwise missing",
+        OMITTED_IF_NONE,
+    ] = None
+    console: Annotated[
+        tuple[ConsoleLine, ...],
+        "list of the lines that the cores printed, a [console_line](#console_line) each; missing"
+        " if there are none",
+        OMITTED_IF_EMPTY,
+    ] = ()
+    console_dropped: Annotated[
+        Count,
+        "number of printed characters beyond the first 32,768 of a core or 131,072 of all;"
+        " missing if there are none",
+        OMITTED_IF_EMPTY,
+    ] = 0
     contract: Annotated[
         ContractReport,
         "whether the program obeyed the contract of the instruction set: a [contract](#contract)",

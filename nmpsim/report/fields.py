@@ -67,6 +67,7 @@ class Marker:
 AT_END = WrittenBefore("")
 NOT_IN_JSON = Marker("not in JSON")
 OMITTED_IF_EMPTY = Marker("not in JSON if it is empty")
+OMITTED_IF_NONE = Marker("not in JSON if it is None")
 BY_NAME = Marker("an object: the name of each record is its key")
 FLAT = Marker("the fields of the record replace the record; they are null if there is none")
 AS_LISTS = Marker("each record is the list of its values")
@@ -96,6 +97,12 @@ class Field:
     kind: Any
     """Annotated type."""
     is_required: bool = True
+
+    def is_omitted(self, value: Any) -> bool:
+        """Return whether a value of the field is left out of the JSON object."""
+        if self.is_required:
+            return False
+        return value is None if OMITTED_IF_NONE in get_annotations(self.kind) else not value
 
     @property
     def description(self) -> str:
@@ -148,7 +155,8 @@ def _fields(name: str, kind: Any) -> Iterator[Field]:
     elif NOT_IN_JSON not in get_annotations(kind):
         is_optional = get_origin(kind) is NotRequired
         inner = get_args(kind)[0] if is_optional else kind
-        is_required = not is_optional and OMITTED_IF_EMPTY not in get_annotations(inner)
+        omissions = {OMITTED_IF_EMPTY, OMITTED_IF_NONE}
+        is_required = not is_optional and omissions.isdisjoint(get_annotations(inner))
         yield Field(_key(name, inner), name, inner, is_required)
 
 

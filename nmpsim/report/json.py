@@ -120,12 +120,15 @@ def _encoder(kind: Any) -> _Encode:
 
 def _record_encoder(definition: Any) -> _Encode:
     """Return the function that converts a record to an object, without empty optional fields."""
-    parts = [(one.key, _reader(one), _encoder(one.kind), one.is_required) for one in
-             list_fields(definition)]  # fmt: skip
+    parts = [(one, _reader(one), _encoder(one.kind)) for one in list_fields(definition)]
 
     def encode(record: Any) -> dict[str, Any]:
-        values = [(key, read(record), encode, needed) for key, read, encode, needed in parts]
-        return {key: encode(value) for key, value, encode, needed in values if needed or value}
+        values = [(field, read(record), encode) for field, read, encode in parts]
+        return {
+            field.key: encode(value)
+            for field, value, encode in values
+            if not field.is_omitted(value)
+        }
 
     return encode
 

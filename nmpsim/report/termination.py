@@ -34,6 +34,15 @@ class TrapReport:
 
 
 @frozen
+class ConsoleLine:
+    """Line of text that a core stored to its console."""
+
+    core: Annotated[Count, "number of the core"]
+    cycle: Annotated[Count, "cycle of the first character"]
+    text: Annotated[str, "characters, with the newline at the end; others than UTF-8 as `\\xff`"]
+
+
+@frozen
 class ViolationReport:
     """Report of one contract violation: the case, the instruction and the bytes."""
 

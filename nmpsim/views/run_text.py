@@ -46,6 +46,8 @@ _TRAP_WORDS = {
     "timeout": "time limit reached",
     "contract": "the program violates the contract of the instruction set",
 }
+_PROGRAM_KINDS = {"assembly": "assembly program", "elf": "ELF program"}
+"""Arithmetic in the report of a program without a network -> kind of the program."""
 CONTRACT_WORDS = {
     "proved": "obeyed, proved for every input",
     "checked": "obeyed in this run",
@@ -113,9 +115,9 @@ def _print_chains(report: RunReport, console: Console) -> None:
 
 
 def _arithmetic(report: RunReport) -> str:
-    """Return the numerics profiles of the layers; an assembly program has none."""
-    if report.numerics == "assembly":
-        return "assembly program"
+    """Return the numerics profiles of the layers, or the kind of a program without a network."""
+    if report.numerics in _PROGRAM_KINDS:
+        return _PROGRAM_KINDS[report.numerics]
     profiles = dict.fromkeys(layer.numerics for layer in report.layers if layer.numerics)
     names = ", ".join(profiles) or report.numerics
     custom = f" with the formulas {report.numerics}" if "@" in report.numerics else ""
@@ -164,6 +166,7 @@ def list_run_totals(report: RunReport) -> list[tuple[str, str]]:
         ("layers", f"{len(report.layers) - host.layers} on the device, {host.layers} on the host"),
         ("simulation", f"{format_duration(report.host_seconds)} of wall time"),
         ("contract", describe_contract(report.contract)),
+        *([] if report.exit_status is None else [("exit status", str(report.exit_status))]),
     ]
 
 

@@ -131,6 +131,8 @@ def test_reset_restores_the_initial_state() -> None:
     m.channel_saturated[...] = 77
     for name in ("dram", "last_barrier", "noted", "waited", "trap", "semaphores"):
         m.shared[name][...] = 77
+    for name in ("exit_status", "stopped", "logged"):
+        m.shared[name][...] = 77
     m.barriers.cycle[:] = 77
     reset(m)
     for array in (m.ram, m.control, m.scratchpad, m.channel_saturated):
@@ -140,7 +142,10 @@ def test_reset_restores_the_initial_state() -> None:
     assert csr.pop(CsrAddress.MISA) == [0x4000_1100] * CORES, "RV32, I and M"
     assert csr.pop(CsrAddress.MSTATUS) == [0x1800] * CORES, "MPP is machine mode"
     assert csr.pop(CsrAddress.MHARTID) == [0, 1, 2]
+    assert csr.pop(CsrAddress.MCORES) == [CORES] * CORES
     assert all(values == [0] * CORES for values in csr.values())
+    assert (shared.exit_status, shared.stopped, shared.logged) == (NEVER, 0, 0)
+    assert not cores.printed.any()
     assert (cores.status == CoreStatus.HALTED).all()
     assert (cores.request == NEVER).all()
     assert (cores.layer == -1).all()

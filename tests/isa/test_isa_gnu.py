@@ -41,6 +41,7 @@ def _plain(text: str) -> str:
     numbers = re.sub(
         r"0x[0-9a-f]+", lambda m: str(int(m.group(), 16) & 0xFFFF_FFFF), operands.replace(" ", "")
     )
+    numbers = numbers.replace("mcores", str(int(CsrAddress.MCORES)))  # unknown to GNU
     return f"{mnemonic} {numbers}".strip()
 
 

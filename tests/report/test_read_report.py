@@ -12,6 +12,7 @@ from nmpsim.diagnostics import UserError
 from nmpsim.report.data import OutputReport
 from nmpsim.report.json import format_json, make_report_schema, to_json, write_report
 from nmpsim.report.read import decode_report, read_report
+from nmpsim.report.termination import ConsoleLine
 
 
 @pytest.mark.parametrize(
@@ -107,5 +108,11 @@ def test_nothing_of_a_report_is_lost():
     """A new field of the data that the JSON does not carry would be."""
     lost = {"layer_outputs", "savings_meter"}
     told = {"output_reports": "outputs"}
-    fields = {f.name for f in attrs.fields(type(sample_report()))} - lost
-    assert {told.get(name, name) for name in fields} <= set(to_json(sample_report()))
+    line = ConsoleLine(3, 5, "hello\n")
+    report = sample_report(exit_status=0, console=(line,), console_dropped=1)
+    fields = {f.name for f in attrs.fields(type(report))} - lost
+    document = to_json(report)
+    assert {told.get(name, name) for name in fields} <= set(document)
+    read = decode_report(document)
+    assert (read.exit_status, read.console, read.console_dropped) == (0, (line,), 1)
+    assert {"exit_status", "console", "console_dropped"}.isdisjoint(to_json(sample_report()))

@@ -28,7 +28,14 @@ from nmpsim.cli.options import (
     make_device_option,
     make_output_option,
 )
-from nmpsim.cli.output import check_outputs, open_text_output, show_progress, write_json, write_text
+from nmpsim.cli.output import (
+    check_outputs,
+    open_text_output,
+    print_console,
+    show_progress,
+    write_json,
+    write_text,
+)
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
@@ -223,6 +230,7 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
         except TimeLimitError as error:
             (timeout,) = error.diagnostics
     _save(options, bundle, report)
+    print_console(report)
     place = Place(str(options.bundle))
     trap, violation = report.trap, report.contract.violation
     if trap is not None and trap.kind in _LIMIT_CODES:
@@ -247,7 +255,9 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
         )
     if _has_timed_out(report) or (trap is None and timeout is not None):
         return EXIT_TIMEOUT
-    return EXIT_OK if trap is None else EXIT_WORSE
+    if trap is None and report.exit_status:
+        print_message(f"{place}: the program ended with exit status {report.exit_status}")
+    return EXIT_WORSE if trap is not None or report.exit_status else EXIT_OK
 
 
 def _check(options: RunCommandOptions) -> None:

@@ -28,9 +28,11 @@ from nmpsim.core.compiled.recorder import (
     record_synchronization,
 )
 from nmpsim.core.compiled.rv32im import DECODED, DECODED_WORDS, execute_rv32im
-from nmpsim.core.compiled.scalar import execute_scalar
+from nmpsim.core.compiled.scalar import execute_host_store, execute_scalar
 from nmpsim.core.compiled.traps import (
+    AT_HOST,
     FETCHED,
+    NEEDS_TURN,
     NOT_COMPILED,
     TRAPPED,
     WENT_ON,
@@ -183,6 +185,11 @@ def run_events(
                     turns_left -= taken
                     add_turns(stops, taken)
                     steps = max_steps - left - passed
+                    if ended == AT_HOST:
+                        ended = NEEDS_TURN
+                        if has_turn:
+                            ended = execute_host_store(m, costs, core, number, word)
+                            passed, may_release = ZERO + 1, True
                 else:
                     until = ZERO - 1  # others may answer to what it does
                     if INSTRUCTION_UNIT[number] >= 0:

@@ -42,6 +42,7 @@ from nmpsim.core.compiled.memory import (
     write,
 )
 from nmpsim.core.compiled.traps import (
+    AT_HOST,
     FETCH_MISALIGNED,
     LOAD_FAULT,
     LOAD_MISALIGNED,
@@ -54,6 +55,7 @@ from nmpsim.core.compiled.traps import (
     to_signed,
     trap,
 )
+from nmpsim.core.host_registers import is_host_register
 from nmpsim.core.instruction_tables import (
     ACCESS_BYTES,
     IS_ACCESS,
@@ -350,7 +352,9 @@ def execute_rv32im(
         most_steps = turn_end
     if core != began and steps > came:
         stops.clocks[core] = clock
-    if cause >= 0:
+    if cause == STORE_FAULT and is_host_register(value):
+        ended = AT_HOST
+    elif cause >= 0:
         ended = trap(m, core, cause, value)
         steps += 1 if ended == WENT_ON else 0
     return ended, core, turn_end - steps, steps, turns

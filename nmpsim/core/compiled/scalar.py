@@ -19,7 +19,7 @@ from nmpsim.core.compiled.fetch import (
     decode_rs2,
     decode_unit,
 )
-from nmpsim.core.compiled.synchronization import arrive_at_barrier, halt, pend, post
+from nmpsim.core.compiled.synchronization import arrive_at_barrier, halt, halt_all, pend, post
 from nmpsim.core.compiled.traps import (
     BREAKPOINT,
     ENVIRONMENT_CALL,
@@ -37,6 +37,8 @@ from nmpsim.core.compiled.traps import (
     trap,
 )
 from nmpsim.core.compiled.units import await_job
+from nmpsim.core.compiled.watch import compute_access_address
+from nmpsim.core.host_registers import store_to_host
 from nmpsim.core.instruction_tables import (
     KIND,
     KIND_OF,
@@ -201,6 +203,20 @@ def execute_csr(m: Machine, costs: Costs, core: Int, number: Int, word: Int) -> 
         return trap(m, core, ILLEGAL_INSTRUCTION, word)
     set_register(m, core, decode_rd(word), old)
     return retire_and_advance(m, core, costs.instruction_cycles)
+
+
+@jit
+def execute_host_store(m: Machine, costs: Costs, core: Int, number: Int, word: Int) -> Any:
+    """Execute a store to a register of the host; return the execution status."""
+    registers = m.cores[core].registers
+    address = compute_access_address(number, word, registers[decode_rs1(word)])
+    is_end = store_to_host(m, core, address, np.int64(registers[decode_rs2(word)]))
+    cycles = costs.instruction_cycles + costs.control_scratchpad_access_cycles
+    ended = retire_and_advance(m, core, cycles)
+    if is_end:
+        halt_all(m, core)
+        return STOPPED
+    return ended
 
 
 @jit

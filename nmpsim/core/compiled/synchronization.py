@@ -123,3 +123,13 @@ def halt(m: Machine, core: Int) -> None:
     """Halt a core and end its layer."""
     m.cores[core]["status"] = HALTED
     leave_layer(m, core, m.cores[core]["previous_layer"])
+
+
+def halt_all(m: Machine, core: Int) -> None:
+    """Halt all cores in the cycle of a core that ends the program."""
+    for other in range(m.cores.size):
+        if m.cores[other]["status"] != HALTED:
+            if other != core and m.cores[other]["status"] == RUNNING:
+                m.shared[0]["stopped"] += 1
+            return_to_cycle(m, other, m.cores[core]["clock"])
+            halt(m, other)

@@ -14,10 +14,10 @@ from nmpsim.isa.table import TrapCause
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 
-WENT_ON, NEEDS_TURN, STOPPED, TRAPPED, FETCHED, NOT_COMPILED = range(6)
+WENT_ON, NEEDS_TURN, STOPPED, TRAPPED, FETCHED, NOT_COMPILED, AT_HOST = range(7)
 """Results of a step: executed; not begun, because other cores can observe it; the core waits or
 halts; a trap without a handler; fetched; its kernel could not be compiled, or it cannot be
-recorded."""
+recorded; not begun, because it stores to a register of the host."""
 
 (
     FETCH_MISALIGNED,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nmpsim.core.reference.context import InstructionContext, TrapError
+from nmpsim.core.host_registers import is_host_register, store_to_host
+from nmpsim.core.reference.context import EndOfTurnError, InstructionContext, TrapError
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_signed, to_unsigned
-from nmpsim.core.state import Bytes
+from nmpsim.core.state import Bytes, CoreStatus
 from nmpsim.isa.table import INSTRUCTIONS, InstructionKind, TrapCause
 from nmpsim.memory.address_map import Region, find_region
 
@@ -65,6 +66,9 @@ def store(s: InstructionContext) -> None:
     address, value = to_unsigned(s.rs1 + s.immediate), to_unsigned(s.rs2, 8 * nbytes)
     if address % nbytes:
         raise TrapError(TrapCause.STORE_MISALIGNED, address)
+    if is_host_register(address):
+        store_to_register(s, address)
+        return
     found = locate(s.core, address, nbytes)
     if found is None or found.region is Region.IMAGE:
         raise TrapError(TrapCause.STORE_FAULT, address)
@@ -73,6 +77,24 @@ def store(s: InstructionContext) -> None:
     found.write(nbytes, value)
     spend_access_cycles(s, found.region)
     s.retire()
+
+
+def store_to_register(s: InstructionContext, address: int) -> None:
+    """Execute a store to a register of the host; raise EndOfTurnError at the end of the program."""
+    s.require_turn()
+    is_end = store_to_host(s.machine, s.core.number, address, s.rs2)
+    s.spend_cycles(s.costs.control_scratchpad_access_cycles)
+    s.retire()
+    if is_end:
+        for core in (Core(s.machine, number) for number in range(s.machine.cores.size)):
+            if core.status == CoreStatus.HALTED:
+                continue
+            if core.number != s.core.number and core.status == CoreStatus.RUNNING:
+                s.machine.shared[0]["stopped"] += 1
+            core.return_to_cycle(s.core.clock)
+            core.status = CoreStatus.HALTED
+            core.leave_layer(core.previous_layer)
+        raise EndOfTurnError
 
 
 _EXECUTE = {InstructionKind.LOAD: load, InstructionKind.STORE: store}
