@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -32,7 +32,7 @@ from nmpsim.timing import get_costs
 
 ENGINES = ("reference", "compiled")
 SUITES = ("rv32ui", "rv32um", "rv32mi")
-RAM_BYTES = 1 << 20
+RAM_BYTES = 1 << 22
 TURNS = 200
 """Between looks at ``tohost``."""
 MAX_LOOKS = 2000
@@ -50,11 +50,12 @@ LEFT_OUT = {
 
 @attrs.frozen
 class ElfImage:
-    """Entry point, address of ``tohost`` and segments of a test file."""
+    """Entry point, address of ``tohost``, segments and symbols of a test file."""
 
     entry: int
     tohost: int
     segments: tuple[tuple[int, bytes], ...]
+    symbols: Mapping[str, int]
 
 
 class NotATestError(Exception):
@@ -74,16 +75,19 @@ def read_elf(path: Path) -> ElfImage:
                 if segment["p_memsz"]
             )
             table = elf.get_section_by_name(".symtab")
-            found = table.get_symbol_by_name("tohost") if table is not None else None
-            if not isinstance(table, SymbolTableSection) or not found:
+            has_symbols = isinstance(table, SymbolTableSection)
+            symbols = {
+                one.name: one["st_value"] for one in (table.iter_symbols() if has_symbols else ())
+            }
+            if "tohost" not in symbols:
                 raise NotATestError("no symbol tohost")
-            tohost = found[0]["st_value"]
+            tohost = symbols["tohost"]
     except (ELFError, OSError) as error:
         raise NotATestError(f"not readable: {error}") from error
     for start, data in (*segments, (tohost, bytes(8))):
         if not DRAM_BASE <= start <= DRAM_BASE + RAM_BYTES - len(data):
             raise NotATestError(f"{start:#x} is not in the first {RAM_BYTES} bytes of DRAM")
-    return ElfImage(elf["e_entry"], tohost, segments)
+    return ElfImage(elf["e_entry"], tohost, segments, symbols)
 
 
 def load_machine(elf: ElfImage) -> Machine:
@@ -100,6 +104,11 @@ def load_machine(elf: ElfImage) -> Machine:
 
 def run_elf(elf: ElfImage, engine_name: str) -> str:
     """Run a test and return ``passed`` or the reason why it failed."""
+    return run_machine(elf, engine_name)[1]
+
+
+def run_machine(elf: ElfImage, engine_name: str) -> tuple[Machine, str]:
+    """Run a test; return the machine, and ``passed`` or the reason why the test failed."""
     machine, engine = load_machine(elf), make_engine(engine_name)
     costs = get_costs(attrs.evolve(default_device(), cores_count=1))
     at = elf.tohost - DRAM_BASE
@@ -107,15 +116,15 @@ def run_elf(elf: ElfImage, engine_name: str) -> str:
         outcome = engine.run(machine, costs, TURNS, stop_at_layers=False)
         said = int(machine.ram[at : at + 4].view(np.uint32)[0])
         if said == PASSED:
-            return "passed"
+            return machine, "passed"
         if said & UNHANDLED == UNHANDLED:
             cause = _csr(machine, CsrAddress.MCAUSE)
-            return f"unexpected trap {cause} at {_csr(machine, CsrAddress.MEPC):#x}"
+            return machine, f"unexpected trap {cause} at {_csr(machine, CsrAddress.MEPC):#x}"
         if said:
-            return f"case {said >> 1}"
+            return machine, f"case {said >> 1}"
         if outcome != Outcome.PAUSED:
-            return f"ended with {outcome.name.lower().replace('_', ' ')}"
-    return "no end"
+            return machine, f"ended with {outcome.name.lower().replace('_', ' ')}"
+    return machine, "no end"
 
 
 def _csr(machine: Machine, csr: CsrAddress) -> int:
