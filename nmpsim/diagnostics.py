@@ -78,6 +78,7 @@ CODES: dict[str, str] = {
     "QUANT003": "no operation would be quantized",
     "QUANT004": "unknown operation in the settings of a quantization",
     "QUANT005": "the profile was recorded from another network",
+    "LINE001": "the program has no source lines",
     "LAYER001": "a layer name is unknown or ambiguous",
     "DEBUG001": "syntax error in a debugger command",
     "DEBUG002": "a debugger command names something unknown",

@@ -14,6 +14,7 @@ from nmpsim.bundle.read import Bundle, BundleHolder, get_bundle
 from nmpsim.config import DeviceConfig, resolve_device
 from nmpsim.core.batch import BatchResult
 from nmpsim.core.engine_selection import AutoEngine, make_engine
+from nmpsim.core.execution_log import ExecutionLog
 from nmpsim.core.host_steps import write_tensor
 from nmpsim.core.inputs import Inputs, prepare_inputs
 from nmpsim.core.limits import NO_LIMITS, Limits, resolve_thread_count
@@ -90,6 +91,7 @@ class Device:
         progress: ProgressCallback | None = None,
         work: WorkListener | None = None,
         commits: CommitListener | None = None,
+        execution: ExecutionLog | None = None,
         limits: Limits = NO_LIMITS,
         strict: bool = True,
         repeat: int = 1,
@@ -114,6 +116,8 @@ class Device:
         commits : callable, optional
             Called with the :class:`~nmpsim.core.reference.commits.Commit` of each executed
             instruction. Requires ``engine="reference"``.
+        execution : ExecutionLog, optional
+            Log of executed instructions and of transitions between functions.
         limits : Limits
             Limits of the run; exceeding them is part of the report, as a trap is.
         strict : bool
@@ -123,7 +127,7 @@ class Device:
         repeat : int
             Number of runs on the same inputs, each on the memory and open DRAM rows that the one
             before left. The report is that of the first run, with the ``throughput`` of all; so are
-            ``work``, ``commits`` and ``save_layers``.
+            ``work``, ``commits``, ``execution`` and ``save_layers``.
 
         Returns
         -------
@@ -156,6 +160,7 @@ class Device:
                 progress=progress,
                 work=work,
                 commits=commits,
+                execution=execution,
                 limits=limits,
                 strict=strict,
                 # The next of several runs may read scratchpads.
@@ -248,7 +253,9 @@ class Device:
         Raises RestartError if all runs must begin again.
         """
         reports = [self._run_once(loaded, values, series, series.options)]
-        later = attrs.evolve(series.options, save_layers=False, work=None, commits=None)
+        later = attrs.evolve(
+            series.options, save_layers=False, work=None, commits=None, execution=None
+        )
         while reports[-1].trap is None and len(reports) < repeat:
             reports.append(self._run_once(loaded, values, series, later, len(reports)))
         return reports

@@ -70,7 +70,8 @@ class RepeatedRun:
 
     def matches(self, options: RunOptions) -> bool:
         """Return whether a run with ``options`` can reuse the recorded run."""
-        is_plain = options.work is None and not options.save_layers and options.violation is None
+        is_observed = options.work is not None or options.execution is not None
+        is_plain = not is_observed and not options.save_layers and options.violation is None
         return is_plain and options.strict == self._strict and options.limits == self._limits
 
     def skips_scratchpads(self, options: RunOptions) -> bool:

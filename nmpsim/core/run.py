@@ -26,6 +26,7 @@ from nmpsim.core.contract_events import ViolationField
 from nmpsim.core.counters import read_counters
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.engine import Engine, LayerCallback, RecordedStep
+from nmpsim.core.execution_log import ExecutionLog
 from nmpsim.core.host_steps import execute_host_step, read_tensor
 from nmpsim.core.limits import Limits
 from nmpsim.core.run_modes import Mode, ModeEvent, RestartError, Violation
@@ -83,6 +84,7 @@ class RunOptions:
     progress: ProgressCallback | None = None
     work: WorkListener | None = None
     commits: CommitListener | None = None
+    execution: ExecutionLog | None = None
     limits: Limits
     strict: bool = True
     whole_layers: bool
@@ -190,7 +192,10 @@ class Run:
         self._options = options
         self._contract: ContractCheck | None = None
         self._violation: ViolationReport | None = None
-        self._allows_parallel = options.work is None and not options.in_order
+        self._log = options.execution
+        is_observed = options.work is not None or self._log is not None
+        self._must_simulate = options.save_layers or is_observed
+        self._allows_parallel = not (is_observed or options.in_order)
         self._layers = bundle.metadata.layers
         self.account = RunCycles.from_layers(self._layers)
         self.recorded: list[RecordedStep] = []
@@ -210,6 +215,8 @@ class Run:
         # Without turns the engine is compiled or loaded, which is no simulation time.
         self._engine.run(self._machine, self._costs, 0, False)
         self._clock.start()
+        if self._log is not None:
+            self._log.begin_run()
         trap = None
         try:
             self._run_steps()
@@ -293,7 +300,7 @@ class Run:
                     violation = contract.violation_fields
                 elif recorded is None:
                     raise RestartError(ModeEvent.DATA_DEPENDENT)
-        if self._options.save_layers or self._options.work is not None or violation is not None:
+        if self._must_simulate or violation is not None:
             recorded = None
         elif self._mode is Mode.REPLAY:
             recorded = self._engine.record(self._machine, self._costs)
@@ -316,18 +323,21 @@ class Run:
         if self._machine.waits.size == 0:
             self._machine = add_wait_log(self._machine)
         self._path = PathRecorder(self._machine, self._costs)
+        machine = self._machine if self._log is None else self._log.attach(self._machine)
         stops = self._stops() if violation is None else self._stops_at(violation)
         stop = self._options.save_layers or (
             violation is None and self._options.progress is not None
         )
         while True:
-            outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
+            outcome = self._engine.run(machine, self._costs, TURNS, stop, stops)
             self._has_run_in_parallel |= bool(stops.parallel.any())
             if violation is None and self._contract is not None and self._mode is Mode.CHECK:
                 self._check_trace(number, stops, self._contract)
                 if self._contract.message:  # cached accesses may conflict with dropped ones
                     stops = stops._replace(parallel=stops.parallel[:0])
             self._take_work()
+            if self._log is not None:
+                self._log.drain(machine)
             if outcome == Outcome.LAYER_END:
                 barrier = self._machine.shared[0].last_barrier
                 self._complete_layer(int(self._machine.barriers[barrier].layer))
@@ -339,6 +349,8 @@ class Run:
         is_early = outcome in (Outcome.TRAP, Outcome.VIOLATION) or self._machine.shared[0].stopped
         if is_early and violation is None and self._has_run_in_parallel:
             raise RestartError(ModeEvent.ORDER_DEPENDENT)
+        if self._log is not None:
+            self._log.end_step(machine, is_done=outcome == Outcome.DONE)
         if outcome == Outcome.VIOLATION:
             from nmpsim.core.termination import make_weight_tail_violation  # few runs end so
 
@@ -423,6 +435,8 @@ class Run:
     def _report_timeout(self, step: ProgramStep) -> None:
         """End a run that exceeds its time limit, in its current layer."""
         path = self._path.complete_path(self._machine) if self._path is not None else None
+        if self._log is not None:
+            self._log.end_step(self._machine, is_done=False)
         trap = self._record_trap(step, Outcome.TIMEOUT, path)
         trap = attrs.evolve(trap, message=f"the run took longer than {self._clock.timeout:g} s")
         if trap.layer is None and self._done.count < len(self._layers):

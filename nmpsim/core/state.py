@@ -192,6 +192,7 @@ CORE = np.dtype(
         ("status", "i8"),
         ("wait", "i8", (2,)),  # (unit, job), (barrier, cores) or (semaphore, count)
         ("layer", "i8"),  # current layer, -1 just after a barrier
+        ("region", "i8"),  # code region of the last instruction, see nmpsim.core.code_regions
         ("previous_layer", "i8"),  # layer before the last barrier
         ("pending", "i8", (CountColumn.IDLE + 1,)),  # cycles not yet attributed to a layer
         ("booked", "i8"),  # cycle up to which ``spent`` is complete
@@ -245,6 +246,8 @@ SHARED = np.dtype(
         ("last_barrier", "i8"),  # the one released last, or -1
         ("noted", "i8"),  # entries of ``Machine.work`` in use
         ("waited", "i8"),  # entries of ``Machine.waits`` in use
+        ("code_base", "i8"),  # address of the first word of ``Machine.code_regions``
+        ("transitions", "i8"),  # entries of ``Machine.transitions`` in use
         ("trap", "i8", (len(TrapField),)),
         ("semaphores", "i8", (SEMAPHORES,)),
         ("exit_status", "i8"),  # what a core stored to the exit register, signed, or NEVER
@@ -286,6 +289,16 @@ WAIT = np.dtype(
 )
 """An entry of the wait log. A step makes at most one, a release one for each core."""
 
+TRANSITION = np.dtype(
+    [
+        ("core", "i8"),
+        ("pc", "i8"),
+        ("cycle", "i8"),  # cycle at which the core begins the instruction
+        ("retired", "i8"),  # instructions that the core executed before
+    ]
+)
+"""An entry of the transition log: an instruction in another code region than the last one."""
+
 
 class Machine(NamedTuple):
     """Machine state in flat arrays.
@@ -319,6 +332,12 @@ class Machine(NamedTuple):
     character``."""
     formulas: Bytes
     """Text of the program's own formulas (see ``bundle/formulas.py``); empty if it has none."""
+    code_regions: Int64s
+    """[words] region of each code word, see :mod:`nmpsim.core.code_regions`; empty for no log."""
+    execution_counts: Int64s
+    """[words] executions of the instruction at each code word; empty if not counted."""
+    transitions: Any
+    """[capacity] of TRANSITION: transitions since the log was last read."""
 
 
 def _records(count: int, dtype: Any) -> Any:
@@ -336,6 +355,7 @@ def as_plain_arrays(machine: Machine) -> Machine:
             ("shared", SHARED),
             ("work", WORK),
             ("waits", WAIT),
+            ("transitions", TRANSITION),
         )
     }
     return machine._replace(**plain)
@@ -381,6 +401,9 @@ def make_machine(
         waits=_records(0, WAIT),
         console=np.zeros(CONSOLE_BYTES, np.int64),
         formulas=np.frombuffer(bytearray(formulas), np.uint8),
+        code_regions=np.zeros(0, np.int64),
+        execution_counts=np.zeros(0, np.int64),
+        transitions=_records(0, TRANSITION),
     )
     _reset_rest(machine)  # memory is zero, and is allocated as it is written
     return machine
@@ -423,6 +446,7 @@ def _reset_cores(machine: Machine) -> None:
     shared.last_barrier[:] = -1
     shared.noted[:] = 0
     shared.waited[:] = 0
+    shared.transitions[:] = 0
     shared.trap[:] = -1
     shared.semaphores[:] = 0
     shared.exit_status[:] = NEVER
@@ -449,6 +473,7 @@ def start_cores(machine: Machine, entry: int) -> None:
     cores.pc[:] = entry
     cores.status[:] = CoreStatus.RUNNING
     cores.layer[:] = -1
+    cores.region[:] = 0
 
 
 def end_segment(machine: Machine) -> None:

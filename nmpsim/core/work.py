@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.code_regions import count_steps_with_space
 from nmpsim.core.state import MAX_NOTES, WAIT, WORK, Machine
 from nmpsim.core.stop_conditions import MAX_STEPS
 
@@ -51,9 +52,11 @@ def drain_work_log(machine: Machine) -> Any:
 
 def count_loggable_steps(machine: Machine) -> int:
     """Return how many more steps the logs have space for, or MAX_STEPS if there is no log."""
-    if machine.work.size == 0:
-        return MAX_STEPS
-    steps = int((machine.work.size - machine.shared[0]["noted"]) // MAX_NOTES)
-    if machine.waits.size == 0:
-        return steps
-    return int(min(steps, machine.waits.size - machine.shared[0]["waited"] - machine.cores.size))
+    steps = MAX_STEPS
+    if machine.work.size:
+        steps = (machine.work.size - machine.shared[0]["noted"]) // MAX_NOTES
+    if machine.waits.size:
+        steps = min(steps, machine.waits.size - machine.shared[0]["waited"] - machine.cores.size)
+    if machine.code_regions.size:
+        steps = min(steps, count_steps_with_space(machine))
+    return int(steps)

@@ -16,6 +16,7 @@ COMPILED_SOURCES = (
     "core/instruction_tables.py",
     "core/engine.py",
     "core/access_cache.py",
+    "core/code_regions.py",
     "core/contract_events.py",
     "core/descriptor_data.py",
     "core/host_registers.py",

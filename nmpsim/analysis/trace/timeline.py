@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from operator import itemgetter
 from typing import IO, Any
@@ -40,6 +40,8 @@ _UNIT_NAMES = {
     Unit.MAC: "MAC array",
     Unit.VECTOR: "vector unit",
 }
+_FUNCTIONS = len(Unit)
+"""Number of the track of functions, after those of the units."""
 _UNIT_WORDS = [unit.name.lower() for unit in Unit]
 _SCRATCHPAD = "scratchpad bytes of one core"
 _FIELDS = (
@@ -145,6 +147,31 @@ class TimelineTrace:
             ):
                 self._tie(core, unit, begin, instruction)
 
+    def begin_functions(self, names: Sequence[str]) -> Callable[[int, int, int, int], None]:
+        """Add a track for the functions of each core.
+
+        Returns
+        -------
+        callable
+            Writes a slice for a frame, given its core, the number of its function in ``names`` (or
+            a negative number, for which nothing is written), and its first and last cycle.
+        """
+        cores = sorted(self._chosen.cores or range(len(self._tracks)))
+        for core in cores:
+            for event in _title_tracks(
+                CORES + core, {_track(core, _FUNCTIONS)["tid"]: "functions"}
+            ):
+                self._events.write_always(event)
+        tracks = {core: format_compact_json(_track(core, _FUNCTIONS))[1:-1] for core in cores}
+        texts = [format_compact_json(escape_line(name))[1:-1] for name in names]
+
+        def write_frame(core: int, function: int, begin: int, end: int) -> None:
+            if function >= 0 and core in tracks:
+                text = _slice_text(texts[function], begin, end, "", tracks[core])
+                self._events.write_events(text)
+
+        return write_frame
+
     def finish(self, report: RunReport) -> None:
         """Write the layer, saturation, counter and trap events of a report and close the trace."""
         begin = 0
@@ -246,7 +273,7 @@ def _uses(instruction: TensorInstruction, load: _Load) -> bool:
 def _slice_text(name: str, begin: int, end: int, facts: str, place: str) -> str:
     """Return the JSON of a slice directly, which is faster for millions of events.
 
-    ``name`` is an instruction's and needs no escapes; ``facts`` and ``place`` are JSON.
+    ``name`` is escaped; ``facts`` and ``place`` are JSON without braces.
     """
     times = f'"ts":{begin},"dur":{end - begin}'
     return f'{{"ph":"X",{times},"name":"{name}","args":{{{facts}}},{place}}}'
@@ -273,6 +300,10 @@ def _title(process: int, name: str, tracks: dict[int, str]) -> Iterator[dict[str
     yield {"ph": "M", "pid": process, "name": "process_name", "args": {"name": name}}
     order = {"sort_index": process}
     yield {"ph": "M", "pid": process, "name": "process_sort_index", "args": order}
+    yield from _title_tracks(process, tracks)
+
+
+def _title_tracks(process: int, tracks: dict[int, str]) -> Iterator[dict[str, Any]]:
     for thread, title in tracks.items():
         told = {"ph": "M", "pid": process, "tid": thread}
         yield {**told, "name": "thread_name", "args": {"name": title}}

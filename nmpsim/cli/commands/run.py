@@ -44,6 +44,7 @@ from nmpsim.cli.parameters import (
     define_command,
     define_option,
 )
+from nmpsim.cli.profiles import ProfileOptions, make_run_profile
 from nmpsim.cli.run_files import TraceOptions, open_traces, save_core_file
 from nmpsim.diagnostics import (
     EXIT_OK,
@@ -114,6 +115,7 @@ class RunCommandOptions:
         "Write a core file if the run traps.", "FILE", group=_ANALYSES
     )
     traces: TraceOptions
+    profiles: ProfileOptions
     engine: Engine = ENGINE_OPTION
     threads: Positive | None = define_option(
         "Host threads.  [default: all processors]", "N", group=EXECUTION
@@ -125,7 +127,10 @@ class RunCommandOptions:
     @property
     def outputs(self) -> tuple[Path | None, ...]:
         """Paths of the output files, with None for each kind of file that is not requested."""
-        files = (self.output or STDOUT, self.save_outputs, self.save_layers, *self.traces.outputs)
+        files = (
+            *(self.output or STDOUT, self.save_outputs, self.save_layers),
+            *(*self.traces.outputs, *self.profiles.outputs),
+        )
         if self.node_data is None:
             return files
         from nmpsim.views.graph.node_data import list_node_data_paths
@@ -209,6 +214,8 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
     recorders = _make_recorders(bundle) if options.timeline else ()
     with show_progress() as progress:
         with open_traces(options.traces, bundle, device.config) as traces:
+            cores = device.config.cores_count
+            profile = make_run_profile(options.profiles, bundle, cores, traces.timeline)
             report = device.run(
                 bundle,
                 arrays,
@@ -216,6 +223,7 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
                 progress=progress,
                 work=_combine(*traces.listeners, *recorders),
                 commits=traces.commits,
+                execution=None if profile is None else profile.log,
                 limits=limits,
                 strict=options.strict,
                 repeat=options.repeat,
@@ -231,6 +239,8 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
             (timeout,) = error.diagnostics
     _save(options, bundle, report)
     print_console(report)
+    if profile is not None:
+        profile.write_files(options.profiles, bundle.metadata.program)
     place = Place(str(options.bundle))
     trap, violation = report.trap, report.contract.violation
     if trap is not None and trap.kind in _LIMIT_CODES:
@@ -306,6 +316,8 @@ def _check_batch(options: RunCommandOptions, count: int) -> None:
         "--trace": options.traces.trace,
         "--dram-trace": options.traces.dram_trace,
         "--commit-log": options.traces.commit_log,
+        "--profile": options.profiles.profile,
+        "--coverage": options.profiles.coverage,
     }
     hint = "Pass one file; an .npy file can contain a whole batch."
     refuse_options(given, f"with {count} inputs", hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from nmpsim.core import access_cache, descriptor_data, host_registers, watch
+from nmpsim.core import access_cache, code_regions, descriptor_data, host_registers, watch
 from nmpsim.core.compiled import (
     contract,
     contract_order,
@@ -22,7 +22,7 @@ from nmpsim.memory.pure import register_functions, register_pure_functions
 
 PLAIN_MODULES = (
     *(contract, contract_order, contract_state, dram_conflicts, access_cache, watch),
-    *(cycle_accounting, descriptor_data, host_registers, units, synchronization),
+    *(cycle_accounting, code_regions, descriptor_data, host_registers, units, synchronization),
 )
 """Modules whose functions compiled code may call."""
 

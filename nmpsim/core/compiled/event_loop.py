@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.access_cache import is_cached
+from nmpsim.core.code_regions import MAX_TURNS_PER_CALL, begin_instruction, count_execution
 from nmpsim.core.compiled.cycle_accounting import ON_CONTROL, attribute_cycles
 from nmpsim.core.compiled.event_queue import (
     MAY_RELEASE,
@@ -82,8 +83,6 @@ from nmpsim.timing import Costs
     VIOLATION,
 ) = map(int, Outcome)
 HALTED = int(CoreStatus.HALTED)
-MAX_TURNS = 1 << 8
-"""Turns that a core takes in a row before other events are considered."""
 STEPS_OF_VALUES = 1 << 12
 """Number of instructions without values that take as long as one that computes values."""
 
@@ -120,6 +119,7 @@ def run_events(
     is_watched = stops.trace.shape[0] > 0 or is_recording(context)
     has_stops = stops.after != 0 or stops.addresses.shape[0] > 0
     is_turnwise = has_stops or is_recording(context)
+    is_logged = m.code_regions.size > 0
     core, moved = -1, True
     turns_left = np.int64(turns)
     while turns_left > 0:
@@ -174,7 +174,7 @@ def run_events(
                 source = read_rs1(m, stops, core, word)
                 if IS_RV32IM[number]:
                     turn = m.cores[core].clock if has_turn else ZERO - 1
-                    most: Any = min(turns_left, MAX_TURNS)
+                    most: Any = min(turns_left, MAX_TURNS_PER_CALL)
                     ended, went, left, passed, taken = execute_rv32im(
                         m, costs, core, number, word, max_steps - steps, turn, until, most,
                         max_steps, decoded, clocks, is_watched, stops,
@@ -188,10 +188,15 @@ def run_events(
                     if ended == AT_HOST:
                         ended = NEEDS_TURN
                         if has_turn:
+                            if is_logged:
+                                count_execution(m, m.cores[core].pc)
                             ended = execute_host_store(m, costs, core, number, word)
                             passed, may_release = ZERO + 1, True
                 else:
                     until = ZERO - 1  # others may answer to what it does
+                    pc = m.cores[core].pc
+                    if is_logged:
+                        begin_instruction(m, core, pc, m.cores[core].clock, done)
                     if INSTRUCTION_UNIT[number] >= 0:
                         steps_left -= steps_of_values
                         ended = issue_tensor_instruction(
@@ -209,6 +214,8 @@ def run_events(
                         is_sync = is_recording(context) and IS_SYNCHRONISATION[number]
                         if is_sync and m.cores[core].retired > done:
                             record_synchronization(m, context, core, number, word)
+                    if is_logged and m.cores[core].retired > done:
+                        count_execution(m, pc)
             if m.cores[core].retired > done:
                 other = np.int64(m.cores[core].registers[decode_rs2(word)]) & WORD
                 address = compute_access_address(number, word, source)

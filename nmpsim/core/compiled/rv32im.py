@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.access_cache import is_cached
+from nmpsim.core.code_regions import begin_instruction, count_execution
 from nmpsim.core.compiled.cycle_accounting import (
     CONTROL,
     ON_CONTROL,
@@ -257,7 +258,7 @@ def execute_rv32im(
         How it ended, the core with the last turn, the steps left of that turn, all executed steps,
         and the number of turns that followed. ``stops.clocks`` is up to date if that core differs.
     """
-    limit = costs.limits_cycles
+    limit, is_logged = costs.limits_cycles, m.code_regions.size > 0
     branch_cycles = costs.instruction_cycles + costs.control_taken_branch_cycles
     ended, cause, value = WENT_ON, ZERO - 1, ZERO
     steps, turns, turn_end, last = ZERO, ZERO, steps_left, ZERO - 1
@@ -271,6 +272,10 @@ def execute_rv32im(
     while True:  # of one core after the other
         registers, seen = m.cores[core].registers, stops.access_cache[core]
         pc, clock, begin = m.cores[core].pc, m.cores[core].clock, steps
+        retired, current, pause = m.cores[core].retired - steps, pc, most_steps
+        if is_logged:  # the loop pauses after each instruction
+            begin_instruction(m, core, pc, clock, retired + steps)
+            pause = steps + 1
         while True:  # instructions
             row = np.uintp(decoded[at + np.uintp(NUMBER)])
             number = np.int64(row)
@@ -296,6 +301,7 @@ def execute_rv32im(
                         break
                     turns, turn, turn_end = turns + 1, clock, steps + steps_per_turn
                     most_steps = most_steps if is_alone else turn_end
+                    pause = pause if is_logged else most_steps
                 memory = get_memory(m, core, region)
                 if writes:
                     write(memory, offset, nbytes, b)
@@ -324,8 +330,13 @@ def execute_rv32im(
                     pc = target
                     clock += branch_cycles
             steps += 1
-            if steps >= most_steps or clock > limit:
-                break
+            if steps >= pause or clock > limit:
+                if is_logged:
+                    count_execution(m, current)
+                if steps >= most_steps or clock > limit:
+                    break
+                begin_instruction(m, core, pc, clock, retired + steps)
+                current, pause = pc, steps + 1
             slot = ((pc >> 2) & (DECODED - 1)) * DECODED_WORDS
             at = np.uintp(slot)
             if decoded[at] != pc + 1 and not decode_at(m, costs, decoded, slot, pc, accesses):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.code_regions import count_steps_with_space
 from nmpsim.core.compiled.cycle_accounting import (
     ON_CONTROL,
     WAIT_LOAD,
@@ -73,12 +74,14 @@ RUNNING, WAITING_UNIT = int(CoreStatus.RUNNING), int(CoreStatus.WAITING_UNIT)
 
 def count_loggable_steps(m: Machine) -> Any:
     """Return how many more steps the logs have space for, or MAX_STEPS if there is no log."""
-    if m.work.size == 0:
-        return MAX_STEPS
-    steps = (m.work.size - m.shared[0]["noted"]) // MAX_NOTES
-    if m.waits.size == 0:
-        return steps
-    return min(steps, m.waits.size - m.shared[0]["waited"] - m.cores.size)
+    steps = np.int64(MAX_STEPS)
+    if m.work.size > 0:
+        steps = (m.work.size - m.shared[0]["noted"]) // MAX_NOTES
+    if m.waits.size > 0:
+        steps = min(steps, m.waits.size - m.shared[0]["waited"] - m.cores.size)
+    if m.code_regions.size > 0:
+        steps = min(steps, count_steps_with_space(m))
+    return steps
 
 
 def record_wait(

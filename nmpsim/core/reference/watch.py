@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nmpsim.core.code_regions import begin_instruction, count_execution
 from nmpsim.core.reference.access import locate
 from nmpsim.core.reference.commits import CommitListener, make_commit, make_trap_commit
 from nmpsim.core.reference.context import TrapError
@@ -31,20 +32,21 @@ class ExecutionMonitor:
         self.stops = stops
         self.computes_values = computes_values
         self._commits = commits
-        self._pc = 0
         self._decoded: DecodedInstruction | None = None
-        self._word, self._source = 0, 0
+        self._word, self._source, self._pc = 0, 0, 0
         self._words: list[int] = []
         """Words of the descriptor; empty if not needed."""
         self._costs = costs
 
     def begin_instruction(self, core: Core, decoded: DecodedInstruction, word: int) -> None:
         """Set the current instruction of a core before its execution."""
-        self._decoded, self._word = decoded, word
+        self._decoded, self._word, self._pc = decoded, word, core.pc
+        if core.machine.code_regions.size:
+            begin_instruction(core.machine, core.number, core.pc, core.clock, core.retired)
         has_words = decoded.instruction.descriptor is not None
         is_traced = len(self.stops.trace) > 0 or self._commits is not None
         if is_traced:
-            self._pc = self.stops.noted[StopState.PC] = core.pc
+            self.stops.noted[StopState.PC] = core.pc
         if has_words or is_traced:
             self._source = to_unsigned(
                 core.read_register(RS1.decode(word))
@@ -78,6 +80,7 @@ class ExecutionMonitor:
             return
         if self._commits is not None:
             self._commits(make_commit(core, self._decoded, self._word, self._pc, self._source))
+        count_execution(core.machine, self._pc)
         record_instruction(
             core.machine,
             self._costs,
