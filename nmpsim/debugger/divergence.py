@@ -40,6 +40,7 @@ from nmpsim.debugger.reference import (
     LayerComparison,
     ReferenceOutputs,
     compare_layer,
+    execute_isolated,
     get_stored_output,
     isolate_layer,
 )
@@ -121,15 +122,16 @@ def find_range_faults(debugger: Debugger, reference: ReferenceOutputs, index: in
         yield f"the range of the type is too wide: values are {held}, {type_holds}"
 
 
-def determine_layout(debugger: Debugger, reference: ReferenceOutputs) -> None:
-    """Determine the layout of a reference whose shapes fit several layouts, from finished layers.
+def complete_matching(debugger: Debugger, reference: ReferenceOutputs) -> None:
+    """Match an ambiguous reference by the values of finished layers, and determine its layout.
 
-    The layers are executed in isolation under each layout. The reference has the layout under which
-    most layers are right, or the only one under which a change explains the first wrong layer. The
-    layout remains unknown if layouts fit equally.
+    If shapes and values fit several layouts, the layers are executed in isolation under each
+    layout. The reference has the layout under which most layers are right, or the only one under
+    which a change explains the first wrong layer. The layout remains unknown if layouts fit
+    equally.
     """
     outputs = debugger.layer_outputs
-    if not reference.is_layout_known:
+    if reference.is_ambiguous and outputs:
         reference.match_values(outputs)
     if reference.is_layout_known:
         return
@@ -232,7 +234,7 @@ def find_faulty_layer(
         None if each layer that can be executed in isolation is right.
     """
     debugger.run_to_end()
-    determine_layout(debugger, reference)
+    complete_matching(debugger, reference)
     for index in debugger.get_layer_order():
         found = compare_layer(debugger, reference, index).accumulated
         if found is None or found.worst_ulp <= limit:
@@ -272,8 +274,11 @@ def explain_faulty_layer(
     if not comparison.is_faulty or expected is None or reference.is_float():
         return HypothesisResults(problem="the layer is not wrong in each bit")
     outputs = {make_layer_key(debugger.layers[i]): v for i, v in debugger.layer_outputs.items()}
+    name = debugger.layers[comparison.index].output.name
     for layer in debugger.layers:
         known = get_stored_output(layer, reference)
+        if known is None and layer.output.name == name:  # another part of the result
+            known = execute_isolated(debugger, reference, layer.index)
         if known is not None:
             outputs[make_layer_key(layer)] = known
     bundle = debugger.bundle

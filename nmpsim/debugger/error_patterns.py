@@ -24,6 +24,7 @@ FREQUENT_SHARE = 0.05
 """Share of all elements from which an error is frequent."""
 
 _OF_CHANNELS = " (possible causes: weights, bias, factor)"
+_OF_CONSTANT = ", where the result is constant (possible cause: zero weights)"
 
 
 @attrs.frozen
@@ -76,7 +77,7 @@ def find_error_patterns(
     limit = _limit(actual, expected, wrong)
     visible, traits = (inner, traits) if limit is None else (limit[1], LayerTraits(False, False))
     found = find_error_regions(wrong, visible, owners)
-    patterns = list(_describe_regions(found, traits))
+    patterns = list(_describe_regions(found, traits, actual))
     if limit is not None:
         return (*patterns, limit[0])
     within = found[-1].mask if found else np.ones(wrong.shape, np.bool_)
@@ -84,7 +85,9 @@ def find_error_patterns(
     moved = find_displacement(actual, expected, wrong, labels)
     if moved is not None:
         patterns.append(_moved(moved, actual.shape, traits))
-    elif not any(one.text.endswith(_OF_CHANNELS) for one in patterns):  # it is said already
+    elif not any(
+        one.text.endswith((_OF_CHANNELS, _OF_CONSTANT)) for one in patterns
+    ):  # it is said already
         own, other = (np.where(within, side, 0).astype(np.float64) for side in (actual, expected))
         sides = _Sides(own - offset, other - offset, wrong, within & inner)
         looks = (look(sides) for look in (_offset, _factor, _amounts, _rounding))
@@ -100,10 +103,16 @@ def _inner(actual: Array, expected: Array) -> Mask:
     return inner
 
 
-def _describe_regions(found: Sequence[ErrorRegion], traits: LayerTraits) -> Iterator[ErrorPattern]:
+def _describe_regions(
+    found: Sequence[ErrorRegion], traits: LayerTraits, actual: Array
+) -> Iterator[ErrorPattern]:
     """Yield where the result is wrong; only the first region along the axes suggests a cause."""
     for one in found:
-        yield _describe_region(one, traits)
+        if one.kind == "channel" and traits.has_weights and np.ptp(actual[one.mask]) == 0:
+            hints = "constants FILE.npz", "integers L"
+            yield ErrorPattern(f"only in {one.text}{_OF_CONSTANT}", hints)
+        else:
+            yield _describe_region(one, traits)
         if not one.places:
             traits = LayerTraits(False, False)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import attrs
 
@@ -20,6 +21,8 @@ from nmpsim.analysis.matching import (
     AXIS_ORDERS,
     StoredTensor,
     TensorMatching,
+    find_axis_order,
+    find_partial_layers,
     is_cube,
     match_layers,
 )
@@ -120,19 +123,32 @@ class ReferenceOutputs:
         self._names, self._layout = names, layout
         self._moves = {} if moves is None else moves
         self._layers = metadata.layers
+        self._partial_layers = find_partial_layers(metadata)
         self.matching: TensorMatching
         self.match_values({} if outputs is None else outputs)
-        if not self._pairs:
-            some = [one.name for one in references[:4]]
-            raise fail(
-                "DIFF001",
-                "the reference contains no layer outputs",
-                found=f"the tensors {', '.join(some)}" if some else "no arrays",
-                expected="keys such as 0003:conv, an index and a layer's name",
-                hint="Write the file with `nmpsim run --save-layers`, or map names with --map.",
-            )
+        if not self._pairs and not (outputs is None and self._has_fitting_shapes()):
+            self._fail_unmatched()
         self._outputs = {layer.index: layer.output for layer in metadata.layers}
         self._edges: tuple[tuple[int, int], ...] | None = None
+
+    def _has_fitting_shapes(self) -> bool:
+        """Return whether the shape of any tensor of the reference fits a layer in any layout."""
+        shapes = {one.shape for one in self._references}
+        layers = {layer.output.shape for layer in self._layers}
+        return any(
+            find_axis_order(mine, theirs, layout) is not None
+            for mine, theirs, layout in product(layers, shapes, AXIS_ORDERS)
+        )
+
+    def _fail_unmatched(self) -> NoReturn:
+        some = [one.name for one in self._references[:4]]
+        raise fail(
+            "DIFF001",
+            "the reference contains no layer outputs",
+            found=f"the tensors {', '.join(some)}" if some else "no arrays",
+            expected="keys such as 0003:conv, an index and a layer's name",
+            hint="Write the file with `nmpsim run --save-layers`, or map names with --map.",
+        )
 
     def _index_pairs(self) -> None:
         index_of = {layer.name: layer.index for layer in self._metadata.layers}
@@ -180,6 +196,8 @@ class ReferenceOutputs:
             self._metadata, self._references, self._names, layout or self._layout, known
         )
         self._index_pairs()
+        if len(known) == len(self._layers) and not self._pairs:
+            self._fail_unmatched()
 
     @property
     def layer_indices(self) -> frozenset[int]:
@@ -207,12 +225,18 @@ class ReferenceOutputs:
             sources[reader].append(source)
         written = {layers[one].output.address for one in sources[index] if one in self._known}
 
+        def list_inputs(one: int) -> list[int]:
+            """Return the layers whose outputs a layer reads, instead of parts of its own output."""
+            parts = [each for each in sources[one] if layers[each].name in self._partial_layers]
+            others = [each for each in sources[one] if each not in parts]
+            return [*others, *(each for part in parts for each in list_inputs(part))]
+
         def converts_input(one: int) -> bool:
             return layers[one].op in _CONVERSIONS and all(map(converts_input, sources[one]))
 
         return [
             one
-            for one in sources[index]
+            for one in list_inputs(index)
             if one not in self._known and layers[one].output.address not in written
             if not converts_input(one)
         ]
@@ -281,6 +305,30 @@ def compare_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -
     return LayerComparison(index, layer.name, found)
 
 
+def execute_isolated(debugger: Debugger, reference: ReferenceOutputs, index: int) -> Array | None:
+    """Execute a layer with the reference's inputs; return its output, or None if the run stops.
+
+    If the layer completes a tensor, the layers that write its other parts are executed first.
+    """
+    before = debugger.list_layers_before(index)
+    outputs = {one: get_stored_output(debugger.layers[one], reference) for one in before}
+    name = debugger.layers[index].output.name
+    parts = [one for one in before if debugger.layers[one].output.name == name]
+    if parts and outputs[parts[-1]] is None:
+        outputs[parts[-1]] = execute_isolated(debugger, reference, parts[-1])
+    with debugger.visit_position(debugger.get_layer_start(index)):
+        for tensor in debugger.bundle.metadata.inputs:  # layers before it may have spoiled them
+            values = debugger.inputs[tensor.name]
+            write_tensor(debugger.machine, tensor, values)
+        for one, found in outputs.items():
+            write_tensor(
+                debugger.machine,
+                debugger.layers[one].output,
+                debugger.layer_outputs[one] if found is None else found,
+            )
+        return debugger.run_single_layer(index)
+
+
 def isolate_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -> LayerComparison:
     """Execute a layer with the reference's inputs and compare its output with the reference.
 
@@ -291,19 +339,7 @@ def isolate_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -
     layer, expected = debugger.layers[index], reference.get_output(debugger.layers[index])
     if comparison.accumulated is None or expected is None:
         return comparison
-    before = debugger.list_layers_before(index)
-    with debugger.visit_position(debugger.get_layer_start(index)):
-        for tensor in debugger.bundle.metadata.inputs:  # layers before it may have spoiled them
-            values = debugger.inputs[tensor.name]
-            write_tensor(debugger.machine, tensor, values)
-        for one in before:
-            found = get_stored_output(debugger.layers[one], reference)
-            write_tensor(
-                debugger.machine,
-                debugger.layers[one].output,
-                debugger.layer_outputs[one] if found is None else found,
-            )
-        actual = debugger.run_single_layer(index)
+    actual = execute_isolated(debugger, reference, index)
     difference = None if actual is None else measure_difference(layer, actual, expected)
     if not isinstance(difference, OutputDifference):
         return comparison

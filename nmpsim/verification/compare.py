@@ -18,7 +18,7 @@ from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.run import Progress, ProgressCallback, make_layer_key
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.divergence import determine_layout, explain_faulty_layer, find_error_causes
+from nmpsim.debugger.divergence import complete_matching, explain_faulty_layer, find_error_causes
 from nmpsim.debugger.reference import (
     LayerComparison,
     ReferenceOutputs,
@@ -196,7 +196,7 @@ def verify_sample(
     )
     isolation = _Isolation(bundle, device, inputs, expected, tolerance)
     if not expected.is_layout_known:
-        isolation.determine_layout(progress)
+        isolation.complete_matching(progress)
     layers = [
         _compare_layer(layer, saved[layer.index], expected.get_output(layer), tolerance)
         for layer in bundle.metadata.layers
@@ -266,11 +266,11 @@ class _Isolation:
     def _debugger(self) -> Debugger:
         return Debugger(self._bundle, self._inputs, config=self._config)
 
-    def determine_layout(self, progress: ProgressCallback | None) -> None:
+    def complete_matching(self, progress: ProgressCallback | None) -> None:
         """Determine the layout of a reference whose shapes fit several layouts."""
         self._debugger.search_progress = progress
         self._debugger.run_to_end()
-        determine_layout(self._debugger, self._reference)
+        complete_matching(self._debugger, self._reference)
 
     def isolate_layers(
         self, layers: list[VerifiedLayer], progress: ProgressCallback | None

@@ -23,6 +23,10 @@ def test_wrong_channels_are_named() -> None:
     assert words(wrong) == ["only in channel 5 of 16 (possible causes: weights, bias, factor)"]
     wrong[0, 3, 3, 7] -= 40
     assert "only in channels 5, 7 of 16" in words(wrong)[0]
+    wrong = RIGHT.copy()
+    wrong[..., 5] = 3
+    text = "where the result is constant (possible cause: zero weights)"
+    assert words(wrong) == [f"only in channel 5 of 16, {text}"]
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 0), (-1, -1), (0, 2)])

@@ -34,13 +34,13 @@ def change_weights(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
         changed = values.reshape(rows.shape)
         return layer.replace_values({name: changed.T if is_transposed else changed})
 
-    kernel = rows[:, None, None, :] if is_matrix else rows
-    for text, values in list_kernel_forms(kernel):
-        yield text, replace(values)
     size = rows.shape[-1]
     for channels in (d for d in range(2, size // 2 + 1) if is_matrix and size % d == 0):
         text = f"the weights' inputs in the order NCHW, not NHWC, of {channels} channels"
         yield text, replace(shuffle_channels(rows, 1, size // channels))
+    kernel = rows[:, None, None, :] if is_matrix else rows
+    for text, values in list_kernel_forms(kernel):
+        yield text, replace(values)
 
 
 def change_bias(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:

@@ -85,6 +85,10 @@ class IsolatedLayer:
         name = self.find_operand(*roles)
         return name if name in self.program.module.constants else None
 
+    def get_output_axis(self) -> int:
+        """Return the axis of the weights that contains the output channels."""
+        return 1 if self.operation.opcode == "fullyconnected" else 0
+
     def list_operands(self) -> list[tuple[str, str]]:
         """Return a (label, tensor name) pair for the result and for each operand that is read."""
         row = OPCODES[self.operation.opcode].operands
@@ -235,13 +239,12 @@ class IsolatedLayer:
 
     def select_output_channels(self, channels: Array) -> IsolatedLayer:
         """Return a copy of a layer with weights that computes only ``channels`` of its output."""
-        axis = 1 if self.operation.opcode == "fullyconnected" else 0
         roles = ("Bias", "FilterScales", "FilterOffsets", "Scales", "Offsets")
         names = (self.find_constant(one) for one in (*roles, "BiasScales", "BiasOffsets"))
         values = {one: self.get_values(one)[channels] for one in names if one is not None}
         weights = self.find_constant("Filter", "Weights")
         if weights is not None:
-            values[weights] = np.take(self.get_values(weights), channels, axis)
+            values[weights] = np.take(self.get_values(weights), channels, self.get_output_axis())
         shape = (*self.get_type(self.output).shape[:-1], channels.size)
         return self.replace_values(values)._reshape_results(shape)
 

@@ -65,12 +65,13 @@ def _clip(values: Array, low: int, high: int) -> Array:
 def change_operation(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
     """Yield (description, layer) pairs with a replaced operation or attribute."""
     opcode, attributes = layer.operation.opcode, dict(layer.operation.attributes)
-    pool = {key: attributes.get(key) for key in ("Kernels", "Strides", "Pads", "Layout")}
+    names = ("Kernels", "Strides", "Pads", "Layout")
+    pool = {name: attributes[name] for name in names if name in attributes}
     if layer.kind is OpcodeKind.PAIR:
         for other in _PAIRS:
             if other != opcode:
                 yield f"{other}, not {opcode}", layer.replace_operation(other, {})
-    elif layer.kind is OpcodeKind.AVERAGE_POOL and pool["Layout"] == 0:
+    elif layer.kind is OpcodeKind.AVERAGE_POOL and pool.get("Layout", 0) == 0:
         yield "the maximum, not the mean", layer.replace_operation("maxpool", pool)
         counts = attributes.get("CountIncludePads")
         if counts is not None:
@@ -130,11 +131,17 @@ def _swap_inputs(layer: IsolatedLayer, first: str, second: str) -> Iterator[Chan
     one, two = layer.get_values(first), layer.get_values(second)
     if one.shape == two.shape and one.dtype == two.dtype:
         yield "the two inputs swapped", layer.replace_values({first: two, second: one})
-    quants = layer.get_type(first).quant, layer.get_type(second).quant
-    if quants[0] is not None and quants[1] is not None and quants[0] != quants[1]:
-        changed = layer.replace_quantization(first, quants[1].scale, quants[1].offset)
-        changed = changed.replace_quantization(second, quants[0].scale, quants[0].offset)
-        yield "the scales of the two inputs swapped", changed
+    left, right = layer.get_type(first).quant, layer.get_type(second).quant
+    if left is None or right is None or left == right:
+        return
+    for text, names in (
+        ("scales and zero points", ("scale", "offset")),
+        ("scales", ("scale",)),
+        ("zero points", ("offset",)),
+    ):
+        changed = layer.replace_quantization(first, **{one: getattr(right, one) for one in names})
+        changed = changed.replace_quantization(second, **{one: getattr(left, one) for one in names})
+        yield f"the {text} of the two inputs swapped", changed
 
 
 def change_layout(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import attrs
 import numpy as np
@@ -213,7 +214,8 @@ class _Search:
 
         A second change is not another rounding, which could hide a wrong first change.
         """
-        names = [*FAMILIES, *LATE_FAMILIES]
+        late = sorted(LATE_FAMILIES, key=self._is_likely, reverse=True)
+        names = [*FAMILIES, *late]
         for number, name in enumerate(names):
             if name in LATE_FAMILIES and self.found:
                 break
@@ -224,6 +226,16 @@ class _Search:
             change = self._find_rounding() if name == "rounding" else self._find_change(name)
             if change is not None:
                 self.found.append(LayerExplanation(name, change, self._wrong.expected.size))
+
+    @cached_property
+    def _has_small_errors(self) -> bool:
+        """Whether no error is larger than another rounding rule may cause."""
+        errors = np.abs(self._wrong.actual.astype(np.float64) - self._wrong.expected)
+        return bool(errors.max(initial=0) <= MAX_ROUNDING_ERROR)
+
+    def _is_likely(self, name: str) -> bool:
+        """Return whether a family of changes is likely; other orders cause large errors."""
+        return not self._has_small_errors or name not in ("layout", "channels")
 
     def _find_change(self, name: str) -> str | None:
         """Return the description of the first change of a family that fits, or None."""
@@ -240,9 +252,7 @@ class _Search:
     def _find_rounding(self) -> str | None:
         """Return the description of the first arithmetic of sums that fits, or None."""
         wrong = self._wrong
-        errors = np.abs(wrong.actual.astype(np.float64) - wrong.expected)
-        may_be_rounding = errors.max(initial=0) <= MAX_ROUNDING_ERROR
-        for text, fits in list_rounding_rules(wrong.layer, wrong.expected, may_be_rounding):
+        for text, fits in list_rounding_rules(wrong.layer, wrong.expected, self._has_small_errors):
             self._filter.count_change("rounding")
             if fits:
                 return text

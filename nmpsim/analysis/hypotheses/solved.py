@@ -212,7 +212,11 @@ def _list_numbers(layer: IsolatedLayer) -> Iterator[_Number]:
                     {bias: clipped.astype(stored.dtype).reshape(stored.shape)}
                 )
 
-            yield _Number("bias", stored.reshape(-1).astype(np.float64), replace, is_integer=True)
+            current = stored.reshape(-1).astype(np.float64)
+            if np.count_nonzero(current) > 1:
+                one = np.ones(1)
+                yield _Number("the factor of the bias", one, lambda x: replace(x * current))
+            yield _Number("bias", current, replace, is_integer=True)
     if len(known) > 1:
         yield _make_table_number(layer, known[1:], "scale of the bias")
 

@@ -31,8 +31,9 @@ _LISTED = 4
 
 
 def list_solved_orders(wrong: WrongLayer) -> Iterator[Change]:
-    """Yield (description, layer) pairs with channel orders solved from the expected result."""
+    """Yield (description, layer) pairs with zero channels or solved orders of channels."""
     layer = wrong.layer
+    yield from _list_zero_channels(wrong)
     order = _match_columns(*_sample_columns(wrong))
     if order is not None:
         reorder = partial(np.take, indices=order, axis=-1)
@@ -44,8 +45,7 @@ def list_solved_orders(wrong: WrongLayer) -> Iterator[Change]:
     name = layer.find_constant("Filter", "Weights")
     if order is not None and name is not None:
         values = layer.get_values(name)
-        axis = 1 if layer.operation.opcode == "fullyconnected" else 0
-        changed = layer.replace_values({name: np.take(values, order, axis)})
+        changed = layer.replace_values({name: np.take(values, order, layer.get_output_axis())})
         yield f"the weights with output {describe_order(order)}", changed
     source = layer.find_operand("Src")
     order = _solve_input_order(model)
@@ -53,6 +53,36 @@ def list_solved_orders(wrong: WrongLayer) -> Iterator[Change]:
         values = layer.get_values(source)
         changed = layer.replace_values({source: np.take(values, order, -1)})
         yield f"the input with {describe_order(order)}", changed
+
+
+def _list_zero_channels(wrong: WrongLayer) -> Iterator[Change]:
+    """Yield (description, layer) pairs with zero weights where the expected result is constant."""
+    layer, columns = wrong.layer, wrong.expected.reshape(-1, wrong.expected.shape[-1])
+    name = layer.find_constant("Filter", "Weights")
+    channels = np.flatnonzero(wrong.wrong_channels)
+    if name is None or len(columns) < MIN_ROWS or np.ptp(columns[:, channels], axis=0).any():
+        return
+    stored, axis = layer.get_values(name), layer.get_output_axis()
+    quant = layer.get_type(name).quant
+    changes = {name: stored.copy()}
+    np.moveaxis(changes[name], axis, 0)[channels] = quant.offset if quant else 0
+    where = f"in {describe_channels(channels)}"
+    yield f"weights of zero {where}", layer.replace_values(changes)
+    bias = layer.find_constant("Bias")
+    if bias is not None:
+        changes[bias] = layer.get_values(bias).copy()
+        changes[bias][channels] = 0
+        yield f"weights and biases of zero {where}", layer.replace_values(changes)
+
+
+def describe_channels(channels: Array) -> str:
+    """Describe output channels by index, such as "output channels 3 and 5"."""
+    listed = [str(one) for one in channels[:_LISTED]]
+    if len(channels) == 1:
+        return f"output channel {listed[0]}"
+    if len(channels) > _LISTED:
+        return f"output channels {', '.join(listed)} and {len(channels) - _LISTED} more"
+    return f"output channels {', '.join(listed[:-1])} and {listed[-1]}"
 
 
 def describe_order(order: Array) -> str:
@@ -221,13 +251,17 @@ def list_solved_weights(wrong: WrongLayer) -> Iterator[Change]:
     for changed in solutions:
         values = stored + (changed[:, 0].T if is_column else changed).reshape(stored.shape)
         if limits.min <= values.min() and values.max() <= limits.max:
-            text = _describe_weights(stored, values)
+            text = _describe_weights(stored, values, layer.get_output_axis())
             yield text, layer.replace_values({name: values.astype(stored.dtype)})
 
 
-def _describe_weights(stored: Array, values: Array) -> str:
+def _describe_weights(stored: Array, values: Array, axis: int) -> str:
     places = np.argwhere(values != stored)
     at = tuple(places[0])
+    channels = np.unique(places[:, axis])
+    if all(np.ptp(np.take(stored, channel, axis)) == 0 for channel in channels):
+        where = f"{describe_channels(channels)} are equal here"
+        return f"other weights where those of {where} (weight {list(map(int, at))}: {values[at]})"
     text = f"weight {list(map(int, at))} equal to {values[at]}, not {stored[at]}"
     return text if len(places) == 1 else f"other values of {len(places)} weights ({text})"
 

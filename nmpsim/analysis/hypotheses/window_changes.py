@@ -50,12 +50,18 @@ def change_window(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
             yield text, window.change(window.before, strides=steps)
         if steps != window.dilation and layer.kind is OpcodeKind.CONVOLUTION:
             text = f"dilation {steps}, not {window.dilation}"
-            scaled = [
-                start * step // dilation
-                for start, step, dilation in zip(window.before, steps, window.dilation, strict=True)
-            ]
-            for before in dict.fromkeys((window.before, (scaled[0], scaled[1]))):
+            for before in dict.fromkeys((window.before, *_adapt_padding(window, steps))):
                 yield text, window.change(before, dilation=steps)
+
+
+def _adapt_padding(window: LayerWindow, dilation: Pair) -> tuple[Pair, Pair]:
+    """Return pads above and left that grow like the dilation, or that keep the window's centre."""
+    (top, left), (row, column) = window.before, window.dilation
+    rows, columns = ((size - 1) // 2 for size in window.kernel)
+    return (
+        (top * dilation[0] // row, left * dilation[1] // column),
+        (max(top + rows * (dilation[0] - row), 0), max(left + columns * (dilation[1] - column), 0)),
+    )
 
 
 def _change_padding_values(layer: IsolatedLayer, window: LayerWindow) -> Iterator[Change]:

@@ -107,6 +107,7 @@ def match_tensors(
     else:
         matcher.align()
         matcher.pair_values()
+        matcher.align()  # fewer results are exchangeable
     matcher.follow_chains()
     matcher.remove_dissimilar()
     return matcher.finish()
@@ -166,6 +167,8 @@ class _Matcher:
         self._all = tensors
         self._results = _sort_by_number(tensors)
         self._references = _sort_by_number(references)
+        if not self.has_numbers:  # a model's runtime knows no parts of a concatenation
+            self._results = [one for one in self._results if not one.is_partial]
         self._rows = {one: index for index, one in enumerate(self._results)}
         self._columns = {one: index for index, one in enumerate(self._references)}
         self._pairs: dict[StoredTensor, TensorPair] = {}
@@ -313,10 +316,10 @@ class _Matcher:
             ancestors[one.name] = 1 << row
             for name in one.inputs:
                 ancestors[one.name] |= ancestors.get(name, 0)
-            for other in alike[one.shape, one.dtype]:
+            for other in alike[one.shape, one.dtype] if one not in self._pairs else ():
                 if not ancestors[one.name] >> self._rows[other] & 1:
                     found |= {one, other}
-            alike[one.shape, one.dtype].append(one)
+            alike[one.shape, one.dtype] += [one] if one not in self._pairs else []
         return found
 
     def pair_values(self) -> None:

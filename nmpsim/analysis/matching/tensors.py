@@ -20,6 +20,7 @@ _NO_RESULTS = ("const/", "input/")
 SavedKey = tuple[int | None, str, str | None]
 """Number, name and operand of an LIR instruction; None if the key of an array lacks them."""
 _OUTPUT = "output/"
+_INSERTION = "inserttensor"
 _FOLDED = "part of "
 """Beginning of the reason why an operation of a model's file has no instruction of its own."""
 _VALUE_PRESERVING = ("QuantizeLinear", "DequantizeLinear", "Identity", "Reshape", "Flatten")
@@ -68,6 +69,8 @@ class StoredTensor:
     """Opcode of the LIR instruction; empty if unknown."""
     inputs: tuple[str, ...] | None = None
     """Names of the layers whose outputs the layer reads; None if unknown."""
+    is_partial: bool = False
+    """Whether the layer writes only a part of its output, which later layers complete."""
     begins_at_zero: bool = False
     """Whether the range of the type is known to begin at zero, so that a ReLU may be folded in."""
 
@@ -107,18 +110,30 @@ def list_layer_tensors(metadata: Metadata) -> list[StoredTensor]:
     names = find_source_names(metadata)
     known = {name for found in names.values() for name in found}
     inputs = find_layer_inputs(metadata)
+    partial = find_partial_layers(metadata)
     return [
         _describe_layer(
             layer,
             (*names.get(layer.name, ()), *({layer.output.name} - known)),
             inputs[layer.name],
+            layer.name in partial,
         )
         for layer in metadata.layers
     ]
 
 
+def find_partial_layers(metadata: Metadata) -> set[str]:
+    """Return the names of layers that write a part of a tensor, which a later layer completes."""
+    last = {layer.output.name: layer.name for layer in metadata.layers}
+    return {
+        layer.name
+        for layer in metadata.layers
+        if layer.op == _INSERTION and last[layer.output.name] != layer.name
+    }
+
+
 def _describe_layer(
-    layer: Layer, source_names: tuple[str, ...], inputs: tuple[str, ...]
+    layer: Layer, source_names: tuple[str, ...], inputs: tuple[str, ...], is_partial: bool
 ) -> StoredTensor:
     output = layer.output
     type_ = TensorType(output.elem, output.shape)
@@ -133,6 +148,7 @@ def _describe_layer(
         source_names=source_names,
         opcode=layer.op,
         inputs=inputs,
+        is_partial=is_partial,
         begins_at_zero=_begins_at_zero(output),
     )
 
@@ -163,6 +179,7 @@ def add_program_facts(tensors: Iterable[StoredTensor], metadata: Metadata) -> li
     """Return copies of a run's tensors with facts of the program: source names, opcodes, inputs."""
     names = find_source_names(metadata)
     layers, inputs = {one.name: one for one in metadata.layers}, find_layer_inputs(metadata)
+    partial_layers = find_partial_layers(metadata)
 
     def describe(one: StoredTensor) -> StoredTensor:
         if not one.is_result:
@@ -175,6 +192,7 @@ def add_program_facts(tensors: Iterable[StoredTensor], metadata: Metadata) -> li
             one,
             opcode=layer.op,
             inputs=inputs[one.name],
+            is_partial=one.name in partial_layers,
             begins_at_zero=_begins_at_zero(layer.output),
         )
 

@@ -14,7 +14,7 @@ from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.commands.moving import make_stop_result
 from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.debugger.divergence import (
-    determine_layout,
+    complete_matching,
     explain_faulty_layer,
     find_error_causes,
     find_range_faults,
@@ -47,7 +47,7 @@ def compare_layers(
 ) -> CommandResult:
     """Compare one layer or all layers with the reference."""
     reference, debugger = context.get_reference(), context.debugger
-    determine_layout(debugger, reference)
+    complete_matching(debugger, reference)
     chosen = debugger.get_layer_order() if layer is None else [layer.index]
     is_isolated = isolated is not None or layer is not None
     found = [

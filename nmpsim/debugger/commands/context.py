@@ -20,7 +20,7 @@ from nmpsim.debugger.audit import (
 from nmpsim.debugger.changes import ProgramEditor
 from nmpsim.debugger.commands.results import CommandResult, ResultFormatter, to_json_data
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.divergence import determine_layout
+from nmpsim.debugger.divergence import complete_matching
 from nmpsim.debugger.edits import ScaleChanges, list_scale_changes
 from nmpsim.debugger.reference import ArrayOpener, LayerComparison, ReferenceOutputs, compare_layer
 from nmpsim.debugger.scale_changes import replace_scales
@@ -130,8 +130,7 @@ class CommandContext:
         reference, order = self.get_reference(), self.debugger.get_layer_order()
         if reference.is_ambiguous and order:
             self.debugger.run_through_layer(order[-1])
-            reference.match_values(self.debugger.layer_outputs)
-            determine_layout(self.debugger, reference)
+            complete_matching(self.debugger, reference)
             self._comparisons.clear()
         return reference
 

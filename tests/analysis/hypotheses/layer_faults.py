@@ -200,6 +200,29 @@ def _change_weights(count: int) -> Callable[[Network, Rng], Network]:
     return plant
 
 
+def _zero_channel(net: Network, rng: Rng) -> Network:
+    """Return a network whose first output channel has weights equal to their zero point."""
+    weights = net.constant(2).copy()
+    kind = next(one.type for one in net.module.weights if one.name == net.name(2))
+    channel = (slice(None), 0) if net.operation.opcode == "fullyconnected" else 0
+    weights[channel] = kind.quant.offset if kind.quant else 0
+    return net.with_constants(**{net.name(2): weights})
+
+
+def _swap_types(net: Network, *, swaps_scales: bool) -> Network:
+    """Return a network with the scales or the zero points of the first two inputs swapped."""
+    types = {one.name: one.type for one in net.module.weights}
+    types |= {
+        one.name: one.attributes["Ty"] for one in net.module.instructions if "Ty" in one.attributes
+    }
+    first, second = (types[net.name(index)].quant for index in (1, 2))
+    if not swaps_scales:
+        changed = net.with_type(net.name(1), offset=second.offset)
+        return changed.with_type(net.name(2), offset=first.offset)
+    changed = net.with_type(net.name(1), second.scale / first.scale)
+    return changed.with_type(net.name(2), first.scale / second.scale)
+
+
 def _move_part(net: Network, rng: Rng) -> Network:
     offsets = net.operation.attributes["Offsets"]
     return net.with_attributes(Offsets=(*offsets[:3], offsets[3] - int(rng.integers(1, 3))))
@@ -347,6 +370,10 @@ FAULTS: dict[str, Fault] = {
     "input zero point 0": Fault(
         (*INT8, "add"), _offset_fault(1, lambda o: 0), "zero point .*of the (first )?input"
     ),
+    "zero channel": Fault(WEIGHTED, _zero_channel, "of zero in", only_in_reference=True),
+    "bias on another scale": Fault(
+        WEIGHTED, _bias_fault(lambda b, r: np.rint(b * 0.37)), "the factor of the bias|times 2"
+    ),
     "weights zero point +1": Fault(
         ("conv", "fc"), _offset_fault(2, lambda o: o + 1), "zero point.* of the weights"
     ),
@@ -379,6 +406,12 @@ FAULTS: dict[str, Fault] = {
         ("add",), lambda n, r: n.with_type(n.name(2), 1.3), "scale of the second input"
     ),
     "stale input": Fault(tuple(STRUCTURES), _stale, "input__1|buffer__3 as the"),
+    "swapped zero points": Fault(
+        ("add",), lambda n, r: _swap_types(n, swaps_scales=False), "zero points of the two inputs"
+    ),
+    "swapped scales": Fault(
+        ("add",), lambda n, r: _swap_types(n, swaps_scales=True), "scales of the two inputs"
+    ),
     "swapped inputs": Fault(("add",), _swapped, "two inputs swapped"),
     "numerics": Fault(
         WEIGHTED,

@@ -38,6 +38,8 @@ QUICK = {
     ("three weights", "grouped"),
     ("offset of a part", "concat"),
     ("random weights", "depthwise"),
+    ("zero channel", "conv"),
+    ("swapped scales", "add"),
 }
 """Faults and structures of the standard tier."""
 UNSOLVED = {("weights' inputs permuted", "rowwise")}

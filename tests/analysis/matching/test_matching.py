@@ -194,3 +194,31 @@ def test_large_files_are_matched_in_short_time() -> None:
     start = time.process_time()
     assert match(mine, theirs) == {}
     assert time.process_time() - start < 10
+
+
+def test_the_parts_of_a_concatenation_are_not_in_a_reference() -> None:
+    """The first part may have the name of the result; the last part completes the result."""
+    names = "left", "right", "both", "both__1"
+    values = {name: make_values(1, 4, 4, 8 if "both" in name else 4) for name in names}
+    mine = [
+        attrs.evolve(one, is_partial=one.name == "both", source_names=("both",))
+        if "both" in one.name
+        else one
+        for one in make_tensors(**values)
+    ]
+    chosen = {"left": values["left"], "right": values["right"], "both": values["both__1"]}
+    for theirs in (chosen, {f"t{index}": one for index, one in enumerate(chosen.values())}):
+        found = match_tensors(mine, make_tensors(**theirs))
+        pairs = {pair.tensor.name: pair.reference.name for pair in found.pairs}
+        assert list(pairs) == ["left", "right", "both__1"]
+        assert list(pairs.values()) == list(theirs)
+
+
+def test_results_that_are_exchangeable_match_after_the_others_match_by_values() -> None:
+    values = {name: make_values(1, 4, 4, 8) for name in ("stem", "left", "right")}
+    inputs = {"stem": (), "left": ("stem",), "right": ("stem",)}
+    wrong = {**values, "left": make_values(1, 4, 4, 8)}
+    mine = [attrs.evolve(one, inputs=inputs[one.name]) for one in make_tensors(**wrong)]
+    theirs = make_tensors(**{f"t{index}": one for index, one in enumerate(values.values())})
+    found = match_tensors(mine, theirs)
+    assert [pair.how for pair in found.pairs] == ["order", "order", "order"]
