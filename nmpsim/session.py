@@ -278,7 +278,7 @@ def calibrate(
     Parameters
     ----------
     model : path-like or ImportedModel
-        An ONNX file, LIR text with float tensors only, or an imported model.
+        A float ONNX or TFLite file, LIR text with float tensors only, or an imported model.
     weights : path-like, optional
         ``.npz`` file with the constants of LIR text, by their names.
     calibration : mapping of str to array_like, optional
@@ -335,7 +335,7 @@ def quantize(
     Parameters
     ----------
     model : path-like or ImportedModel
-        An ONNX file, LIR text with float tensors only, or an imported model.
+        A float ONNX or TFLite file, LIR text with float tensors only, or an imported model.
     weights : path-like, optional
         ``.npz`` file with the constants of LIR text, by their names.
     calibration : mapping of str to array_like, optional

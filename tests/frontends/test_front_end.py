@@ -156,13 +156,17 @@ def test_all_unsupported_operators_are_reported_together(tmp_path: Path) -> None
     ]
 
 
-def test_a_float_model_is_refused(tmp_path: Path) -> None:
-    tensors = [FileTensor(name, (1, 4), "FLOAT32", (), ()) for name in ("x", "y", "z")]
-    path = tmp_path / "float.tflite"
-    operators = [FileOperator("LOGISTIC", (0,), (1,)), FileOperator("LOGISTIC", (1,), (2,))]
+def test_floats_in_a_quantized_model_are_refused(tmp_path: Path) -> None:
+    kinds = {"x": (0.5,), "y": (), "z": ()}
+    tensors = [
+        FileTensor(name, (1, 4), "INT8" if scales else "FLOAT32", scales, (0,) * len(scales))
+        for name, scales in kinds.items()
+    ]
+    path = tmp_path / "mixed.tflite"
+    operators = [FileOperator("DEQUANTIZE", (0,), (1,)), FileOperator("LOGISTIC", (1,), (2,))]
     path.write_bytes(tflite_file(tensors, operators, [0], [2]))
     (finding,) = get_error(path).diagnostics
-    assert (finding.code, finding.found) == ("MODEL002", "x of type float32")
+    assert (finding.code, finding.found) == ("MODEL002", "y of type float32")
     assert finding.hint is not None
     assert "full integer quantization" in finding.hint
 

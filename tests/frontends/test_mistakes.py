@@ -54,9 +54,11 @@ def transparent() -> bytes:
     return encode_image(image)
 
 
-def float_model() -> bytes:
-    tensors = [FileTensor(name, (1, 4), "FLOAT32", (), ()) for name in ("x", "y")]
-    return tflite_file(tensors, [FileOperator("LOGISTIC", (0,), (1,))], [0], [1])
+def mixed_model() -> bytes:
+    tensors = [FileTensor("x", (1, 4))]
+    tensors += [FileTensor(name, (1, 4), "FLOAT32", (), ()) for name in ("y", "z")]
+    operators = [FileOperator("DEQUANTIZE", (0,), (1,)), FileOperator("LOGISTIC", (1,), (2,))]
+    return tflite_file(tensors, operators, [0], [2])
 
 
 GOOD = encode_image(Image.fromarray(PIXELS))
@@ -82,7 +84,7 @@ FILES = {
     "five.npy": array(np.zeros((5, 4, 4, 3), np.uint8)),
     "nan.npy": array(np.full((1, 4, 4, 3), np.nan, np.float32)),
     "short.bin": b"abc",
-    "float.tflite": float_model(),
+    "mixed.tflite": mixed_model(),
     "cut.tflite": small_network()[:1000],
     "int8.tflite": small_network(depth=3),
 }
@@ -210,7 +212,7 @@ MISTAKES = [
     ("a text as model", "run notes.txt --input photo.png", "BUN001", "or a TFLite model"),
     ("an image as model", "compile photo.png -o x.bin", "FILE001", "Use a LIR text"),
     ("no such model", "compile missing.tflite -o x.bin", "FILE001", "cannot read the program"),
-    ("a float model", "run float.tflite --input photo.png", "MODEL002", "full integer"),
+    ("floats between integers", "run mixed.tflite --input photo.png", "MODEL002", "full integer"),
     ("a truncated model", "run cut.tflite --input photo.png", "MODEL001", "may be incomplete"),
     (
         "both on stdout",

@@ -85,7 +85,7 @@ class QuantizeOptions:
 
 @define_command
 def command(options: QuantizeOptions) -> None:
-    """Quantize a float network (ONNX or LIR) with ranges from samples or a profile.
+    """Quantize a float ONNX, TFLite or LIR network with ranges of samples or a profile.
 
     Samples are a folder, or a pattern in quotes, of images or .npy files with one sample each; an
     .npz file with an array for each input, samples along the first axis; or an .npy file for a

@@ -1,4 +1,4 @@
-"""TFLite front end for quantized models of int8, uint8 and int16x8."""
+"""TFLite front end for quantized models of int8, uint8 and int16x8, and for float models."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from nmpsim.frontends.graph.problems import UnsupportedOperators
 from nmpsim.frontends.graph.program import lower_graph
 from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, make_onnx_option_error
 from nmpsim.frontends.module_builder import ModuleBuilder
+from nmpsim.frontends.tflite.float_graph import build_float_graph, is_float_model
 from nmpsim.frontends.tflite.graph import build_graph
 from nmpsim.frontends.tflite.model import TFLiteModel, TFLiteTensor, read_model
 from nmpsim.frontends.tflite.operators import OPERATORS, lower_operator
 from nmpsim.lir.names import make_legal_name
-from nmpsim.lir.parser import MAX_ERRORS
 
 NUMERICS = "q31"
 """Numerics profile of TFLite's reference kernels."""
 _FLOAT_HINT = (
-    "Convert the model with full integer quantization, or to ONNX (tf2onnx) for nmpsim quantize."
+    "Convert the complete model with full integer quantization, or without quantization for"
+    " nmpsim quantize."
 )
-
 _OPERATOR_HINT = (
     "Change or remove the operator in the model. docs/tflite.md lists the supported operators."
 )
@@ -46,16 +46,18 @@ def import_tflite(path: Path, options: ImportOptions) -> ImportedModel:
     if options.input_shapes or options.integer_islands is not None:
         raise make_onnx_option_error(options, place, "a TFLite file")
     model = read_model(path)
-    graph, names = build_graph(model)
     builder = ModuleBuilder(make_legal_name(path.stem), str(path))
-    lowering, problems = (
-        GraphLowering(graph, graph.nodes, builder, place),
-        UnsupportedOperators(place, _hint),
-    )
-    is_float = not any(tensor.is_quantized for tensor in model.tensors)
-    max_problems = 1 if is_float else MAX_ERRORS
-    operators = dict.fromkeys(OPERATORS, lower_operator)
-    imported = lower_graph(graph.nodes, lowering, {}, problems, NUMERICS, max_problems, operators)
+    problems = UnsupportedOperators(place, _hint)
+    if is_float_model(model):
+        from nmpsim.frontends.onnx import lower_onnx_graph  # few models need it
+
+        graph, names = build_float_graph(model)
+        imported = lower_onnx_graph(graph, builder, place, options, problems)
+    else:
+        graph, names = build_graph(model)
+        lowering = GraphLowering(graph, graph.nodes, builder, place)
+        operators = dict.fromkeys(OPERATORS, lower_operator)
+        imported = lower_graph(graph.nodes, lowering, {}, problems, NUMERICS, operators=operators)
     return attrs.evolve(
         imported,
         normalizations=tuple(_normalizations(model, names)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from nmpsim.frontends.graph.nodes import (
@@ -68,11 +69,15 @@ def _node(operator: TFLiteOperator, names: dict[int, str]) -> Node:
 
 def _attributes(operator: TFLiteOperator) -> dict[str, Any]:
     """Return options in snake case, and the attributes of windows as in ONNX."""
-    options = operator.options.items()
-    found = {re.sub("(?<!^)(?=[A-Z])", "_", name).lower(): value for name, value in options}
+    found = to_snake_case(operator.options)
     for name, (rows, columns) in _WINDOW_ATTRIBUTES.items():
         if rows in found:
             found[name] = (found[rows], found[columns])
     if "padding" in found:
         found["auto_pad"] = _PADDINGS.get(found["padding"], str(found["padding"]))
     return found
+
+
+def to_snake_case(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with their names in snake case."""
+    return {re.sub("(?<!^)(?=[A-Z])", "_", name).lower(): value for name, value in options.items()}

@@ -6,6 +6,7 @@ exception of the package that reads flatbuffers becomes a coded error.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import require_extra
 from nmpsim.frontends.imported_model import TFLITE_IDENTIFIER
+from nmpsim.frontends.tflite.sparse import MAX_EXPANSION, SparseLevel, expand_sparse_values
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.lir.nodes import find_size_problem
 
@@ -148,6 +150,8 @@ class _Reader:
         self._kinds = {value: key for key, value in kinds if key.isupper()}
         self._data = data
         self._place = place
+        self._dense_elements = 0
+        """Elements of all sparse tensors."""
 
     def read(self) -> TFLiteModel:
         """Read the first subgraph, which is the one that runs."""
@@ -311,14 +315,12 @@ class _Reader:
                     hint="Use a model of less than 2 GB.",
                 )
             return None
-        if tensor.Sparsity() is not None:
-            message = f"tensor {name} is sparse"
-            hint = "Convert the model without sparse weights."
-            raise fail("MODEL002", message, place=self._place, expected="dense tensors", hint=hint)
         if dtype not in _DTYPES.values():
             return None
         raw: npt.NDArray[np.uint8] = np.asarray(buffer.DataAsNumpy(), np.uint8)
         elements = int(np.prod(shape, dtype=np.int64))
+        if tensor.Sparsity() is not None:
+            return self._dense_values(tensor.Sparsity(), raw, np.dtype(dtype), shape)
         if dtype == "int4":
             return _unpack_int4(raw, elements, shape)
         self._check(
@@ -328,6 +330,44 @@ class _Reader:
         )
         values: Array = raw.view(np.dtype(dtype).newbyteorder("<"))
         return np.require(values, dtype, ["A"]).reshape(shape)
+
+    def _dense_values(
+        self, sparsity: Any, raw: npt.NDArray[np.uint8], dtype: np.dtype[Any], shape: Shape
+    ) -> Array:
+        """Return all values of a sparse constant."""
+        self._dense_elements += math.prod(shape)
+        self._check(
+            self._dense_elements <= MAX_EXPANSION * len(self._data),
+            f"sparse tensors with {self._dense_elements:,} elements in all",
+            f"at most {MAX_EXPANSION * len(self._data):,} elements in a file of this size",
+        )
+        levels = []
+        for one in self._vector(sparsity, "DimMetadata"):
+            rows = None
+            if one.Format():
+                rows = (
+                    self._index_vector(one.ArraySegmentsType(), one.ArraySegments()),
+                    self._index_vector(one.ArrayIndicesType(), one.ArrayIndices()),
+                )
+            levels.append(SparseLevel(one.DenseSize(), rows))
+        order = self._vector(sparsity, "TraversalOrder")
+        blocks = self._vector(sparsity, "BlockMap")
+        return expand_sparse_values(raw.view(dtype), shape, levels, order, blocks)
+
+    def _index_vector(self, kind: int, table: Any) -> npt.NDArray[np.int64]:
+        """Return the numbers of a vector of sparse positions, which has one of three types."""
+        kinds = {1: "Int32Vector", 2: "Uint16Vector", 3: "Uint8Vector"}
+        self._check(kind in kinds and table is not None, f"index vector {kind}", "1 to 3")
+        vector = getattr(self._tflite, kinds[kind])()
+        vector.Init(table.Bytes, table.Pos)
+        count = self._count_bytes(vector.ValuesLength())
+        return np.asarray(vector.ValuesAsNumpy() if count else (), np.int64)
+
+    def _count_bytes(self, length: int) -> int:
+        """Return the length of a vector of numbers, checked against the size of the file."""
+        found = f"a vector of {length} numbers"
+        self._check(0 <= length <= len(self._data), found, f"0 to {len(self._data)}")
+        return length
 
     def _operator(
         self, operator: Any, index: int, codes: list[str], tensors: tuple[TFLiteTensor, ...]
