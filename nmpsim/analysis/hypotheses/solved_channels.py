@@ -18,8 +18,12 @@ MIN_ROWS = 3
 """Smallest number of known results that depend on a wrong weight."""
 MAX_PRODUCTS = 1 << 23
 """Largest number of products of input channels, weight channels and elements."""
-MAX_RESTARTS = 20
-"""Largest number of random orders from which the search for an order starts."""
+MAX_ANNEALED = 40
+"""Largest number of channels whose order is searched by simulated annealing."""
+ANNEALED_ORDERS = 64
+"""Number of orders that simulated annealing changes at the same time."""
+STEPS_PER_CHANNEL = 200
+"""Number of random swaps of each annealed order, by channel."""
 CHECKED_SWAPS = 32
 """Smallest number of promising swaps of two channels of which the best is made."""
 CHECKED_VALUES = 1 << 14
@@ -139,7 +143,8 @@ def _solve_output_order(model: LinearModel) -> Array | None:
 def _solve_input_order(model: LinearModel) -> Array | None:
     """Return the input channel that each channel of the weights should read, or None.
 
-    The order whose products are most similar to the targets is improved by swaps of two channels.
+    The order whose products are most similar to the targets is improved by swaps of two channels,
+    then random orders are improved by simulated annealing.
     """
     inputs = model.windows.shape[2]
     rows = min(len(model.windows), MAX_PRODUCTS // (inputs * inputs * model.outputs))
@@ -154,25 +159,59 @@ def _solve_input_order(model: LinearModel) -> Array | None:
         part = np.tensordot(model.windows[chosen], model.weights[output], (1, 0))
         products[:, model.get_input_slice(output), :, output] = part.transpose(1, 2, 0)
     products = np.where(is_known, products, 0).reshape(inputs, inputs, -1)
-    return _improve_order(products, targets.reshape(-1), model, is_known)
+    limits = np.where(is_known, model.tolerances, np.inf).reshape(-1)
+    order = _improve_order(products, targets.reshape(-1), limits)
+    if order is None and inputs <= MAX_ANNEALED:
+        order = _anneal_order(products, targets.reshape(-1), limits)
+    return order
 
 
-def _improve_order(
-    products: Array, targets: Array, model: LinearModel, is_known: Array
-) -> Array | None:
+def _anneal_order(products: Array, targets: Array, limits: Array) -> Array | None:
+    """Return an order found by simulated annealing, or None.
+
+    Parameters
+    ----------
+    products, targets, limits
+        As for ``_improve_order``.
+    """
+    inputs, rng = len(products), np.random.default_rng(0)
+    chosen = rng.permutation(np.flatnonzero(np.isfinite(limits)))[: 8 * inputs]
+    parts, rows = products[..., chosen], np.arange(ANNEALED_ORDERS)
+    orders = rng.permuted(np.tile(np.arange(inputs), (ANNEALED_ORDERS, 1)), axis=1)
+    residuals = targets[chosen] - parts[orders, np.arange(inputs)].sum(axis=1)
+    errors = np.square(residuals).sum(axis=1)
+    start, steps = float(errors.mean()) / inputs, STEPS_PER_CHANNEL * inputs
+    for temperature in np.geomspace(start, 0.002 * start, steps):
+        one = rng.integers(0, inputs, ANNEALED_ORDERS)
+        two = (one + rng.integers(1, inputs, ANNEALED_ORDERS)) % inputs
+        a, b = orders[rows, one], orders[rows, two]
+        swapped = residuals - (parts[b, one] + parts[a, two] - parts[a, one] - parts[b, two])
+        changed = np.square(swapped).sum(axis=1)
+        is_taken = np.log(rng.random(ANNEALED_ORDERS)) * temperature < errors - changed
+        orders[rows[is_taken], one[is_taken]] = b[is_taken]
+        orders[rows[is_taken], two[is_taken]] = a[is_taken]
+        residuals[is_taken], errors[is_taken] = swapped[is_taken], changed[is_taken]
+    best: Array = orders[errors.argmin()]
+    residual = targets - products[best, np.arange(inputs)].sum(axis=0)
+    return best if is_new_order(best) and np.all(np.abs(residual) <= limits) else None
+
+
+def _improve_order(products: Array, targets: Array, limits: Array) -> Array | None:
     """Return the order of inputs after which the sum of products is near the targets, or None.
 
-    ``products`` [inputs, weights, elements] are the contributions of each input channel with the
-    weights of each channel.
+    Parameters
+    ----------
+    products : float64 [inputs, weights, elements]
+        Contributions of each input channel with the weights of each channel.
+    targets : float64 [elements]
+        Sums that give the expected result.
+    limits : float64 [elements]
+        Largest differences from the targets, infinite for unknown targets.
     """
-    inputs, everything = len(products), np.arange(len(products))
-    limits = np.where(is_known, model.tolerances, np.inf).reshape(-1)
+    everything = np.arange(len(products))
     squares = np.square(products).sum(axis=2)
     similarity = 2 * products @ targets - squares
-    rng = np.random.default_rng(inputs)
-    restarts = min(MAX_RESTARTS, MAX_PRODUCTS // products.size)
-    starts = (rng.permutation(inputs) for _ in range(restarts))
-    for order in (everything.copy(), _assign(similarity), *starts):
+    for order in (everything.copy(), _assign(similarity)):
         residual = targets - products[order, everything].sum(axis=0)
         for _ in range(MAX_SWAPS):
             if is_new_order(order) and np.all(np.abs(residual) <= limits):

@@ -40,10 +40,9 @@ QUICK = {
     ("random weights", "depthwise"),
     ("zero channel", "conv"),
     ("swapped scales", "add"),
+    ("weights' inputs permuted", "rowwise"),
 }
 """Faults and structures of the standard tier."""
-UNSOLVED = {("weights' inputs permuted", "rowwise")}
-"""Faults whose cause is not found: the order of 24 inputs from six rows."""
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +59,6 @@ def list_cases() -> Iterator[ParameterSet]:
             for in_program in (False,) if fault.only_in_reference else (True, False):
                 is_quick = structure in quick and in_program is not fault.only_in_reference
                 marks = [] if is_quick else [pytest.mark.slow]
-                if (name, structure) in UNSOLVED:
-                    marks.append(pytest.mark.xfail(reason="not solved", strict=True))
                 yield pytest.param(name, structure, in_program, marks=marks)
 
 
