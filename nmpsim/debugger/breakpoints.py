@@ -128,6 +128,8 @@ class BreakpointHit:
     """Description of what happened."""
     next: str = ""
     """Command that shows the place."""
+    core: int | None = attrs.field(default=None, repr=False)
+    """Core of the instruction; None for the host, or if no single core caused the hit."""
 
 
 def list_stop_addresses(

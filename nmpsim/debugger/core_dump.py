@@ -123,6 +123,8 @@ def _read_document(path: Path, data: Array, kind: Any) -> Any:
 
 @cache
 def _converter() -> Converter:
+    from cattrs.gen import make_dict_unstructure_fn, override
+
     converter = make_strict_converter()
 
     def structure_piece(value: Any, _: object) -> Piece:
@@ -131,6 +133,10 @@ def _converter() -> Converter:
 
     converter.register_structure_hook_func(lambda kind: kind == Piece, structure_piece)
     converter.register_unstructure_hook(bytes, bytes.hex)
+    optional = override(omit_if_default=True)
+    converter.register_unstructure_hook(
+        Edit, make_dict_unstructure_fn(Edit, converter, core=optional, registers=optional)
+    )
     return converter
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -15,7 +16,9 @@ from nmpsim.core.host_steps import read_tensor
 from nmpsim.core.run import Progress
 from nmpsim.core.state import NEVER
 from nmpsim.core.stop_conditions import ANY_INSTRUCTION, TraceColumn
+from nmpsim.debugger.arrivals import find_last_arrival
 from nmpsim.debugger.breakpoints import (
+    AccessCondition,
     AddressCondition,
     Breakpoint,
     BreakpointHit,
@@ -93,6 +96,9 @@ class Debugger(PositionedRun):
         """Called before each family of changes when the causes of a wrong layer are searched."""
         self.is_interrupted: Callable[[], bool] = lambda: False
         """Polled about every ten milliseconds; the run stops if it returns True."""
+        self.uses_gdb_stops = False
+        """Whether a run stops where gdb expects it for RISC-V: before the access of a watchpoint,
+        and backwards after it and where :mod:`nmpsim.debugger.arrivals` says."""
         self.events = BreakpointObserver(self)
         self._last_number = 0
 
@@ -166,7 +172,13 @@ class Debugger(PositionedRun):
     # --- moving -----------------------------------------------------------------------------
 
     def step(
-        self, unit: StepUnit, count: int = 1, *, core: int | None = None, back: bool = False
+        self,
+        unit: StepUnit,
+        count: int = 1,
+        *,
+        core: int | None = None,
+        back: bool = False,
+        undo: bool = False,
     ) -> StopResult:
         """Step forwards or backwards by layers, tiles, tensor instructions or instructions.
 
@@ -180,12 +192,15 @@ class Debugger(PositionedRun):
             Core whose instructions count; other cores continue meanwhile, in simulated time.
         back : bool
             Whether to step backwards.
+        undo : bool
+            Whether to stop directly before the last instruction of the unit. By default, a step
+            backwards stops directly after the instruction before it.
         """
         if unit == "layer":
             return self._layers_back(count) if back else self._forward(layers=count)
         cores = self._select_cores(core)
         if back:
-            return self._step_back(UNITS[unit], cores, count)
+            return self._step_back(UNITS[unit], cores, count, undo)
         return self._forward(after=UNITS[unit], cores=cores, steps=count)
 
     def step_over(self, core: int | None = None) -> StopResult:
@@ -196,9 +211,17 @@ class Debugger(PositionedRun):
             return self.step("instruction", core=core)
         return self._forward(address=AddressCondition(target, chosen))
 
-    def run(self, *, back: bool = False) -> StopResult:
-        """Run to the next breakpoint, trap or end, or backwards to a breakpoint or the start."""
-        return self._run_back() if back else self._forward()
+    def run(self, *, back: bool = False, core: int | None = None) -> StopResult:
+        """Run to the next breakpoint, trap or end, or backwards to a breakpoint or the start.
+
+        Parameters
+        ----------
+        back : bool
+            Whether to run backwards.
+        core : int, optional
+            Core whose present address does not stop a run backwards that uses gdb's stops.
+        """
+        return self._run_back(core) if back else self._forward()
 
     def run_until_cycle(self, cycle: int) -> StopResult:
         """Run until all events before a cycle have begun; restart if the cycle is in the past."""
@@ -289,6 +312,8 @@ class Debugger(PositionedRun):
                 addresses=addresses,
             )
             hits = self._process(pause)
+            if self.uses_gdb_stops:
+                hits = sorted(map(self._move_before_access, hits), key=lambda hit: hit.position)
             stopped = self._stop_at_first_hit(hits, pause)
             if stopped is not None:
                 return stopped
@@ -364,6 +389,13 @@ class Debugger(PositionedRun):
             )
         return self.make_stop("breakpoint", hits=tuple(hit for hit, _ in met))
 
+    def _move_before_access(self, hit: BreakpointHit) -> BreakpointHit:
+        """Return a watchpoint's hit at the position before the access, other hits unchanged."""
+        return attrs.evolve(hit, position=hit.position - 1) if self._is_access(hit) else hit
+
+    def _is_access(self, hit: BreakpointHit) -> bool:
+        return isinstance(self.get_breakpoint(hit.breakpoint).condition, AccessCondition)
+
     def _continue_past(self) -> None:
         """Continue from a position without stopping there again."""
         self.skip_address(self.find_next_core())
@@ -420,44 +452,76 @@ class Debugger(PositionedRun):
         earlier = [end for end in ends if end < self.position]
         return self.go_to(earlier[-count] if count <= len(earlier) else 0)
 
-    def _step_back(self, after: int, cores: npt.NDArray[np.bool_] | None, count: int) -> StopResult:
+    def _step_back(
+        self, after: int, cores: npt.NDArray[np.bool_] | None, count: int, undo: bool
+    ) -> StopResult:
         """Go back to just before the last ``count`` instructions of the given units."""
 
         def stops(pause: Pause) -> list[int]:
-            return [pause.position] if _ends_step(pause, after, cores) else []
+            return [pause.position - undo] if _ends_step(pause, after, cores) else []
 
-        found = self._find_earlier(count, stops, after=after, cores=cores)
+        here = self.position
+        try:
+            found = self._find_earlier(count, stops, here - 1, after=after, cores=cores)
+        except _SearchInterruptedError:
+            self.seek_position(here, self._record)
+            return self.make_stop("interrupted")
         return self.go_to(found if found is not None else 0)
 
-    def _run_back(self) -> StopResult:
+    def _run_back(self, core: int | None) -> StopResult:
         """Go back to the last position at which a breakpoint was hit."""
-        while True:
-            hits: list[BreakpointHit] = []
-
-            def met(pause: Pause, hits: list[BreakpointHit] = hits) -> list[int]:
-                new = self._process(pause)
-                hits.extend(new)
-                return [hit.position for hit in new]
-
-            addresses = list_stop_addresses(self.breakpoints)
-            position = self._find_earlier(1, met, addresses=addresses, is_run=True)
-            if position is None:
-                return self.go_to(0)
-            stopped = self._stop_at_hits(position, hits)
+        here, is_first = self.position, True
+        while any(one.is_enabled for one in self.breakpoints):
+            try:
+                if self.uses_gdb_stops:
+                    hit = find_last_arrival(
+                        self, self.breakpoints, self._find_earlier_hits, core, is_first
+                    )
+                    hits = [] if hit is None else [hit]
+                else:
+                    hits = self._find_earlier_hits(0, self.position - 1)
+            except _SearchInterruptedError:
+                self.seek_position(here, self._record)
+                return self.make_stop("interrupted")
+            if not hits:
+                break
+            stopped = self._stop_at_hits(hits[-1].position, hits)
             if stopped is not None:
                 return stopped
+            core, is_first = hits[-1].core, False
+        return self.go_to(0)
+
+    def _find_earlier_hits(self, first: int, last: int) -> list[BreakpointHit]:
+        """Return hits from ``first`` to ``last``: those of the last moves that have any."""
+        hits: list[BreakpointHit] = []
+
+        def look(pause: Pause) -> list[int]:
+            new = self._process(pause)
+            hits.extend(new)
+            return [hit.position for hit in new]
+
+        addresses = list_stop_addresses(self.breakpoints)
+        self._find_earlier(1, look, last, first, addresses=addresses, is_run=True)
+        return sorted(
+            (hit for hit in hits if first <= hit.position <= last), key=lambda hit: hit.position
+        )
 
     def _find_earlier(
         self,
         count: int,
         look: Callable[[Pause], list[int]],
+        last: int,
+        first: int = 0,
         is_run: bool = False,
         **conditions: Any,
     ) -> int | None:
-        """Return the ``count``-th last position before this one that ``look`` returns, or None."""
-        here = self.position
-        until, found, window = here, set[int](), FIRST_WINDOW
-        while until > 0:
+        """Return the ``count``-th last position that ``look`` returns, or None.
+
+        Positions from ``first`` to ``last`` count. Raises _SearchInterruptedError after an
+        interruption.
+        """
+        until, found, window = last + 1, set[int](), FIRST_WINDOW
+        while until > first:
             begin = self.snapshots.find_before(until - 1).position
             if not is_run:  # stops at every step on the way: the last ones are enough
                 begin, window = max(begin, until - window), 4 * window
@@ -466,12 +530,14 @@ class Debugger(PositionedRun):
             while self.position < until:
                 self.skip_address(self.find_next_core())
                 pause = self.advance(until, cycle=self._stop_cycle(is_run), **conditions)
-                found |= {position for position in look(pause) if position < here}
+                found |= {position for position in look(pause) if first <= position <= last}
                 if pause.reason == PauseReason.STOPPED:
                     self.events.resume_cycle = self.cycle  # a cycle is met once
                 if pause.is_final:
                     break
-            if is_run and self.position == until < here:
+                if self.is_interrupted():
+                    raise _SearchInterruptedError
+            if is_run and self.position == until <= last:
                 # A run that goes on from a snapshot does not stop where it begins.
                 pause = self.advance(until + 1, cycle=self._stop_cycle(True), **conditions)
                 found |= set(look(pause)) if pause.position == until else set()
@@ -483,6 +549,10 @@ class Debugger(PositionedRun):
     def _stop_cycle(self, is_run: bool) -> int:
         """Return the next cycle at which a run must stop; steps ignore cycle breakpoints."""
         return find_stop_cycle(self.breakpoints, self.events.resume_cycle) if is_run else NEVER
+
+
+class _SearchInterruptedError(Exception):
+    """Raised when the user interrupts a search for an earlier position."""
 
 
 def _ends_step(pause: Pause, after: int, cores: npt.NDArray[np.bool_] | None) -> bool:

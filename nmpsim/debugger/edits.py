@@ -16,17 +16,30 @@ from attrs.validators import ge
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.bundle.patch import ByteChange
 from nmpsim.bundle.read import Bundle
+from nmpsim.core.reference.cores import Core
+from nmpsim.core.reference.system import write_csr
+from nmpsim.core.state import Machine
 from nmpsim.diagnostics import fail
+from nmpsim.isa.csrs import CSR_ROWS, CsrAddress, is_read_only
+from nmpsim.isa.table import REGISTERS, SCRATCHPAD_BASE
 
 Piece = tuple[int, bytes]
 """Address and new bytes."""
 ScaleChanges = tuple[tuple[tuple[str, float], ...], ...]
 """For each change of scales, in order, pairs of buffer name and scale."""
+RegisterChange = tuple[int, str, int]
+"""Core, name of a register, and its new unsigned value."""
+WRITABLE_CSRS = {
+    csr.name.lower(): csr for csr, row in CSR_ROWS.items() if row.writable and not is_read_only(csr)
+}
+"""Name -> address of each CSR that an edit can change."""
+WRITABLE_REGISTERS = ("pc", *REGISTERS[1:], *WRITABLE_CSRS)
+"""Names of the registers that an edit can change."""
 
 
 @attrs.frozen
 class Edit:
-    """Edit by one debugger command: changes of memory and of tensor scales."""
+    """Edit by one debugger command: changes of memory, registers and tensor scales."""
 
     position: int = attrs.field(validator=ge(0))
     """Position at which the change is made, each time the run reaches it. Changes of the program
@@ -37,6 +50,9 @@ class Edit:
     """Description for the user."""
     scales: Mapping[str, float] = attrs.field(factory=dict)
     """Buffers of the LIR whose values have another scale."""
+    core: int | None = None
+    """Core whose scratchpad contains the changed bytes; None for the program and DRAM."""
+    registers: tuple[RegisterChange, ...] = ()
 
     @scales.validator
     def _check_scales(self, _: object, scales: Mapping[str, float]) -> None:
@@ -45,8 +61,24 @@ class Edit:
                 raise ValueError(f"scale {scale!r} of {name} is not a positive finite number")
 
 
-def check_edit(bundle: Bundle, edit: Edit) -> None:
-    """Raise UserError (DEBUG002) if an edit lies in memory that cannot be changed."""
+def check_edit(bundle: Bundle, machine: Machine, edit: Edit) -> None:
+    """Raise UserError (DEBUG002) if an edit changes other memory or registers than it may."""
+    cores = machine.cores.size
+    for core, name, value in edit.registers:
+        is_aligned = name != "pc" or value % 4 == 0
+        if not (
+            0 <= core < cores and name in WRITABLE_REGISTERS and 0 <= value < 1 << 32 and is_aligned
+        ):
+            raise fail(
+                "DEBUG002",
+                "the register cannot be set to this value",
+                found=f"{name} = {value:#x} in core {core}",
+                expected=f"a core below {cores}, one of {', '.join(WRITABLE_REGISTERS)}, and an"
+                " unsigned 32-bit value (of pc: a multiple of 4)",
+            )
+    if edit.core is not None:
+        _check_scratchpad_edit(machine, edit)
+        return
     for address, now in edit.pieces:
         in_program = find_image_slice(bundle, address, len(now)) is not None and edit.position == 0
         if not in_program and find_ram_slice(bundle, address, len(now)) is None:
@@ -58,17 +90,53 @@ def check_edit(bundle: Bundle, edit: Edit) -> None:
             )
 
 
+def _check_scratchpad_edit(machine: Machine, edit: Edit) -> None:
+    """Raise UserError (DEBUG002) if an edit lies outside of its core's scratchpad."""
+    cores, size = machine.cores.size, int(machine.shared[0].scratchpad_bytes)
+    for address, now in edit.pieces:
+        where = find_slice(address - SCRATCHPAD_BASE, len(now), size)
+        if where is None or edit.core not in range(cores):
+            raise fail(
+                "DEBUG002",
+                "the address is not in the scratchpad of a core",
+                found=f"{len(now)} bytes at {address:#x} of core {edit.core}",
+                expected=f"core 0 to {cores - 1} and an address from {SCRATCHPAD_BASE:#x} to"
+                f" {SCRATCHPAD_BASE + size - 1:#x}",
+            )
+
+
+def execute_edit(bundle: Bundle, machine: Machine, edit: Edit) -> None:
+    """Write the changes of an edit to DRAM, a scratchpad and registers."""
+    for address, now in edit.pieces:
+        if edit.core is not None:
+            memory = machine.scratchpad[edit.core]
+            where = find_slice(address - SCRATCHPAD_BASE, len(now), memory.size)
+        else:
+            memory, where = machine.ram, find_ram_slice(bundle, address, len(now))
+        if where is not None:
+            memory[where] = np.frombuffer(now, np.uint8)
+    for number, name, value in edit.registers:
+        core = Core(machine, number)
+        if name == "pc":
+            core.pc = value
+        elif name in REGISTERS:
+            core.set_register(REGISTERS.index(name), value)
+        else:
+            write_csr(core, CsrAddress(WRITABLE_CSRS[name]), value)
+
+
 def find_image_slice(bundle: Bundle, address: int, count: int) -> slice | None:
     """Return the slice of the read-only image for an address range, or None if not inside."""
-    return _inside(address - bundle.image_base, count, bundle.image.size)
+    return find_slice(address - bundle.image_base, count, bundle.image.size)
 
 
 def find_ram_slice(bundle: Bundle, address: int, count: int) -> slice | None:
     """Return the slice of writable DRAM for an address range, or None if not inside."""
-    return _inside(address - bundle.rw_base, count, bundle.rw_bytes)
+    return find_slice(address - bundle.rw_base, count, bundle.rw_bytes)
 
 
-def _inside(start: int, count: int, size: int) -> slice | None:
+def find_slice(start: int, count: int, size: int) -> slice | None:
+    """Return the slice of ``count`` elements from ``start``, or None if not inside ``size``."""
     return slice(start, start + count) if count > 0 and 0 <= start <= size - count else None
 
 

@@ -41,8 +41,9 @@ MeasureDifference = Callable[[int], tuple[int, str] | None]
 description; None if it is unknown."""
 
 
-_Event = tuple[int, str, str]
-"""Position at which something happened, its description, and the command that shows it."""
+_Event = tuple[int, str, str, int | None]
+"""Position at which something happened, its description, the command that shows it, and the core
+of the instruction."""
 
 
 @attrs.define(eq=False)
@@ -67,9 +68,9 @@ class BreakpointObserver:
         is_watching = any(isinstance(one.condition, AccessCondition) for one in active)
         done = list(iterate_instructions(pause, self.run.machine)) if is_watching else []
         hits = [
-            BreakpointHit(position, one.number, text, place)
+            BreakpointHit(position, one.number, text, place, core)
             for one in active
-            for position, text, place in self._find_events(one.condition, pause, before, done)
+            for position, text, place, core in self._find_events(one.condition, pause, before, done)
         ]
         return sorted(hits, key=lambda hit: (hit.position, hit.breakpoint))
 
@@ -84,17 +85,17 @@ class BreakpointObserver:
         run, here, reason = self.run, pause.position, pause.reason
         match condition:
             case TrapCondition() if reason == PauseReason.TRAP and run.trap:
-                yield here, run.trap.message, ""
+                yield here, run.trap.message, "", run.trap.core
             case LayerCondition(index):
                 if reason == PauseReason.LAYER and run.find_current_layer() == index:
-                    yield here, f"{run.layers[index].name} begins", ""
+                    yield here, f"{run.layers[index].name} begins", "", None
             case CycleCondition(cycle) if reason == PauseReason.STOPPED:
                 if run.cycle >= cycle > self.resume_cycle:
-                    yield here, f"cycle {run.cycle}", ""
+                    yield here, f"cycle {run.cycle}", "", None
             case AddressCondition(address, core) if reason == PauseReason.STOPPED:
                 at = pause.core
                 if at is not None and core in (None, at) and run.machine.cores[at].pc == address:
-                    yield here, f"core {at} at {address:#x}", ""
+                    yield here, f"core {at} at {address:#x}", "", at
             case HazardCondition():
                 for hazard in run.hazards.found if run.hazards else ():
                     if pause.start < hazard.position <= here:
@@ -102,6 +103,7 @@ class BreakpointObserver:
                             hazard.position,
                             hazard.description,
                             hazard.code_command,
+                            hazard.core,
                         )
             case StallCondition(limit, core):
                 yield from _find_stalls(pause, limit, core)
@@ -109,17 +111,17 @@ class BreakpointObserver:
                 for index in pause.layers if layer is None else {layer} & set(pause.layers):
                     found = self.measure_difference(index)
                     if found is not None and found[0] > limit:
-                        yield here, found[1], ""
+                        yield here, found[1], "", None
             case SaturationCondition(limit, layer):
                 for index, count in self._cuts.items():
                     if layer in (None, index) and count > limit >= before[index]:
                         name = run.layers[index].name
                         position, exact = self._locate_saturation(index, limit, pause, count)
-                        yield position, f"{name} has saturated {exact} values", ""
+                        yield position, f"{name} has saturated {exact} values", "", None
             case AccessCondition():
                 yield from _find_accesses(condition, done)
                 for text in self._find_host_accesses(condition, pause):
-                    yield here, text, ""
+                    yield here, text, "", None
 
     def _count_saturated(self) -> Mapping[int, int]:
         """Return the number of saturated values of each layer, without clipped values."""
@@ -157,7 +159,7 @@ def _find_stalls(pause: Pause, limit: int, core: int | None) -> Iterator[_Event]
         if core in (None, at):
             name = INSTRUCTIONS[int(row[TraceColumn.NUMBER])].mnemonic
             text = f"core {at} waited {waited} cycles at {name}, {pc:#x}"
-            yield int(row[TraceColumn.TURN]) + 1, text, format_code_command(at, pc)
+            yield int(row[TraceColumn.TURN]) + 1, text, format_code_command(at, pc), at
 
 
 def _find_accesses(
@@ -168,7 +170,7 @@ def _find_accesses(
         for access in (*one.fetches, *one.accesses):
             if _is_watched(condition, one.core, access):
                 text = f"{one.description} {access.kind}s {access.operand}, cycle {one.end}"
-                yield one.next_position, text, one.code_command
+                yield one.next_position, text, one.code_command, one.core
                 break
 
 

@@ -40,7 +40,7 @@ from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, start_cores
 from nmpsim.core.stop_conditions import StopConditions, StopState, make_stop_conditions
 from nmpsim.core.termination import build_trap_report
 from nmpsim.core.work import add_wait_log, drain_wait_log, drain_work_log
-from nmpsim.debugger.edits import Edit, apply_scale, check_edit, find_ram_slice, list_image_changes
+from nmpsim.debugger.edits import Edit, apply_scale, check_edit, execute_edit, list_image_changes
 from nmpsim.debugger.snapshots import (
     DEFAULT_BUDGET_MIB,
     Snapshot,
@@ -340,7 +340,7 @@ class ReversibleExecution:
         """
         bundle = self.bundle
         for edit in edits:
-            check_edit(bundle, edit)
+            check_edit(bundle, self.machine, edit)
         image = bundle.image
         if pieces := list_image_changes(bundle, edits):
             image = image.copy()
@@ -357,12 +357,10 @@ class ReversibleExecution:
         self.restore(self.snapshots.find_before(0))
 
     def _edit_here(self) -> None:
-        """Apply the DRAM edits of this position."""
+        """Apply the edits of this position to DRAM, scratchpads and registers."""
         for edit in self.edits:
-            for address, now in edit.pieces if edit.position == self.position else ():
-                where = find_ram_slice(self.bundle, address, len(now))
-                if where is not None:
-                    self.machine.ram[where] = np.frombuffer(now, np.uint8)
+            if edit.position == self.position:
+                execute_edit(self.bundle, self.machine, edit)
 
     def build_report(self, path: CriticalPath) -> RunReport:
         """Build the report of the run up to the current position, with a critical path."""
