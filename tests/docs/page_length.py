@@ -13,6 +13,7 @@ GENERATED_TABLES = {
     "device-file.md": ("| section | key | default | allowed | meaning |",),
     "errors.md": ("| code | meaning |",),
     "numerics.md": ("| `--numerics` |", "| vectors | cases | elements |", "| what differs |"),
+    "gdb.md": ("| packet | effect |",),
     "mutation.md": ("| module | tried | equivalent | killed | survived |",),
 }
 """Header rows, by page, of tables that tests compare with the code or recorded vectors."""

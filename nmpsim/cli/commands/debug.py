@@ -88,6 +88,9 @@ class DebugOptions:
     host: str | None = define_option(
         "Address for --serve, instead of 127.0.0.1.", "ADDRESS", group=_SCREEN
     )
+    gdb: Annotated[int, click.IntRange(0, 65535)] | None = define_option(
+        "Wait for gdb on this port of 127.0.0.1 (0: any free port).", "PORT", group=_SCREEN
+    )
     engine: Engine = ENGINE_OPTION
     limits: LimitOptions
     max_memory: Size | None = MAX_MEMORY_OPTION
@@ -107,7 +110,7 @@ def command(options: DebugOptions) -> int:
     With --script, --command or piped commands, the commands run without a prompt:
       nmpsim debug NET.bin --input X.npy --reference R.npz -c diverge -c "why conv1 0 3 5 2"
     Otherwise a full-screen interface opens; --serve shows it in a browser. Press ? for its keys;
-    `help` lists the commands.
+    `help` lists the commands. --gdb lets gdb control the run.
 
     A reference is a saved run, a recorded run of Glow, float outputs, or a model, which runs in its
     own runtime.
@@ -117,6 +120,8 @@ def command(options: DebugOptions) -> int:
     """
     check_outputs([options.record], [options.bundle, options.script, options.reference])
     lines = list(_given_lines(options))
+    if options.gdb is not None:
+        return _serve_gdb(options, options.gdb)
     is_served = _SERVED in os.environ
     if (options.serve is not None or options.host is not None) and not is_served:
         return _serve(options)
@@ -172,6 +177,24 @@ def _serve(options: DebugOptions) -> int:
             f"nmpsim {options.bundle.name}",
             print_message,
         )
+    return EXIT_OK
+
+
+def _serve_gdb(options: DebugOptions, port: int) -> int:
+    """Serve gdb until a client ends the program or detaches."""
+    excluded = {"--script": options.script, "--command": options.commands, "--plain": options.plain,
+                "--serve": options.serve, "--host": options.host}  # fmt: skip
+    hint = "Leave out the options. From another machine, forward the port with `ssh -L`."
+    refuse_options(excluded, "with --gdb", hint)
+    from nmpsim.gdbserver.server import listen, serve_gdb
+
+    with listen(port) as listener:
+        shell = _make_shell(options)
+        try:
+            seconds = options.limits.timeout
+            serve_gdb(shell, listener, print_message, math.inf if seconds is None else seconds)
+        finally:
+            _write_record(options, shell)
     return EXIT_OK
 
 
