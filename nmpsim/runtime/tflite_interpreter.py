@@ -1,21 +1,11 @@
-"""Classes with the interfaces of ONNX Runtime and LiteRT that run models on the simulated device.
-
-A script needs one changed import::
-
-    import nmpsim.runtime as onnxruntime
-    from nmpsim.runtime import Interpreter
-
-Every object has the report of its last run: cycles, stalls, saturation.
-"""
+"""Interpreter with the interface of LiteRT that runs models on the simulated device."""
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,234 +14,12 @@ from nmpsim import session
 from nmpsim.arrays import Array
 from nmpsim.config import DeviceConfig
 from nmpsim.core.run import make_layer_key
-from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.extras import require_extra
-from nmpsim.frontends.imported_model import ImportOptions
-from nmpsim.records import frozen
+from nmpsim.diagnostics import fail
 from nmpsim.report.data import RunReport
+from nmpsim.runtime.errors import check_trap, errors_as_value_errors, refuse_argument
 
 if TYPE_CHECKING:
     from nmpsim.frontends.tflite.model import TFLiteTensor
-
-__all__ = [
-    "GraphOptimizationLevel",
-    "InferenceSession",
-    "Interpreter",
-    "SessionModelMetadata",
-    "NodeArg",
-    "RuntimeInputError",
-    "SessionOptions",
-    "get_available_providers",
-    "get_device",
-]
-
-PROVIDER = "NmpsimExecutionProvider"
-"""Name of the simulated device among ONNX Runtime's execution providers."""
-
-
-class RuntimeInputError(UserError, ValueError):
-    """Exception raised for a wrong argument; a ValueError, as the other runtimes raise."""
-
-
-def _refuse(message: str, found: object, expected: str, hint: str | None = None) -> NoReturn:
-    error = fail("INPUT001", message, found=str(found), expected=expected, hint=hint)
-    raise RuntimeInputError(error.diagnostics)
-
-
-@contextmanager
-def _errors_as_value_errors() -> Iterator[None]:
-    """Convert errors of inputs (INPUT001, INPUT002) to RuntimeInputError."""
-    try:
-        yield
-    except UserError as error:
-        if all(one.code.startswith("INPUT") for one in error.diagnostics):
-            raise RuntimeInputError(error.diagnostics) from error
-        raise
-
-
-def _check_trap(report: RunReport) -> None:
-    if report.trap is not None:
-        raise RuntimeError(f"the run ended in a trap: {report.trap}")
-
-
-# --- ONNX Runtime ----------------------------------------------------------------------------
-
-
-class GraphOptimizationLevel(enum.IntEnum):
-    """ONNX Runtime's levels of graph optimization, which have no effect here."""
-
-    ORT_DISABLE_ALL = 0
-    ORT_ENABLE_BASIC = 1
-    ORT_ENABLE_EXTENDED = 2
-    ORT_ENABLE_LAYOUT = 3
-    ORT_ENABLE_ALL = 99
-
-
-class SessionOptions:
-    """Options of ONNX Runtime, which scripts may set and which have no effect here."""
-
-    def add_session_config_entry(self, key: str, value: str) -> None:
-        """Accept an entry of the configuration without effect."""
-
-
-@frozen
-class NodeArg:
-    """Input or output of a model: name, shape and type, as in ONNX Runtime."""
-
-    name: str
-    shape: list[int | str | None]
-    """Sizes; the name of a dimension, or None, if the model leaves its size open."""
-    type: str
-    """ONNX type such as ``tensor(float)``."""
-
-
-@frozen
-class SessionModelMetadata:
-    """Metadata of an ONNX model, as in ONNX Runtime."""
-
-    graph_name: str
-    producer_name: str
-    domain: str
-    description: str
-    version: int
-    custom_metadata_map: dict[str, str]
-
-
-class InferenceSession:
-    """Session that runs an ONNX model, with the interface of ``onnxruntime.InferenceSession``.
-
-    Parameters
-    ----------
-    path_or_bytes : path-like or bytes
-        ONNX file, or its contents.
-    sess_options, providers, provider_options, **kwargs
-        Accepted for compatibility, without effect.
-    device : DeviceConfig, optional
-        The simulated device; by default :func:`nmpsim.default_device`.
-
-    Raises
-    ------
-    UserError
-        FILE001; PKG001 without the package onnx; MODEL, LIR and COMP codes for a model that the
-        device does not support.
-    """
-
-    report: RunReport | None = None
-    """Report of the last run; None before the first run."""
-
-    def __init__(
-        self,
-        path_or_bytes: session.FilePath | bytes | bytearray | memoryview,
-        sess_options: SessionOptions | None = None,
-        providers: Sequence[Any] | None = None,
-        provider_options: Sequence[Any] | None = None,
-        *,
-        device: DeviceConfig | None = None,
-        **kwargs: Any,
-    ) -> None:
-        with require_extra("onnx", "ONNX models need the package onnx"):
-            from nmpsim import onnx_backend
-            from nmpsim.frontends.onnx.model import load_model, parse_model
-
-        place = Place("<bytes>")
-        if isinstance(path_or_bytes, bytes | bytearray | memoryview):
-            model = parse_model(bytes(path_or_bytes), place)
-        else:
-            place = Place(str(path_or_bytes))
-            model = load_model(Path(path_or_bytes))
-        self._model = model
-        self._prepared = onnx_backend.PreparedModel(model, ImportOptions(), place, device)
-        stored = {one.name for one in model.graph.initializer}
-        self._inputs = [_make_arg(one) for one in model.graph.input if one.name not in stored]
-        self._outputs = [_make_arg(one) for one in model.graph.output]
-
-    def get_inputs(self) -> list[NodeArg]:
-        """Return the inputs of the model in their order."""
-        return list(self._inputs)
-
-    def get_outputs(self) -> list[NodeArg]:
-        """Return the outputs of the model in their order."""
-        return list(self._outputs)
-
-    def get_providers(self) -> list[str]:
-        """Return the names of the execution providers: the simulated device."""
-        return get_available_providers()
-
-    def get_modelmeta(self) -> SessionModelMetadata:
-        """Return the metadata of the model."""
-        model = self._model
-        return SessionModelMetadata(
-            model.graph.name,
-            model.producer_name,
-            model.domain,
-            model.doc_string,
-            model.model_version,
-            {one.key: one.value for one in model.metadata_props},
-        )
-
-    def run(
-        self,
-        output_names: Sequence[str] | None,
-        input_feed: Mapping[str, npt.ArrayLike],
-        run_options: object = None,
-    ) -> list[Array]:
-        """Run the model and return the named outputs.
-
-        Parameters
-        ----------
-        output_names : sequence of str or None
-            Names of the outputs to return; None returns all of them in the order of the model.
-        input_feed : mapping of str to array_like
-            Array of each input by name.
-        run_options
-            Accepted for compatibility, without effect.
-
-        Raises
-        ------
-        RuntimeInputError
-            INPUT001 for a wrong name; INPUT002 for a wrong shape or type.
-        UserError
-            MODEL, LIR and COMP codes for a model that the device does not support.
-        RuntimeError
-            If the run ends in a trap.
-        """
-        known = [one.name for one in self._outputs]
-        for name in output_names or ():
-            if name not in known:
-                _refuse("the model has no such output", name, ", ".join(known))
-        with _errors_as_value_errors():
-            values = self._prepared.run(input_feed)
-        self.report = self._prepared.report
-        results = dict(zip(known, values, strict=True))
-        return [results[name] for name in (output_names or known)]
-
-
-def get_available_providers() -> list[str]:
-    """Return the names of the execution providers: the simulated device."""
-    return [PROVIDER]
-
-
-def get_device() -> str:
-    """Return ``CPU``: models do not run on a GPU."""
-    return "CPU"
-
-
-def _make_arg(info: Any) -> NodeArg:
-    """Return an input or output of an ONNX model as ONNX Runtime describes it."""
-    import onnx
-
-    tensor = info.type.tensor_type
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
-    sizes = [one.dim_param or (one.dim_value if one.HasField("dim_value") else None)
-             for one in tensor.shape.dim]  # fmt: skip
-    return NodeArg(info.name, sizes, f"tensor({_ONNX_NAMES.get(dtype, dtype)})")
-
-
-_ONNX_NAMES = {"float32": "float", "float64": "double"}
-"""Type of NumPy -> name of the element type in ONNX Runtime, if they differ."""
-
-
-# --- LiteRT ----------------------------------------------------------------------------------
 
 
 class Interpreter:
@@ -344,10 +112,10 @@ class Interpreter:
         inputs = {one.index: one for one in self._model.inputs}
         if tensor_index not in inputs:
             expected = ", ".join(f"{one.index} ({one.name})" for one in self._model.inputs)
-            _refuse("the tensor is not an input", f"tensor {tensor_index}", expected)
+            refuse_argument("the tensor is not an input", f"tensor {tensor_index}", expected)
         tensor = inputs[tensor_index]
         if array.dtype != tensor.dtype or array.shape != tensor.shape:
-            _refuse(
+            refuse_argument(
                 f"the type or the shape of input {tensor.name} is wrong",
                 f"{array.dtype} {list(array.shape)}",
                 f"{tensor.dtype} {list(tensor.shape)}",
@@ -365,7 +133,7 @@ class Interpreter:
         sizes = [int(size) for size in tensor_size]
         if sizes != shapes.get(input_index):
             hint = "Convert the model for this shape."
-            _refuse("an input cannot be resized", sizes, f"{shapes.get(input_index)}", hint)
+            refuse_argument("an input cannot be resized", sizes, f"{shapes.get(input_index)}", hint)
 
     def invoke(self) -> None:
         """Run the model on the inputs.
@@ -380,9 +148,9 @@ class Interpreter:
         names = [one.name for one in self._bundle.metadata.user_inputs]
         values = [self._values[one.index] for one in self._model.inputs]
         inputs = dict(zip(names, values, strict=True))
-        with _errors_as_value_errors():
+        with errors_as_value_errors():
             report = self._device.run(self._bundle, inputs, save_layers=self._keeps_all)
-        _check_trap(report)
+        check_trap(report)
         self.report = report
         results = self._list_results(report)
         self._values.update(results)
@@ -401,7 +169,7 @@ class Interpreter:
         if values is None and 0 <= tensor_index < len(self._model.tensors):
             values = self._model.tensors[tensor_index].values
         if values is None:
-            _refuse(
+            refuse_argument(
                 "the tensor has no values",
                 f"tensor {tensor_index}",
                 "a constant, an input, or an output after invoke()",
@@ -437,12 +205,16 @@ class Interpreter:
         if signature_key is None and len(known) == 1:
             (signature_key,) = known
         if signature_key is None or signature_key not in known:
-            _refuse("the signature is unknown", signature_key, ", ".join(known) or "no signature")
+            refuse_argument(
+                "the signature is unknown", signature_key, ", ".join(known) or "no signature"
+            )
         signature = known[signature_key]
 
         def run(**inputs: npt.ArrayLike) -> dict[str, Array]:
             if inputs.keys() != signature.inputs.keys():
-                _refuse("the inputs are wrong", ", ".join(inputs), ", ".join(signature.inputs))
+                refuse_argument(
+                    "the inputs are wrong", ", ".join(inputs), ", ".join(signature.inputs)
+                )
             self.allocate_tensors()
             for name, value in inputs.items():
                 self.set_tensor(signature.inputs[name].index, value)
