@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -29,6 +30,8 @@ _SECONDS = 60.0
 _FACTORS = 8
 """Factors of each family that are tried with other scales."""
 _FIRST_FAMILIES = ("zero point", "bias")
+_LOG_ROUNDINGS = np.rint, np.floor, np.ceil
+"""Functions that round the exponent of a factor that is a power of two."""
 _FAMILIES = ("layout", "channels", "type", "numbers", "single weights")
 """Families of changes of the data and parameters of a layer, see ``nmpsim.analysis.hypotheses``."""
 _LARGE_FAMILIES = ("weights", "window", "activation")
@@ -58,6 +61,8 @@ def find_fault(found: LayerRules) -> LayerFault | None:
         lambda: _find_unusual_rules(layer),
         lambda: changes.find_fault(_FAMILIES if is_near else (*_FAMILIES, *_LARGE_FAMILIES)),
     ]
+    if not is_near:  # the factors of a device that only shifts are far from those of the scales
+        steps += [partial(_find_fault_of_shifts, layer, function) for function in _LOG_ROUNDINGS]
     close = None
     for step in steps:
         fault = step()
@@ -67,16 +72,45 @@ def find_fault(found: LayerRules) -> LayerFault | None:
     return close
 
 
-class _DataChanges:
-    """Changes of a layer's data and parameters, tried on real arithmetic and then on all rules."""
+def _find_fault_of_shifts(
+    layer: RecordedLayer, round_exponents: Callable[[Array], Array]
+) -> LayerFault | None:
+    """Find a fault of the data of a device whose factors are powers of two."""
+    exponents = np.log2(layer.ideal_factors)
+    changes = _DataChanges(layer, np.exp2(round_exponents(exponents) - exponents))
+    fault = changes.find_fault((*_FIRST_FAMILIES, *_FAMILIES))
+    return fault if fault is not None and fault.rules else None
 
-    def __init__(self, layer: RecordedLayer) -> None:
+
+def _replace_scales(layer: RecordedLayer, weights: Array, bias: Array) -> RecordedLayer:
+    """Replace the scales of a layer's weights and bias, one for each channel."""
+    scales = layer.scales
+    changed = attrs.evolve(scales.bias, scales=bias)
+    return attrs.evolve(layer, scales=attrs.evolve(scales, weight_scales=weights, bias=changed))
+
+
+class _DataChanges:
+    """Changes of a layer's data and parameters, tried on real arithmetic and then on all rules.
+
+    Parameters
+    ----------
+    layer
+        Layer that no rule explains.
+    factors
+        Factors of the weights' scales in real arithmetic, for each channel.
+    """
+
+    def __init__(self, layer: RecordedLayer, factors: Array | None = None) -> None:
         # The packages of causes import this one.
         from nmpsim.analysis.hypotheses.change_filter import ChangeFilter, SearchClock, SearchLimits
         from nmpsim.analysis.hypotheses.layer import WrongLayer
         from nmpsim.analysis.hypotheses.recorded import make_isolated_layer
 
-        isolated, expected = make_isolated_layer(layer)
+        self._scales = layer.scales.weight_scales, layer.scales.bias.scales
+        scaled, self._is_scaled = layer, factors is not None
+        if factors is not None:
+            scaled = _replace_scales(layer, *(one * factors for one in self._scales))
+        isolated, expected = make_isolated_layer(scaled)
         actual = isolated.estimate()
         self._layer, self._expected = layer, expected
         self._filter: ChangeFilter | None = None
@@ -101,6 +135,8 @@ class _DataChanges:
         with suppress(SearchStoppedError):
             for family, (text, changed) in self._list_changes(families):
                 layer = record_layer(changed, self._expected)
+                if layer is not None and self._is_scaled:
+                    layer = _replace_scales(layer, *self._scales)
                 share = 0.0 if layer is None else measure_share(layer, 0)
                 if layer is None or share < start - 0.02:
                     continue

@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from nmpsim.analysis.identify import identify_program
 from nmpsim.analysis.program import load_program
-from tests.identify_campaign.devices import requantize
+from tests.identify_campaign.devices import Device, requantize
 from tests.identify_campaign.known_devices import KNOWN
 from tests.identify_campaign.models import Convolution, draw_layers, write_model
 
@@ -136,13 +136,15 @@ def _plant_in_device(name: str, layer: Convolution, rng: Rng) -> Convolution:
     return layer
 
 
-def try_fault(name: str, rng: Rng, folder: Path, size: int = 10) -> tuple[bool, str] | None:
+def try_fault(
+    name: str, rng: Rng, folder: Path, size: int = 10, devices: Sequence[Device] = KNOWN
+) -> tuple[bool, str] | None:
     """Plant a fault and identify the layer; return whether it is named, and the explanation.
 
     Returns None if the fault changes no result.
     """
     fault, channels = FAULTS[name], int(rng.choice([4, 6, 8]))
-    device = KNOWN[rng.integers(len(KNOWN))]
+    device = devices[rng.integers(len(devices))]
     (layer,) = draw_layers(rng, 1, channels)
     known = fault.change_layer(layer, rng)
     real = _plant_in_device(name, layer, rng)
