@@ -43,6 +43,21 @@ def int64s(*numbers: int) -> Array:
         ),
         (("Gather", ["x", "i"], ["y"], {"axis": 1}), {"i": int64s(-1, 0)}, X[:, ::-1]),
         (("Gather", ["x", "i"], ["y"], {"axis": -1}), {"i": np.int64(2)}, X[..., 2]),
+        (
+            ("Gather", ["x", "i"], ["y"], {"axis": 2}),
+            {"i": int64s(0, 2, -1, 1).reshape(2, 2)},
+            X[:, :, [[0, 2], [-1, 1]]],
+        ),
+        (
+            ("GatherND", ["x", "i"], ["y"], {}),
+            {"i": int64s(0, 1, 0, -2).reshape(2, 2)},
+            X[[0, 0], [1, -2]],
+        ),
+        (
+            ("GatherND", ["x", "i"], ["y"], {"batch_dims": 1}),
+            {"i": int64s(1, 2, 0, 1).reshape(1, 2, 2)},
+            X[:, [1, 0], [2, 1]],
+        ),
         (("Tile", ["x", "n"], ["y"], {}), {"n": int64s(1, 2, 1, 3)}, np.tile(X, (1, 2, 1, 3))),
         (
             ("SpaceToDepth", ["x"], ["y"], {"blocksize": 1}),

@@ -72,9 +72,9 @@ def _constant_of_shape(shape: Array, value: Array | None = None) -> Array:
     dims = tuple(int(dim) for dim in shape.reshape(-1))
     found = f"a constant of shape {list(dims)}"
     require(min(dims, default=1) >= 0, found, "dimensions of 0 or more")
-    require(math.prod(dims) <= _MAX_ELEMENTS, found, f"at most {_MAX_ELEMENTS} elements")
+    require(math.prod(dims) <= _MAX_ALL_ELEMENTS, found, f"at most {_MAX_ALL_ELEMENTS} elements")
     fill = np.zeros(1, np.float32) if value is None else np.asarray(value)
-    return np.full(dims, fill.reshape(()), fill.dtype)
+    return np.broadcast_to(fill.reshape(()), dims)
 
 
 def _range(*limits: Array) -> Array:

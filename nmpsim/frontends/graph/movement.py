@@ -204,7 +204,7 @@ def _extract(
 
 
 def lower_gather(op: GraphLowering, indices: Array, *, axis: int = 0) -> LoweringResult:
-    """Lower Gather of constant indices, a vector or a scalar, along an axis."""
+    """Lower Gather of constant indices along an axis."""
     own = op.get_shape()
     axis = normalize_axis(axis, own)
     require(
@@ -212,20 +212,39 @@ def lower_gather(op: GraphLowering, indices: Array, *, axis: int = 0) -> Lowerin
         f"indices of type {indices.dtype}",
         "indices of type int32 or int64",
     )
-    require(
-        indices.ndim <= 1,
-        f"indices of shape {list(indices.shape)}",
-        "indices with at most 1 dimension",
-    )
     places = np.arange(own[axis])[indices.astype(np.int64)]
     if indices.ndim == 1:
         return emit_gather(op, {axis: places})
+    if indices.ndim > 1:
+        value = op.read_unchecked_operand(0, PLAIN)
+        rows = emit_stored_gather(op, value, {axis: places.reshape(-1)})
+        return op.make_view(rows, (*own[:axis], *indices.shape, *own[axis + 1 :]))
     offsets = tuple(int(places) * (d == axis) for d in range(len(own)))
     shape = (*own[:axis], 1, *own[axis + 1 :])
     part = op.emit(
         "extracttensor", op.read_unchecked_operand(0, PLAIN), shape=shape, Offsets=offsets
     )
     return op.make_view(part, (*own[:axis], *own[axis + 1 :]))
+
+
+def lower_gather_nd(op: GraphLowering, indices: Array, *, batch_dims: int = 0) -> LoweringResult:
+    """Lower GatherND of constant indices."""
+    own = op.get_shape()
+    require(
+        indices.dtype.kind == "i" and indices.ndim > batch_dims,
+        f"indices of {indices.dtype} {list(indices.shape)} with batch_dims {batch_dims}",
+        "indices of int64 with more dimensions than batch_dims",
+    )
+    batches = np.indices(indices.shape[:-1])[:batch_dims]
+    depth = batch_dims + indices.shape[-1]
+    require(depth <= len(own), f"{depth} indices for shape {list(own)}", "one for each dimension")
+    sizes = own[:depth]
+    rows = [*batches, *np.moveaxis(indices, -1, 0)]
+    places = [np.arange(size)[row] for size, row in zip(sizes, rows, strict=True)]
+    flat = np.ravel_multi_index(tuple(places), sizes).reshape(-1)
+    value = op.make_view(op.read_unchecked_operand(0, PLAIN), (math.prod(sizes), *own[depth:]))
+    found = emit_stored_gather(op, value, {0: flat})
+    return op.make_view(found, (*indices.shape[:-1], *own[depth:]))
 
 
 def lower_tile(op: GraphLowering, repeats: Integers) -> LoweringResult:

@@ -23,6 +23,7 @@ from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, UnsupportedOper
 from nmpsim.frontends.graph.program import lower_graph
 from nmpsim.frontends.imported_model import ImportedModel, ImportOptions
 from nmpsim.frontends.module_builder import ModuleBuilder
+from nmpsim.frontends.onnx.decomposition import DECOMPOSED, decompose_operators
 from nmpsim.frontends.onnx.function_inlining import inline_functions
 from nmpsim.frontends.onnx.model import load_model, make_damaged_file_error, read_graph
 from nmpsim.frontends.onnx.qlinear import QLINEAR_OPERATORS, convert_qlinear_node
@@ -33,7 +34,7 @@ MAX_LISTED = 8
 """Limit for the operators that a warning lists."""
 NUMERICS = "float"
 """Numerics profile of ONNX Runtime."""
-SUPPORTED_OPERATORS = frozenset((*OPERATORS, *QLINEAR_OPERATORS, *FOLDED_OPERATORS))
+SUPPORTED_OPERATORS = frozenset((*OPERATORS, *QLINEAR_OPERATORS, *FOLDED_OPERATORS, *DECOMPOSED))
 """Operators that can be compiled; functions of these can be, too."""
 
 
@@ -95,7 +96,7 @@ def lower_onnx_graph(
         shapes = "".join(f" --input-shape {one}" for one in graph.open_inputs)
         hint = f"Pass the input shapes to `nmpsim compile`:{shapes}." if shapes else _OPERATOR_HINT
         problems = UnsupportedOperators(place, lambda found: hint)
-    graph = extract_constants(graph, mappings, problems)
+    graph = decompose_operators(extract_constants(graph, mappings, problems), problems)
     try:
         if options.for_quantization:
             graph, folded = fold_into_weights(graph)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from nmpsim.frontends.graph.nodes import Array, Node
+from nmpsim.frontends.graph.node_builder import NodeBuilder
+from nmpsim.frontends.graph.nodes import Array
 from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.tflite.graph import to_snake_case
@@ -26,7 +24,7 @@ _FUSED_BOUNDS = {2: (-1.0, 1.0), 3: (0.0, 6.0)}
 """Fused activation -> its bounds."""
 
 
-class FloatGraphBuilder:
+class FloatGraphBuilder(NodeBuilder):
     """Builder of the nodes and constants that TFLite operators are converted to."""
 
     def __init__(
@@ -35,13 +33,9 @@ class FloatGraphBuilder:
         constants: dict[str, Array],
         converters: Mapping[str, Converter],
     ) -> None:
-        self.nodes: list[Node] = []
-        self.constants = constants
-        self.layers: dict[str, str] = {}
-        """New tensor -> name of the layers that compute it."""
+        super().__init__(constants)
         self._names = names
         self._converters = converters
-        self._numbers = itertools.count()
         self._elements = 0
         self._operator: TFLiteOperator
 
@@ -49,19 +43,22 @@ class FloatGraphBuilder:
         """Add the nodes of an operator; one that cannot be converted keeps its name."""
         self._operator = operator
         names, count = [self._names[one.index] for one in operator.outputs], len(self.nodes)
+        self.begin_operator(
+            operator.index, f"{operator.index} {operator.name} {names[0]}", names[0]
+        )
         try:
             results = self._convert(operator)
         except (UnsupportedError, *INVALID_NODE_ERRORS) as error:
             del self.nodes[count:]
-            self._append(f"{operator.name} with {error}", self.get_inputs(), *names)
+            self.append_node(f"{operator.name} with {error}", self.get_inputs(), *names)
             return
         if results is None:
-            self._append(operator.name, self.get_inputs(), *names)
+            self.append_node(operator.name, self.get_inputs(), *names)
             return
         for name, result in zip(names, results, strict=True):
             if result in self.constants:
                 self.constants[name] = self.constants[result]
-            self._append("Identity", [result], name)
+            self.append_node("Identity", [result], name)
 
     def _convert(self, operator: TFLiteOperator) -> list[str] | None:
         """Return the results of an operator's nodes; None if it has no conversion."""
@@ -71,42 +68,10 @@ class FloatGraphBuilder:
         results = [found] if isinstance(found, str) else found
         return [self._add_activation(one) for one in results]
 
-    def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one result; return the name of the result."""
-        result = self._make_name()
-        self._append(op, inputs, result, **attributes)
-        return result
-
-    def add_constant(self, values: Any) -> str:
-        """Add a constant; return its name."""
-        name = self._make_name()
-        self.constants[name] = np.asarray(values)
-        return name
-
-    def _make_name(self) -> str:
-        """Return a new name for a tensor whose layers are named as the operator's result."""
-        result = self._names[self._operator.outputs[0].index]
-        name = f"{result} {next(self._numbers)}"
-        self.layers[name] = result
-        return name
-
-    def add_integers(self, *numbers: int) -> str:
-        """Add a constant of int64 with one dimension; return its name."""
-        return self.add_constant(np.array(numbers, np.int64))
-
     def add_image_operator(self, op: str, tensor: TFLiteTensor, *more: str, **words: Any) -> str:
         """Add an operator on an image with channels second, and convert its input and result."""
         image = self.add("Transpose", self.get_name(tensor), perm=FIRST)
         return self.add("Transpose", self.add(op, image, *more, **words), perm=LAST)
-
-    def add_clip(self, name: str, low: float, high: float) -> str:
-        """Add a Clip to constant bounds."""
-        bounds = (self.add_constant(np.float32(bound)) for bound in (low, high))
-        return self.add("Clip", name, *bounds)
-
-    def add_reshape(self, name: str, shape: Sequence[int]) -> str:
-        """Add a Reshape to a constant shape."""
-        return self.add("Reshape", name, self.add_integers(*shape))
 
     def get_inputs(self) -> list[str]:
         """Return the names of the present operator's inputs, without omitted ones."""
@@ -132,11 +97,6 @@ class FloatGraphBuilder:
     def get_option(self, name: str, default: Any = None) -> Any:
         """Return an option of the present operator by its name in snake case."""
         return to_snake_case(self._operator.options).get(name, default)
-
-    def _append(self, op: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> None:
-        operator = self._operator
-        title = f"{operator.index} {operator.name} {self._names[operator.outputs[0].index]}"
-        self.nodes.append(Node(operator.index, op, tuple(inputs), outputs, attributes, title))
 
     def _add_activation(self, name: str) -> str:
         """Add the fused activation of the present operator."""
