@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -15,25 +14,23 @@ from nmpsim.config import DeviceConfig, make_device_config
 from nmpsim.core.host_steps import read_tensor
 from nmpsim.core.run import Progress
 from nmpsim.core.state import NEVER
-from nmpsim.core.stop_conditions import ANY_INSTRUCTION, TraceColumn
+from nmpsim.core.stop_conditions import ANY_INSTRUCTION
 from nmpsim.debugger.arrivals import find_last_arrival
+from nmpsim.debugger.breakpoint_run import (
+    BreakpointRun,
+    SearchInterruptedError,
+    ends_step,
+)
 from nmpsim.debugger.breakpoints import (
-    AccessCondition,
     AddressCondition,
-    Breakpoint,
-    BreakpointHit,
-    Condition,
-    HazardCondition,
     find_stop_cycle,
     list_stop_addresses,
 )
-from nmpsim.debugger.events import BreakpointObserver
-from nmpsim.debugger.execution import UNLIMITED, Pause, PauseReason, RunLog
-from nmpsim.debugger.hazards import Hazard, HazardLog
-from nmpsim.debugger.position import PositionedRun, RunLocation, StopResult
+from nmpsim.debugger.execution import UNLIMITED, Pause, PauseReason
+from nmpsim.debugger.position import StopResult
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
 from nmpsim.debugger.work_log import WorkLog
-from nmpsim.diagnostics import fail, list_alternatives
+from nmpsim.diagnostics import fail
 from nmpsim.isa.table import Unit
 from nmpsim.memory.address_map import read_word
 from nmpsim.report.data import RunReport
@@ -46,13 +43,8 @@ UNITS: dict[StepUnit, int] = {
 }
 """Step unit -> bits of the instructions that end a step. A store to DRAM ends a tile."""
 
-FIRST_WINDOW = 64
-"""Moves that a step back searches at first."""
 
-ProgressCallback = Callable[[RunLocation], None]
-
-
-class Debugger(PositionedRun):
+class Debugger(BreakpointRun):
     """Debugger of a bundle's run: it stops, inspects and reverses the execution."""
 
     def __init__(
@@ -89,68 +81,8 @@ class Debugger(PositionedRun):
         """
         device = make_device_config(bundle.metadata.device) if config is None else config
         super().__init__(bundle, inputs, device, engine, budget_mib, max_memory)
-        self.breakpoints: list[Breakpoint] = []
-        self.progress: ProgressCallback | None = None
-        """Called with the location after each layer."""
         self.search_progress: Callable[[Progress], None] | None = None
         """Called before each family of changes when the causes of a wrong layer are searched."""
-        self.is_interrupted: Callable[[], bool] = lambda: False
-        """Polled about every ten milliseconds; the run stops if it returns True."""
-        self.uses_gdb_stops = False
-        """Whether a run stops where gdb expects it for RISC-V: before the access of a watchpoint,
-        and backwards after it and where :mod:`nmpsim.debugger.arrivals` says."""
-        self.events = BreakpointObserver(self)
-        self._last_number = 0
-
-    def add_breakpoint(
-        self, condition: Condition, text: str, predicate: Callable[[], bool] | None = None
-    ) -> Breakpoint:
-        """Add a breakpoint or watchpoint and return it.
-
-        Parameters
-        ----------
-        condition : Condition
-            Condition under which the run stops.
-        text : str
-            Text that describes it to the user.
-        predicate : callable, optional
-            Evaluated in the state in which the run would stop; it stops only if this is true.
-        """
-        self._last_number += 1
-        added = Breakpoint(self._last_number, condition, text, predicate=predicate)
-        self.breakpoints.append(added)
-        return added
-
-    def get_breakpoint(self, number: int) -> Breakpoint:
-        """Return a breakpoint by number; raise UserError (DEBUG002) for an unknown number."""
-        for one in self.breakpoints:
-            if one.number == number:
-                return one
-        known = [one.number for one in self.breakpoints]
-        expected = f"breakpoint {list_alternatives(known)}" if known else "a breakpoint set before"
-        raise fail("DEBUG002", f"there is no breakpoint {number}", found=number, expected=expected)
-
-    def delete_breakpoint(self, number: int) -> None:
-        """Delete a breakpoint by number; raise UserError (DEBUG002) for an unknown number."""
-        self.breakpoints.remove(self.get_breakpoint(number))
-
-    def find_hazards(self) -> Sequence[Hazard]:
-        """Return all hazards from the start of the run up to the current position."""
-        if self.hazards is None:
-            self.hazards = self.add_log(HazardLog(self))
-        self._complete(self.hazards)
-        return [one for one in self.hazards.found if one.position <= self.position]
-
-    def get_hazard_note(self) -> str:
-        """Return a note if not all accesses could be checked for hazards, otherwise ""."""
-        return self.hazards.message if self.hazards else ""
-
-    def _complete(self, log: RunLog) -> None:
-        """Repeat what a log lacks up to this position."""
-        here = self.position
-        if log.position < here:
-            with self.visit_position(log.position):
-                self.replay(here, self._record)
 
     def record_work(self) -> None:
         """Start to record the work of units and DRAM, including work before this call."""
@@ -325,76 +257,18 @@ class Debugger(PositionedRun):
                     return self.make_stop("step")
             if hits and not self._is_target(pause, after, cores, cycle, address):
                 self._continue_past()
-            elif _ends_step(pause, after, cores):
+            elif ends_step(pause, after, cores):
                 steps -= 1
                 if steps <= 0:
                     return self.make_stop("step", core=pause.core)
             if self.is_interrupted():
                 return self.make_stop("interrupted")
 
-    def _resume(self) -> None:
-        """Note where the run is resumed, and check hazards up to there if a breakpoint asks."""
-        self.events.start()
-        if any(isinstance(one.condition, HazardCondition) for one in self.breakpoints):
-            self.find_hazards()
-
     def _make_end_stop(self) -> StopResult:
         trap = self.trap
         if trap is None:
             return self.make_stop("end")
         return self.make_stop("trap", message=trap.message, core=trap.core)
-
-    def _process(self, pause: Pause) -> list[BreakpointHit]:
-        """Record what happened in a pause and return the breakpoint hits, the earliest first."""
-        self._record(pause)
-        return self.events.find_hits(self.breakpoints, pause)
-
-    def _record(self, pause: Pause) -> None:
-        """Record where layers end, and take snapshots there."""
-        for index in pause.layers:
-            self.layer_ends.setdefault(index, pause.position)
-            self._outputs[index] = read_tensor(self.machine, self.layers[index].output).copy()
-        if pause.reason == PauseReason.LAYER:
-            self.take_snapshot()
-            if self.progress is not None:
-                self.progress(self.get_location())
-        for log in self.logs:
-            log.add(pause)
-
-    def _stop_at_first_hit(self, hits: list[BreakpointHit], pause: Pause) -> StopResult | None:
-        """Stop at the earliest hit whose predicate is true; return None if there is none."""
-        for position in dict.fromkeys(hit.position for hit in hits):
-            stopped = self._stop_at_hits(position, hits)
-            if stopped is not None:
-                return stopped
-        if self.position != pause.position:
-            self.seek_position(pause.position, self._record)
-        return None
-
-    def _stop_at_hits(self, position: int, hits: list[BreakpointHit]) -> StopResult | None:
-        """Stop at a position if a hit's predicate is true there, and count all such hits."""
-        if self.position != position:
-            self.seek_position(position, self._record)
-        here = [
-            (hit, self.get_breakpoint(hit.breakpoint)) for hit in hits if hit.position == position
-        ]
-        met = [(hit, one) for hit, one in here if one.predicate is None or one.predicate()]
-        if not met:
-            return None
-        for _, one in met:
-            one.hits += 1
-        if self.trap is not None:
-            return self.make_stop(
-                "trap", hits=tuple(hit for hit, _ in met), message=self.trap.message
-            )
-        return self.make_stop("breakpoint", hits=tuple(hit for hit, _ in met))
-
-    def _move_before_access(self, hit: BreakpointHit) -> BreakpointHit:
-        """Return a watchpoint's hit at the position before the access, other hits unchanged."""
-        return attrs.evolve(hit, position=hit.position - 1) if self._is_access(hit) else hit
-
-    def _is_access(self, hit: BreakpointHit) -> bool:
-        return isinstance(self.get_breakpoint(hit.breakpoint).condition, AccessCondition)
 
     def _continue_past(self) -> None:
         """Continue from a position without stopping there again."""
@@ -458,12 +332,12 @@ class Debugger(PositionedRun):
         """Go back to just before the last ``count`` instructions of the given units."""
 
         def stops(pause: Pause) -> list[int]:
-            return [pause.position - undo] if _ends_step(pause, after, cores) else []
+            return [pause.position - undo] if ends_step(pause, after, cores) else []
 
         here = self.position
         try:
             found = self._find_earlier(count, stops, here - 1, after=after, cores=cores)
-        except _SearchInterruptedError:
+        except SearchInterruptedError:
             self.seek_position(here, self._record)
             return self.make_stop("interrupted")
         return self.go_to(found if found is not None else 0)
@@ -480,7 +354,7 @@ class Debugger(PositionedRun):
                     hits = [] if hit is None else [hit]
                 else:
                     hits = self._find_earlier_hits(0, self.position - 1)
-            except _SearchInterruptedError:
+            except SearchInterruptedError:
                 self.seek_position(here, self._record)
                 return self.make_stop("interrupted")
             if not hits:
@@ -490,76 +364,3 @@ class Debugger(PositionedRun):
                 return stopped
             core, is_first = hits[-1].core, False
         return self.go_to(0)
-
-    def _find_earlier_hits(self, first: int, last: int) -> list[BreakpointHit]:
-        """Return hits from ``first`` to ``last``: those of the last moves that have any."""
-        hits: list[BreakpointHit] = []
-
-        def look(pause: Pause) -> list[int]:
-            new = self._process(pause)
-            hits.extend(new)
-            return [hit.position for hit in new]
-
-        addresses = list_stop_addresses(self.breakpoints)
-        self._find_earlier(1, look, last, first, addresses=addresses, is_run=True)
-        return sorted(
-            (hit for hit in hits if first <= hit.position <= last), key=lambda hit: hit.position
-        )
-
-    def _find_earlier(
-        self,
-        count: int,
-        look: Callable[[Pause], list[int]],
-        last: int,
-        first: int = 0,
-        is_run: bool = False,
-        **conditions: Any,
-    ) -> int | None:
-        """Return the ``count``-th last position that ``look`` returns, or None.
-
-        Positions from ``first`` to ``last`` count. Raises _SearchInterruptedError after an
-        interruption.
-        """
-        until, found, window = last + 1, set[int](), FIRST_WINDOW
-        while until > first:
-            begin = self.snapshots.find_before(until - 1).position
-            if not is_run:  # stops at every step on the way: the last ones are enough
-                begin, window = max(begin, until - window), 4 * window
-            self.seek_position(begin)
-            self._resume()
-            while self.position < until:
-                self.skip_address(self.find_next_core())
-                pause = self.advance(until, cycle=self._stop_cycle(is_run), **conditions)
-                found |= {position for position in look(pause) if first <= position <= last}
-                if pause.reason == PauseReason.STOPPED:
-                    self.events.resume_cycle = self.cycle  # a cycle is met once
-                if pause.is_final:
-                    break
-                if self.is_interrupted():
-                    raise _SearchInterruptedError
-            if is_run and self.position == until <= last:
-                # A run that goes on from a snapshot does not stop where it begins.
-                pause = self.advance(until + 1, cycle=self._stop_cycle(True), **conditions)
-                found |= set(look(pause)) if pause.position == until else set()
-            if len(found) >= count:
-                return sorted(found)[-count]
-            until = begin
-        return None
-
-    def _stop_cycle(self, is_run: bool) -> int:
-        """Return the next cycle at which a run must stop; steps ignore cycle breakpoints."""
-        return find_stop_cycle(self.breakpoints, self.events.resume_cycle) if is_run else NEVER
-
-
-class _SearchInterruptedError(Exception):
-    """Raised when the user interrupts a search for an earlier position."""
-
-
-def _ends_step(pause: Pause, after: int, cores: npt.NDArray[np.bool_] | None) -> bool:
-    """Return whether a pause follows an instruction of ``cores``, and thus ends a step.
-
-    An instruction that ends a layer is reported as the end of the layer.
-    """
-    if pause.reason == PauseReason.LAYER and after & ANY_INSTRUCTION and len(pause.trace):
-        return cores is None or bool(cores[pause.trace[-1, TraceColumn.CORE]])
-    return pause.reason == PauseReason.STOPPED

@@ -20,6 +20,8 @@ from gdb_clients import (
     run_gdb,
     start_server,
 )
+from small_sessions import HALT, make_debugger
+from small_sessions import make_shell as small_shell
 
 import nmpsim
 from nmpsim.bundle import parse_bundle
@@ -181,7 +183,10 @@ def test_a_session_of_vs_code(race: tuple[RunningServer, Path]) -> None:
 
 
 def run_mi(commands: list[str]) -> str:
-    """Return the output of gdb's machine interface; wait for a stop after each execution."""
+    """Return the output of gdb's machine interface for commands.
+
+    After an execution, the next command waits for a stop, or for the text after ``=>``.
+    """
     assert GDB is not None
     gdb = subprocess.Popen(
         [GDB, "-nx", "-q", "--interpreter=mi2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -192,13 +197,57 @@ def run_mi(commands: list[str]) -> str:
     watchdog = threading.Timer(60, gdb.kill)
     watchdog.start()
     with gdb:
-        for command in commands:
+        for line in commands:
+            command, _, awaited = line.partition(" => ")
             gdb.stdin.write(f"{command}\n")
             gdb.stdin.flush()
             is_run = command.startswith("-exec-") or "reverse" in command
-            for line in gdb.stdout:
-                lines.append(line)
-                if line.startswith(("^error", "*stopped" if is_run else "^")):
+            awaited = awaited or ("*stopped" if is_run else "^")
+            for answer in gdb.stdout:
+                lines.append(answer)
+                if answer.startswith(("^error", awaited)):
                     break
     watchdog.cancel()
     return "".join(lines)
+
+
+@needs_gdb
+@pytest.mark.slow
+def test_an_extended_session_restarts_the_program(folder: Path) -> None:
+    program = folder / "endless.bin"
+    program.write_bytes(bytes(make_debugger(" nop\n" + HALT).bundle.file))
+    with start_server(small_shell(" nop\n" + HALT)) as server:
+        commands = [
+            f"target extended-remote 127.0.0.1:{server.port}", "continue", "continue", "run",
+            "stepi", "kill", "run", "x/i $pc", "detach",
+        ]  # fmt: skip
+        text = run_gdb(server.port, ["disconnect", *commands], program)
+        server.thread.join(10)
+        assert not server.thread.is_alive(), "detach ends the server"
+    expect_in_order(
+        text, r"No more reverse-execution history", r"exited normally", r"killed", r"=> 0x",
+        r"detached",
+    )  # fmt: skip
+
+
+@needs_gdb
+@pytest.mark.slow
+@pytest.mark.parametrize("last", ["kill", "detach"])
+def test_the_client_ends_the_server(folder: Path, last: str) -> None:
+    program = folder / "halt.bin"
+    program.write_bytes(bytes(make_debugger(HALT).bundle.file))
+    with start_server(small_shell(HALT)) as server:
+        run_gdb(server.port, [last], program)
+        server.thread.join(10)
+        assert not server.thread.is_alive()
+
+
+@needs_gdb
+@pytest.mark.slow
+def test_gdb_interrupts_an_endless_program() -> None:
+    with start_server(small_shell("again:\n j again\n")) as server:
+        text = run_mi(
+            ["-gdb-set mi-async on", f"-target-select remote 127.0.0.1:{server.port}",
+             "-exec-continue => ^running", "-exec-interrupt", "-target-disconnect", "-gdb-exit"],
+        )  # fmt: skip
+    expect_in_order(text, r'signal-name="SIGINT"', r"\^done")

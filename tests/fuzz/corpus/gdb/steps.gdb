@@ -1,0 +1,9 @@
+qSupported:error-message+
+vCont;s:1;c
+bs
+bc
+Z2,a0000000,40
+vCont;c
+Pa=01000000
+vCont;c
+vCont;c
