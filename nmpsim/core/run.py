@@ -430,7 +430,7 @@ class Run:
         from nmpsim.core.termination import build_trap_report  # few runs end so
 
         record_device_step(self.account, self._machine, self._layers, step, False, path)
-        return build_trap_report(self._machine, outcome, self._limited, self._layers)
+        return build_trap_report(self._machine, outcome, self._limited, self._bundle)
 
     def _report_timeout(self, step: ProgramStep) -> None:
         """End a run that exceeds its time limit, in its current layer."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from nmpsim.bundle.layout import LIR_TEXT
 from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
@@ -49,8 +50,23 @@ def _disassemble(machine: Machine, core: int, pc: int) -> str | None:
     return None if word is None else disassemble_word(word, pc, {})
 
 
+def locate_source(bundle: Bundle, pc: int) -> dict[str, Any]:
+    """Return the fields ``function``, ``file`` and ``file_line`` of a report for an address.
+
+    Names in compiled networks are left out, because their layers say more.
+    """
+    if LIR_TEXT in bundle.debug:
+        return {}
+    from nmpsim.debuginfo import read_source_map
+
+    frame = read_source_map(bundle).list_frames(pc)[0]
+    place = frame.source
+    found = {"function": frame.function}
+    return found if place is None else {**found, "file": place.file, "file_line": place.line}
+
+
 def build_trap_report(
-    machine: Machine, outcome: Outcome, config: DeviceConfig, layers: Sequence[Layer]
+    machine: Machine, outcome: Outcome, config: DeviceConfig, bundle: Bundle
 ) -> TrapReport:
     """Build the report of a trap, a deadlock or an exceeded limit."""
     trap = [int(v) for v in machine.shared[0].trap]
@@ -73,7 +89,7 @@ def build_trap_report(
         message = "the run exceeded its time limit"
     else:
         message = f"the run took more than {config.limits_cycles} cycles"
-    layer = _layer_at(layers, int(machine.cores[core].layer))
+    layer = _layer_at(bundle.metadata.layers, int(machine.cores[core].layer))
     return TrapReport(
         kind=KINDS[outcome],
         message=message,
@@ -84,6 +100,7 @@ def build_trap_report(
         instruction=_disassemble(machine, core, pc),
         layer=layer.name if layer else None,
         line=layer.line if layer else None,
+        **locate_source(bundle, pc),
     )
 
 
@@ -175,6 +192,7 @@ def build_violation_report(bundle: Bundle, machine: Machine, violation: Int64s) 
         other_pc=other_pc if has_other else None,
         other_instruction=_disassemble(machine, other_core, other_pc),
         other_layer=other.name if other else None,
+        **(locate_source(bundle, pc) if core >= 0 else {}),
     )
 
 
@@ -209,6 +227,9 @@ def make_violation_trap(violation: ViolationReport) -> TrapReport:
         instruction=violation.instruction,
         layer=violation.layer,
         line=violation.line,
+        function=violation.function,
+        file=violation.file,
+        file_line=violation.file_line,
     )
 
 

@@ -411,7 +411,7 @@ class ReversibleExecution:
         if outcome == Outcome.DONE:
             return self._end(step, start)
         if outcome in (Outcome.TRAP, Outcome.DEADLOCK, Outcome.CYCLE_LIMIT):
-            self.trap = build_trap_report(self.machine, outcome, self.config, self.layers)
+            self.trap = build_trap_report(self.machine, outcome, self.config, self.bundle)
             return self._pause(PauseReason.TRAP, start)
         is_full = stops.noted[StopState.CORE] < 0 and stops.noted[StopState.ROWS] >= TRACE_ROWS
         is_stop = outcome == Outcome.STOPPED and not is_full

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated, Literal
 
+from nmpsim.escape import escape_line
 from nmpsim.records import frozen
-from nmpsim.report.fields import Count, Whole
+from nmpsim.report.fields import OMITTED_IF_NONE, Count, Whole
+
+_FunctionName = Annotated[
+    str | None,
+    "[function](lines.md) or label of the instruction; missing if unknown",
+    OMITTED_IF_NONE,
+]
+_FileName = Annotated[
+    str | None, "source file of the instruction; missing if unknown", OMITTED_IF_NONE
+]
+_FileLine = Annotated[Whole | None, "line in this file; missing if unknown", OMITTED_IF_NONE]
 
 
 @frozen
@@ -31,6 +43,16 @@ class TrapReport:
     ]
     layer: Annotated[str | None, "name of the layer that the core worked on; null if unknown"]
     line: Annotated[Whole | None, "line of that layer in the LIR text"]
+    function: _FunctionName = None
+    file: _FileName = None
+    file_line: _FileLine = None
+
+    def describe_source(self) -> str:
+        """Describe the source of the instruction, such as ``fir (fir.c:7)``; "" if unknown."""
+        place = f"{PurePath(self.file).name}:{self.file_line}" if self.file is not None else ""
+        if not self.function:
+            return escape_line(place)
+        return escape_line(f"{self.function} ({place})" if place else self.function)
 
 
 @frozen
@@ -73,6 +95,9 @@ class ViolationReport:
     other_pc: Annotated[Whole | None, "address of the earlier instruction"] = None
     other_instruction: Annotated[str | None, "earlier instruction as assembly text"] = None
     other_layer: Annotated[str | None, "layer of the earlier instruction"] = None
+    function: _FunctionName = None
+    file: _FileName = None
+    file_line: _FileLine = None
 
 
 @frozen

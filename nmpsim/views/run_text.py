@@ -275,6 +275,7 @@ def _print_trap(report: RunReport, trap: TrapReport, console: Console) -> None:
         ("layer", place),
         ("core", None if trap.core is None else str(trap.core)),
         ("pc", None if trap.pc is None else f"{trap.pc:#010x}"),
+        ("function", trap.describe_source() or None),
         ("instruction", trap.instruction),
         ("value", None if trap.value is None else f"{trap.value:#x}"),
         ("after", None if violation is None else _other(report, violation)),
