@@ -218,10 +218,13 @@ class SyntaxChecker:
 FACTOR_FORMS = "fixed point", "float", "float64", "shift"
 _SUM_WORDS = "out", "bias", "rounded_bias", "result_bias", "real_bias", "result_scale"
 _PAIR_WORDS = "out", "lhs", "rhs", "lhs_pre", "rhs_pre", "result_scale"
+_PRODUCT_WORDS = "result_scale", "out"
 FACTOR_WORDS = {
     **dict.fromkeys(("sums", "connected"), _SUM_WORDS),
     **dict.fromkeys(("elementadd", "elementsub", "elementmul"), _PAIR_WORDS),
     "rescalequantized": ("out", "result_scale"),
+    "avgpool": ("out", "result_scale", "in_offset", "out_offset", "divide"),
+    "matmul": _PRODUCT_WORDS,
 }
 """Operations with factors of their own, and the words of their tables."""
 _COMMON_NAMES = {"Sy", "Dy", "element"}
@@ -230,6 +233,8 @@ _NAMES = {
     _SUM_WORDS: _SUM_NAMES,
     _PAIR_WORDS: _COMMON_NAMES | {"Sl", "Sr", "Dl", "Dr"},
     FACTOR_WORDS["rescalequantized"]: _COMMON_NAMES | {"Sx", "Dx"},
+    FACTOR_WORDS["avgpool"]: _COMMON_NAMES | {"Sx", "Dx", "window"},
+    _PRODUCT_WORDS: _COMMON_NAMES | {"Sl", "Sr", "Dl", "Dr"},
 }
 """Names that factors may use, by the words of the operation."""
 FACTOR_FUNCTIONS = {

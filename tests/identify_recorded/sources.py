@@ -60,17 +60,16 @@ def _load_model(path: Path, inputs: Sequence[Array]) -> Program:
 
 
 def list_glow_layers(shared: Path, folder: Path) -> Iterator[RecordedCase]:
-    """Yield Glow's recorded convolutions and fully connected layers."""
+    """Yield Glow's recorded convolutions, matrix products and average pools."""
     for file, numerics, key, build, _ in VECTORS:
         cases = [case for case in glow_cases(shared, f"{file}.npz") if key in case]
-        is_weighted = file.startswith(("conv", "fc")) and "matmul" not in key
-        for index, case in enumerate(cases if is_weighted else ()):
+        is_identified = file.startswith(("conv", "fc")) or "avgpool" in key
+        for index, case in enumerate(cases if is_identified else ()):
             written = WrittenProgram()
             build(written, case)
             path = written.write(folder)
             name = f"{file} {key} {index}"
             (x,) = written.inputs.values()
-
             program = load_program(path, path.with_name("written.npz")).with_numerics(numerics)
             yield _make_case(name, program, x, case[key])
 
@@ -159,12 +158,13 @@ SOURCES: dict[str, Source] = {
     "TFLite layers": list_front_end_layers(
         "tflite_ops.npz", ".tflite",
         *(f"{ties}{kind}" for ties in ("", "ties_")
-          for kind in ("CONV_2D", "DEPTHWISE", "FULLY_CONNECTED", "TRANSPOSE_CONV")),
+          for kind in ("CONV_2D", "DEPTHWISE", "FULLY_CONNECTED", "TRANSPOSE_CONV",
+                       "AVERAGE_POOL_2D", "MEAN")),
     ),
     "TFLite Int16 layers": list_tflite_int16_layers,
     "TFLite networks": list_networks(".tflite", "intermediates_litert_ref.npz"),
     "ONNX Runtime layers": list_front_end_layers(
-        "ort_ops.npz", ".onnx", "QLinearConv", "QLinearMatMul"
+        "ort_ops.npz", ".onnx", "QLinearConv", "QLinearMatMul", "QLinearGlobalAveragePool"
     ),
     "ONNX Runtime networks": list_networks(".onnx", "intermediates_ort_*.npz"),
     "PyTorch layers": list_torch_layers,

@@ -12,6 +12,7 @@ from nmpsim.analysis.identify.dumps import EXPECTED_PREFIX, Dumps
 from nmpsim.analysis.identify.faults import LayerFault, find_fault
 from nmpsim.analysis.identify.layer_reading import find_transpose_sources, read_layers
 from nmpsim.analysis.identify.layers import AnyLayer
+from nmpsim.analysis.identify.rules import IN_SUM
 from nmpsim.analysis.identify.search import LayerRules, RequantizationRule, find_rules
 from nmpsim.analysis.identify.unnamed_dumps import match_unnamed_dumps
 from nmpsim.analysis.program import Program
@@ -192,12 +193,20 @@ def _read_all_layers(program: Program, files: Sequence[Dumps]) -> tuple[list[Any
 
 def _prefer_common_rules(classes: Sequence[RuleClass]) -> tuple[RuleClass, ...]:
     """Return classes whose first rules are those of all classes, if there are any."""
-    names = [{rule.name for rule in one.rules} for one in classes]
+    names = [{_get_common_name(rule) for rule in one.rules} for one in classes]
     common = set.intersection(*names) if names else set()
     return tuple(
-        attrs.evolve(one, rules=tuple(sorted(one.rules, key=lambda rule: rule.name not in common)))
+        attrs.evolve(
+            one,
+            rules=tuple(sorted(one.rules, key=lambda rule: _get_common_name(rule) not in common)),
+        )
         for one in classes
     )
+
+
+def _get_common_name(rule: RequantizationRule) -> str:
+    """Return the name of a rule, which is the same for sums with and without a bias."""
+    return rule.name.removesuffix(f"; bias in the {IN_SUM}")
 
 
 def _identify_layer(layer: AnyLayer, classes: list[RuleClass], numerics: str) -> IdentifiedLayer:

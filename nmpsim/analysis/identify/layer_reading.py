@@ -64,7 +64,9 @@ def list_result_names(op: Operation) -> list[str]:
 
     Operations may share a buffer, so the name of the instruction comes first.
     """
-    return [op.last_fused.instruction.name, op.output.name]
+    view = op.output
+    is_whole = view.type.elements * view.element_bytes == view.buffer.nbytes
+    return [op.last_fused.instruction.name, view.name, *[view.buffer.name] * is_whole]
 
 
 def read_layers(program: Program, dumps: Dumps) -> tuple[list[AnyLayer], list[str]]:
@@ -291,12 +293,13 @@ def _make_recorded_operation(
     module: Module, op: Operation, inputs: list[Any], results: Array, is_activated: bool
 ) -> RecordedOperation | None:
     """Make a recorded operation without weights; return None for other kinds of operations."""
-    kind = OPERATION_KINDS.get(op.instruction.opcode)
-    views = op.operands
-    is_known = kind is not None and len(kind.values) == len(inputs)
-    if not is_known or not all(one.is_narrow and one.element == views[0].element for one in views):
+    views, attributes = op.operands, op.instruction.attributes
+    is_volume = op.kind is OpcodeKind.AVERAGE_POOL and len(views[0].shape) != 4
+    if op.instruction.opcode not in OPERATION_KINDS or is_volume:
         return None
-    if op.instruction.attributes.get("FusedActivation") == "LEAKY_RELU":
+    if not all(one.is_narrow and one.element == views[0].element for one in views):
+        return None
+    if attributes.get("FusedActivation") == "LEAKY_RELU":
         return None
     count = min(len(results), *(len(one) for one in inputs if len(one) > 1), 1 << 30)
     inputs = [one[:count] for one in inputs]

@@ -15,6 +15,7 @@ from nmpsim.compiler.numerics import ProfileEncoder, WeightedLayerScales, Words
 from nmpsim.compiler.operations import Operation
 from nmpsim.diagnostics import Place
 from nmpsim.interpreter.convolution import convolve_real
+from nmpsim.kernels.hostops.windows import SlidingWindow
 from nmpsim.records import frozen
 
 CONVOLUTION, CONNECTED = "convolution", "fully connected"
@@ -29,14 +30,15 @@ class LayerSample:
     sums: Integers
     channels: Integers
     results: Integers
-    rhs: Integers | None = None
-    """Right operands of an operation of two tensors, whose left operands are ``sums``."""
+    operands: Mapping[str, Array] = attrs.field(factory=dict)
+    """Other values of a formula by name: the right operands ``rhs`` of pairs, whose left operands
+    are ``sums``, or the numbers of taps and the float32 sums of a pool."""
 
     def take(self, indices: Any) -> LayerSample:
         """Return a sample of the elements at ``indices``."""
-        rhs = None if self.rhs is None else self.rhs[indices]
+        operands = {name: values[indices] for name, values in self.operands.items()}
         parts = self.sums[indices], self.channels[indices], self.results[indices]
-        return LayerSample(*parts, rhs)
+        return LayerSample(*parts, operands)
 
     @property
     def size(self) -> int:
@@ -165,21 +167,23 @@ class RecordedLayer:
 
 @frozen
 class OperationKind:
-    """Kind of an operation: its name, and the kind and the operand names of its formula."""
+    """Kind of an operation: its name, and the kind and the value of its formula."""
 
     name: str
     formula: str
     """Kind of the formula in ``isa/formulas.toml``."""
-    values: tuple[str, ...]
-    """Names of the operands in the formula."""
+    value: str
+    """Name of the value that the formula rescales, or of the left operand of a pair."""
 
 
-_PAIR = "lhs", "rhs"
+AVERAGE_POOL, MATMUL = "avgpool", "matmul"
 OPERATION_KINDS = {
-    "elementadd": OperationKind("addition", "add", _PAIR),
-    "elementsub": OperationKind("subtraction", "sub", _PAIR),
-    "elementmul": OperationKind("multiplication", "mul", _PAIR),
-    "rescalequantized": OperationKind("rescale", "rescale", ("x",)),
+    "elementadd": OperationKind("addition", "add", "lhs"),
+    "elementsub": OperationKind("subtraction", "sub", "lhs"),
+    "elementmul": OperationKind("multiplication", "mul", "lhs"),
+    "rescalequantized": OperationKind("rescale", "rescale", "x"),
+    AVERAGE_POOL: OperationKind("average pool", "average", "acc"),
+    MATMUL: OperationKind("matrix product", "sums", "acc"),
 }
 """Kinds of operations whose rules are identified, by opcode."""
 
@@ -211,7 +215,7 @@ class RecordedOperation:
     @property
     def operation_kind(self) -> OperationKind:
         """Kind of the operation, which its opcode determines."""
-        return OPERATION_KINDS[self.operation.instruction.opcode]
+        return OPERATION_KINDS[self.opcode]
 
     @property
     def kind(self) -> str:
@@ -237,27 +241,71 @@ class RecordedOperation:
         """Encode the factors of the operation as descriptor words of a profile."""
         return encoder.get_factor_words(self.operation, self.place)
 
+    @property
+    def opcode(self) -> str:
+        """Opcode of the operation."""
+        return self.operation.instruction.opcode
+
+    @cached_property
+    def window(self) -> SlidingWindow:
+        """Window of an average pool."""
+        return SlidingWindow.from_attributes(self.operation.instruction.attributes)
+
+    @property
+    def has_padding(self) -> bool:
+        """Whether the operation is a pool whose windows contain padding."""
+        return self.opcode == AVERAGE_POOL and bool(np.any(self.window.pads))
+
     def iterate_samples(self) -> Iterator[LayerSample]:
         """Yield all elements of the operation as consecutive samples of limited size."""
         results = self.results.reshape(-1).astype(np.int64)
-        views = self.operation.operands[1:]
-        operands = [
-            np.broadcast_to(values, self.results.shape).reshape(-1).astype(np.int64) - view.offset
-            for values, view in zip(self.inputs, views, strict=True)
-        ]
+        left, operands = self._compute_values()
         for first in range(0, max(results.size, 1), _BLOCK):
             part = slice(first, first + _BLOCK)
-            left, *right = (one[part] for one in operands)
-            rhs = right[0] if right else None
-            yield LayerSample(left, np.zeros(left.size, np.int64), results[part], rhs)
+            channels = np.zeros(results[part].size, np.int64)
+            others = {name: values[part] for name, values in operands.items()}
+            yield LayerSample(left[part], channels, results[part], others)
+
+    def _compute_values(self) -> tuple[Integers, dict[str, Array]]:
+        """Return the values that the formula rescales, and its other values by name: [elements]."""
+        views, shape = self.operation.operands[1:], self.results.shape
+        values = [
+            one.astype(np.int64) - view.offset for one, view in zip(self.inputs, views, strict=True)
+        ]
+        if self.opcode == AVERAGE_POOL:
+            return self._sum_windows(values[0].reshape(-1, *views[0].shape[1:]))
+        if self.opcode == MATMUL:
+            left, right = (one.astype(np.float64) for one in values)
+            return (left @ right).astype(np.int64).reshape(-1), {}
+        flat = [np.broadcast_to(one, shape).reshape(-1) for one in values]
+        return flat[0], dict(zip(("rhs",), flat[1:], strict=False))
+
+    def _sum_windows(self, values: Integers) -> tuple[Integers, dict[str, Array]]:
+        """Return the sums of windows, and their numbers of valid taps and float32 sums."""
+        source, size = self.operation.operands[1], self.operation.operands[0].shape[1:3]
+        sums = self.window.reduce_windows(np.add, self.window.pad(values, 0), size)
+        real = self.window.pad(values.astype(np.float32) * np.float32(source.scale), 0)
+        total = np.zeros(sums.shape, np.float32)
+        for _, view in self.window.iterate_views(real, size):
+            total += view
+        valid = np.maximum(self.window.count_valid_taps(source.shape[1:3], size), 1)[..., None]
+        operands = {"divisor": np.broadcast_to(valid, sums.shape), "total": total}
+        return sums.reshape(-1), {name: one.reshape(-1) for name, one in operands.items()}
 
     def compute_ideal_results(self, sample: LayerSample) -> Array:
         """Compute the unrounded results of a sample, without the zero point, as float64."""
         target, *views = self.operation.operands
         left = sample.sums * np.float64(views[0].scale)
-        if sample.rhs is not None:
-            right = sample.rhs * np.float64(views[1].scale)
-            opcode = self.operation.instruction.opcode
+        if "divisor" in sample.operands:
+            counts = self.window.taps if self.operation.get_number("CountIncludePads") else (
+                sample.operands["divisor"]
+            )  # fmt: skip
+            left = left / counts
+        if self.opcode == MATMUL:
+            left = left * np.float64(views[1].scale)
+        if "rhs" in sample.operands:
+            right = sample.operands["rhs"] * np.float64(views[1].scale)
+            opcode = self.opcode
             left = left * right if opcode == "elementmul" else (
                 left - right if opcode == "elementsub" else left + right
             )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 
 import attrs
@@ -16,6 +16,7 @@ from nmpsim.analysis.identify.rules import (
     NEAREST,
     RuleFactor,
     RuleFamily,
+    make_families,
     make_float_roundings,
     make_float_texts,
     make_integer_texts,
@@ -34,17 +35,48 @@ _RHS = "hold(rhs, 1 << 17)"
 """Right operand; the range of the word also covers Int32."""
 
 
-def make_operation_families(opcode: str) -> list[RuleFamily]:
-    """Make the rule families of an operation without weights, the simplest first."""
-    if opcode == "rescalequantized":
-        found = list(_replace_sums("x", {"Sw": "1"}))
-    elif opcode == "elementmul":
-        found = list(
-            _replace_sums(f"hold(lhs * {_RHS}, 1 << 31)", {"Sx": "Sl", "Dx": "Dl", "Sw": "Sr"})
-        )
-    else:
-        found = list(_make_sums(opcode))
+def make_operation_families(
+    opcode: str, element: int = 0, *, has_padding: bool = False
+) -> list[RuleFamily]:
+    """Make the rule families of an operation without weights, the simplest first.
+
+    Parameters
+    ----------
+    opcode
+        Opcode of the operation.
+    element
+        0 for Int8, 1 for Int16.
+    has_padding
+        Whether windows of a pool contain padding, so that its divisor matters.
+    """
+    match opcode:
+        case "avgpool":
+            found = list(_make_averages(has_padding))
+        case "matmul":
+            found = list(_make_products(element))
+        case "rescalequantized":
+            found = list(_replace_sums("x", {"Sw": "1"}))
+        case "elementmul":
+            names = {"Sx": "Sl", "Dx": "Dl", "Sw": "Sr"}
+            found = list(_replace_sums(f"hold(lhs * {_RHS}, 1 << 31)", names))
+        case _:
+            found = list(_make_sums(opcode))
     return [attrs.evolve(one, rank=rank) for rank, one in enumerate(found)]
+
+
+def _make_products(element: int) -> Iterator[RuleFamily]:
+    """Yield the families of sums without bias, with the scales of two operands."""
+    names = {"Sx": "Sl", "Dx": "Dl", "Sw": "Sr"}
+    for family in make_families(element, has_bias=False):
+        if all(one.form in ("fixed point", "float") for one in family.factors):
+            factors = tuple(_rename_scales(one, names) for one in family.factors)
+            yield attrs.evolve(family, place="", factors=factors)
+
+
+def _rename_scales(factor: RuleFactor, names: Mapping[str, str]) -> RuleFactor:
+    """Return a factor with other names of scales in its expression."""
+    out = re.sub(r"\b[SD][xw]\b", lambda found: names.get(found[0], found[0]), factor.out)
+    return attrs.evolve(factor, out=out)
 
 
 def _replace_sums(value: str, names: dict[str, str]) -> Iterator[RuleFamily]:
@@ -53,10 +85,7 @@ def _replace_sums(value: str, names: dict[str, str]) -> Iterator[RuleFamily]:
         (FIXED_POINT, make_integer_texts(IN_SUM, 31)),
         (FLOAT32, make_float_texts(IN_SUM, "float32")),
     ):
-        own = tuple(
-            attrs.evolve(one, out=re.sub(r"\b[SD][xw]\b", lambda m: names.get(m[0], m[0]), one.out))
-            for one in factors
-        )
+        own = tuple(_rename_scales(one, names) for one in factors)
         for name, text in texts:
             yield RuleFamily(
                 "", name, f"value = {value}\n" + re.sub(r"\bacc\b", "value", text), own
@@ -159,3 +188,125 @@ def _scale(value: str, name: str, mode: str) -> list[str]:
     """Return the lines of ``scaled_NAME``, a value that a scale multiplies and rounds."""
     lines, result = make_shift_rounding(mode, f"product_{name}", f"shift_{name}", f"whole_{name}")
     return [*_multiply(value, name), *lines, f"scaled_{name} = hold({result}, 1 << 40)"]
+
+
+# --- average pools -------------------------------------------------------------------------------
+
+_STORED = {"in_offset": "0", "out_offset": "0"}
+"""Words of a pool that averages stored integers, whose zero points are equal."""
+_RECIPROCALS = 16, 15, 8, 12, 20, 24, 31
+"""Bits of the reciprocals of numbers of taps."""
+
+
+def _make_averages(has_padding: bool) -> Iterator[RuleFamily]:
+    """Yield the families of average pools; those with other divisors only for padded windows."""
+    divisors = {"": "min(divisor, 1 << 16)"}
+    if has_padding:
+        divisors = {
+            " by the number of valid taps": "min(divisor, 1 << 16)",
+            " by the size of the window": "max(min(result_scale, 1 << 16), 1)",
+        }
+    factors = tuple(
+        RuleFactor(
+            f"fixed point of {bits} bits{name}", "fixed point", f"round_bits(Dx / Dy, {bits})",
+            words={"divide": "1", "result_scale": "window", **words},
+        )
+        for words, name in ((_STORED, ", of stored integers"), ({}, ""))
+        for bits in _RAISED_WIDTHS
+    )  # fmt: skip
+    for name, divisor in divisors.items():
+        for rounding, text in _make_divisions(divisor):
+            yield RuleFamily("", f"{rounding}{name}", text, factors)
+    yield from _make_float_averages()
+    for own, texts in (
+        (FIXED_POINT, make_integer_texts(IN_SUM, 31)),
+        (FLOAT32, make_float_texts(IN_SUM, "float32")),
+    ):
+        window = tuple(_divide_by_window(one) for one in own)
+        for rounding, text in texts:
+            yield RuleFamily("", rounding, text, window)
+    for bits, (kind, half) in product(
+        _RECIPROCALS if has_padding else (), (("nearest", "divisor // 2"), ("lower", "0"))
+    ):
+        for mode in (*NEAREST[:3], *DIRECTED[:2]):
+            lines = [f"inverse = ((1 << {bits}) + {half}) // divisor", "total = acc * inverse"]
+            more, result = make_shift_rounding(mode, "total", str(bits), "whole")
+            text = "\n".join([*lines, *more, f"{result} + out_offset"])
+            yield RuleFamily(
+                "", f"{mode} of {kind} reciprocals of {bits} bits", text,
+                (factors[0], factors[len(_RAISED_WIDTHS)]),
+            )  # fmt: skip
+
+
+def _divide_by_window(factor: RuleFactor) -> RuleFactor:
+    """Return a factor of averages, divided by the number of taps of a window."""
+    out = factor.out.replace(" * float64(Sw)", " / window").replace(" * Sw", " / window")
+    return attrs.evolve(factor, name=f"{factor.name}, divided by the size of the window", out=out)
+
+
+def _make_divisions(divisor: str) -> Iterator[tuple[str, str]]:
+    """Yield the roundings and formulas of sums that are scaled and divided by ``divisor``."""
+    shift = "shift = min(max(31 - out_pre + out_post, 0), 45)"
+    start = [f"count = {divisor}", shift]
+    total = "total = hold({} * out_mul, 1 << 61)"
+    for mode in (*NEAREST, *DIRECTED):
+        lines = [*start, total.format("acc"), "parts = count << shift"]
+        yield (
+            f"{mode}, once",
+            "\n".join([*lines, f"{_divide(mode, 'total', 'parts')} + out_offset"]),
+        )
+    for first, last in product((*NEAREST, *DIRECTED), (*NEAREST[:3], *DIRECTED[:2])):
+        more, result = make_shift_rounding(last, "total", "shift", "whole")
+        mean = f"mean = hold({_divide(first, 'acc', 'count')}, 1 << 31)"
+        text = "\n".join([*start, mean, total.format("mean"), *more, f"{result} + out_offset"])
+        yield f"divided {first}, then scaled {last}", text
+        more, scaled = make_shift_rounding(last, "total", "shift", "whole")
+        lines = [*start, total.format("acc"), *more, f"scaled = hold({scaled}, 1 << 40)"]
+        text = "\n".join([*lines, f"{_divide(first, 'scaled', 'count')} + out_offset"])
+        yield f"scaled {last}, then divided {first}", text
+
+
+def _divide(mode: str, value: str, divisor: str) -> str:
+    """Return the expression of ``value / divisor``, rounded by ``mode``."""
+    above = f"((2 * {value} + {divisor}) // (2 * {divisor}))"
+    below = f"-((-2 * {value} + {divisor}) // (2 * {divisor}))"
+    match mode:
+        case "half away from zero":
+            return f"divide_away({value}, {divisor})"
+        case "half up":
+            return above
+        case "half down":
+            return below
+        case "half to zero":
+            less = f"(2 * {value} + {divisor} - 1) // (2 * {divisor})"
+            return f"({above} if {value} < 0 else {less})"
+        case "half to even":
+            return f"({below} if {above} - ({above} >> 1 << 1) > 0 else {above})"
+        case "down":
+            return f"({value} // {divisor})"
+        case "up":
+            return f"-(-{value} // {divisor})"
+    return f"(-(-{value} // {divisor}) if {value} < 0 else {value} // {divisor})"
+
+
+def _make_float_averages() -> Iterator[RuleFamily]:
+    """Yield the families of float32 averages by the number of valid taps."""
+    factors = tuple(
+        RuleFactor(f"float32({out}){name}", "float", out, words={"divide": "1", **words})
+        for words, name in ((_STORED, ", of stored integers"), ({}, ""))
+        for out in ("Sx / Sy", "float32(Dx / Dy)", "Sx * (1 / Sy)")
+    )
+    count, factor = "float32(divisor)", "real(out_mul)"
+    for name, value in {
+        "factor divided": f"float32(acc) * ({factor} / {count})",
+        "scaled, divided": f"float32(acc) * {factor} / {count}",
+        "divided, scaled": f"float32(acc) / {count} * {factor}",
+        "multiplied by the reciprocal": f"float32(acc) * (float32(1) / {count}) * {factor}",
+    }.items():
+        for is_late in (True, False):
+            start = value if is_late else f"{value} + float32(out_offset)"
+            more = "" if is_late else " after the zero point"
+            for mode, lines, result in make_float_roundings(start, "float32"):
+                last = f"hold({result}, 1 << 60) + out_offset" if is_late else result
+                text = "\n".join([*lines, last])
+                yield RuleFamily("", f"{name}, {mode}{more}", text, factors)

@@ -10,6 +10,8 @@ import numpy as np
 from nmpsim.analysis.identify.classes import Identification, RuleClass, group_rules
 from nmpsim.analysis.identify.dumps import CONSTANT_PREFIX, EXPECTED_PREFIX
 from nmpsim.analysis.identify.layers import (
+    AVERAGE_POOL,
+    MATMUL,
     AnyLayer,
     RecordedLayer,
     RecordedOperation,
@@ -156,10 +158,13 @@ def has_equal_rules(one: RuleClass) -> bool | None:
 
 
 def _compare_operands(one: RuleClass, rules: Sequence[RequantizationRule]) -> bool | None:
-    """Return whether the rules of Int8 operations are equal for all operands; None for Int16."""
+    """Return whether the rules of Int8 operations are equal for all operands.
+
+    Returns None for Int16, and for operations of more than two numbers.
+    """
     for layer in one.layers:
         assert isinstance(layer, RecordedOperation)
-        if layer.element:
+        if layer.element or layer.opcode in (AVERAGE_POOL, MATMUL):
             return None
         grid = np.arange(-128, 128, dtype=np.int8)
         operands = np.meshgrid(*[grid] * len(layer.inputs))

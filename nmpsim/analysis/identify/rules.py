@@ -108,9 +108,7 @@ FIXED_POINT = (
     *(_make_fixed_point(bits) for bits in _WIDTHS),
     *(_make_common_shift(shift, "rint") for shift in range(4, 32)),
     *(
-        RuleFactor(
-            f"power of two, {name}", "fixed point", f"exp2({out})", f"exponent({IDEAL}) - 31"
-        )
+        RuleFactor(f"power of two, {name}", "fixed point", f"exp2({out})", out)
         for name, out in (
             ("nearest exponent", f"rint(log2({IDEAL}))"),
             ("above", f"ceil(log2({IDEAL}))"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import attrs
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.identify.evaluation import Integers, evaluate_formula, list_formula_names
 from nmpsim.analysis.identify.layers import (
-    OPERATION_KINDS,
+    AVERAGE_POOL,
     AnyLayer,
     LayerSample,
     RecordedLayer,
@@ -22,11 +23,13 @@ from nmpsim.analysis.identify.layers import (
 from nmpsim.analysis.identify.limits import NO_LIMITS, ArithmeticLimits, find_limits
 from nmpsim.analysis.identify.operation_rules import make_operation_families
 from nmpsim.analysis.identify.rules import IN_SUM, RuleFactor, RuleFamily, make_families
+from nmpsim.arrays import Array
 from nmpsim.bundle.formula_check import SCALE_WORDS
 from nmpsim.compiler.numerics import PROFILES, ChannelBias, Requantization, WeightedLayerScales
 from nmpsim.compiler.tiling.elementwise import BINARY
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.profiles import PROFILES as DEVICE_PROFILES
+from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS
 from nmpsim.kernels.formulas import ELEMENTS, FORMULAS
 
 _STAGES = 96, 1024
@@ -135,13 +138,13 @@ class RuleEvaluator:
 
         A rule whose factor has no words for the layer has results that no device can record.
         """
-        return self.make_predictor(rules, sample.channels, sample.rhs)(sample.sums)
+        return self.make_predictor(rules, sample.channels, sample.operands)(sample.sums)
 
     def make_predictor(
         self,
         rules: Sequence[RequantizationRule],
         channels: Integers,
-        rhs: Integers | None = None,
+        operands: Mapping[str, Array] = MappingProxyType({}),
     ) -> Callable[[Integers], Integers]:
         """Make a function that predicts the results [rules, n] for sums [n] or [rules, n].
 
@@ -151,8 +154,8 @@ class RuleEvaluator:
             Rules of one family with the same limits.
         channels
             Output channel of each element, [n].
-        rhs
-            Right operands of an operation of two tensors, whose left operands are the sums.
+        operands
+            Other values of the formula, see :class:`LayerSample`.
         """
         limits = rules[0].limits
         low, high = limits.limit_clip(self._layer.clip)
@@ -166,9 +169,14 @@ class RuleEvaluator:
         limit = 1 << (47 if element else 31)
         value = "acc"
         if isinstance(self._layer, RecordedOperation):
-            value = self._layer.operation_kind.values[0]
-        if rhs is not None:
-            words["rhs"] = rhs + table.get("rhs_start", np.zeros((1, 1), np.int64))[:, places]
+            value = self._layer.operation_kind.value
+        words |= operands
+        if known and "rhs" in operands:
+            words["rhs"] = operands["rhs"] + table["rhs_start"].take(places, axis=1)
+        if known and "divisor" in operands:
+            start = start * operands["divisor"]
+            is_valid = table["divide"].take(places, axis=1) == DIVIDE_BY_VALID_TAPS
+            words["divisor"] = np.where(is_valid, operands["divisor"], table["other_divisor"])
 
         def predict(sums: Integers) -> Integers:
             results = np.full((len(rules), channels.size), np.iinfo(np.int64).min)
@@ -193,7 +201,7 @@ class RuleEvaluator:
             found = [self._find_words(*pair) for pair in zip(keys, rules, strict=True)]
             words = [one for one in found if one is not None]
             known = [index for index, one in enumerate(found) if one is not None]
-            names = words[0].keys() if words else ()
+            names = set(words[0]).intersection(*words) if words else ()
             table = {name: np.stack([one[name] for one in words]) for name in names}
             self._tables[keys] = known, table
         return self._tables[keys]
@@ -276,31 +284,45 @@ def _make_operation_words(
         encoder = encoder.with_factors({opcode: rule.family.make_factor_row(rule.factor)})
     words = dict.fromkeys(_OPERATION_WORDS, 0) | layer.encode_factors(encoder)
     words["operation"] = BINARY.get(opcode, 0)
-    for name, view, key in zip(("lhs", "rhs"), views[1:], ("start", "rhs_start"), strict=False):
-        offset = words.get(f"{name}_offset", view.offset)
-        words[key] = view.offset - offset
-    words.setdefault("start", 0)
-    words["out_offset"] = words.get("out_offset", views[0].offset) if layer.inputs[1:] else (
-        views[0].offset
-    )  # fmt: skip
+    names = ("in",) if opcode == AVERAGE_POOL else ("lhs", "rhs")
+    for name, view, key in zip(names, views[1:], ("start", "rhs_start"), strict=False):
+        words[key] = view.offset - words.get(f"{name}_offset", view.offset)
+    words.setdefault("out_offset", views[0].offset)
+    if opcode == AVERAGE_POOL:  # a formula with a float32 sum divides by the whole window
+        has_total = "total" in str(FORMULAS[DEVICE_PROFILES[words["profile"]]].get("average"))
+        words["other_divisor"] = layer.window.taps if has_total else 1
     return {name: np.array([number], np.int64) for name, number in words.items()}
 
 
-_OPERATION_WORDS = [f"{name}_{part}" for name in ("lhs", "rhs", "out") for part in SCALE_WORDS]
-_OPERATION_WORDS += ["result_scale"]
+_OPERATION_WORDS = [
+    f"{name}_{part}" for name in ("lhs", "rhs", "out", "bias") for part in SCALE_WORDS
+]
+_OPERATION_WORDS += ["result_scale", "bias"]
 
 
 @cache
-def list_rules(element: int, has_bias: bool, opcode: str = "") -> list[list[RequantizationRule]]:
-    """Return all requantization rules, grouped by formula; built-in profiles come first.
+def list_rules(element: int, has_bias: bool) -> list[list[RequantizationRule]]:
+    """Return all rules that requantize sums, grouped by formula; built-in profiles come first."""
+    return _group_families(make_families(element, has_bias=has_bias))
 
-    ``opcode`` is that of an operation without weights.
-    """
+
+@cache
+def list_operation_rules(
+    opcode: str, element: int, has_padding: bool
+) -> list[list[RequantizationRule]]:
+    """Return all rules of an operation without weights, grouped by formula, profiles first."""
+    return _group_families(make_operation_families(opcode, element, has_padding=has_padding))
+
+
+def _list_all_rules(layer: AnyLayer) -> list[list[RequantizationRule]]:
+    """Return all rules of a layer, grouped by formula."""
+    if isinstance(layer, RecordedLayer):
+        return list_rules(layer.element, layer.has_bias)
+    return list_operation_rules(layer.opcode, layer.element, layer.has_padding)
+
+
+def _group_families(families: Sequence[RuleFamily]) -> list[list[RequantizationRule]]:
     groups = [[RequantizationRule(profile)] for profile in PROFILES]
-    is_sum = opcode not in OPERATION_KINDS
-    families = make_families(element, has_bias=has_bias) if is_sum else (
-        make_operation_families(opcode)
-    )  # fmt: skip
     for family in families:
         groups.append(
             [RequantizationRule("", family, one, i) for i, one in enumerate(family.factors)]
@@ -341,10 +363,7 @@ def find_rules(
     first = remove_duplicates(whole)
     limits = find_limits(layer, first) if groups is None else []
     if groups is None:
-        opcode = layer.operation.instruction.opcode
-        groups = list_rules(
-            layer.element, layer.has_bias, opcode if opcode in OPERATION_KINDS else ""
-        )
+        groups = _list_all_rules(layer)
     reaches_limits = _find_limited(layer, first, limits)
     inside = first.take(np.flatnonzero(~reaches_limits))
     if layer.channels > _CHANNELS:
@@ -360,7 +379,11 @@ def find_rules(
     evaluator.restrict(np.arange(layer.channels))
     block = first
     for one in (NO_LIMITS, *limits):
-        remaining = [limit_rules(group, one) for group in groups]
+        remaining = [
+            [attrs.evolve(rule, limits=one) if limits else rule for rule in group]
+            for group in groups
+            if group[0].family or one is NO_LIMITS
+        ]
         for block in _iterate_blocks(layer, first, reaches_limits):
             remaining = list(_eliminate(evaluator, remaining, block))
             if not remaining:
@@ -372,13 +395,6 @@ def find_rules(
             return LayerRules(layer, tuple(rules), int(layer.results.size))
     is_later = block.size and block is not first
     return _describe_failure(layer, groups, block, block if is_later else whole)
-
-
-def limit_rules(
-    group: Sequence[RequantizationRule], limits: ArithmeticLimits
-) -> list[RequantizationRule]:
-    """Return rules with limits of sums and results in place of their own."""
-    return [attrs.evolve(rule, limits=limits) for rule in group]
 
 
 def _find_limited(
@@ -414,8 +430,8 @@ def remove_duplicates(sample: LayerSample) -> LayerSample:
     span, width = int(sample.sums.max()) - least + 1, int(sample.results.max()) - lowest + 1
     if span * width * (int(sample.channels.max()) + 1) >= 1 << 63:
         return sample
-    if sample.rhs is not None:
-        table = np.stack([sample.sums, sample.rhs, sample.results])
+    if sample.operands:
+        table = np.stack([sample.sums, sample.results, *sample.operands.values()])
         return sample.take(np.unique(table, axis=1, return_index=True)[1])
     keys = (sample.channels * span + sample.sums - least) * width + sample.results - lowest
     return sample.take(np.unique(keys, return_index=True)[1])

@@ -292,8 +292,9 @@ class ProfileEncoder(ABC):
         """
         target, *sources = op.operands
         opcode, alpha = op.instruction.opcode, op.get_number("Alpha")
-        operation = "global_avgpool" if op.get_number("Global") else opcode
         known = self._tables
+        is_global = bool(op.get_number("Global")) and opcode not in self._custom
+        operation = "global_avgpool" if is_global else opcode
         if operation not in known:
             default = "pair" if len(sources) > 1 else "rescale"
             operation = opcode if opcode in known else default
@@ -305,9 +306,10 @@ class ProfileEncoder(ABC):
         if op.kind is not OpcodeKind.AVERAGE_POOL:
             return self._encode(operation, target, place, **values)
         counts = self.always_counts_padding or bool(op.get_number("CountIncludePads"))
-        taps = math.prod(op.get_integers("Kernels")) if counts else 1
-        words = self._encode(operation, target, place, taps=taps, **values)
-        return words | {"divide": 0 if counts else DIVIDE_BY_VALID_TAPS}
+        window = math.prod(op.get_integers("Kernels"))
+        values |= {"window": window, "taps": window if counts else 1}
+        words = self._encode(operation, target, place, **values)
+        return {"divide": 0 if counts else DIVIDE_BY_VALID_TAPS} | words
 
     def check_softmax(
         self, source: BufferView, target: BufferView, beta: float, place: Place

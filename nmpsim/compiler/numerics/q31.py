@@ -54,7 +54,7 @@ class Q31Encoder(ProfileEncoder):
         An average pool is TFLite's AVERAGE_POOL_2D, a mean of the integers so that zero points have
         no effect, or MEAN.
         """
-        if op.kind is not OpcodeKind.AVERAGE_POOL:
+        if op.kind is not OpcodeKind.AVERAGE_POOL or op.instruction.opcode in self._custom:
             return super().get_factor_words(op, place)
         target, source = op.operands
         counts_padding = bool(op.get_number("CountIncludePads"))

@@ -1,4 +1,4 @@
-"""Rules of additions, products and rescaled tensors are named, and compute as the device."""
+"""Rules of operations without weights are named, and compute as the device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from nmpsim.cli.app import app
 SCALE_A, SCALE_B, SCALE_Y = (np.float32(one) for one in (0.0371, 0.0592, 0.0713))
 ZERO_A, ZERO_B, ZERO_Y = -5, 12, 7
 RNG = np.random.default_rng(8)
-A, B = (RNG.integers(-128, 128, (10, 8, 12, 12)).astype(np.int8) for _ in "ab")
+SHAPE = 1, 8, 12, 12
+A, B = (RNG.integers(-128, 128, (10, *SHAPE[1:])).astype(np.int8) for _ in "ab")
 LEFT, RIGHT = A.astype(np.int64) - ZERO_A, B.astype(np.int64) - ZERO_B
 
 
@@ -39,10 +40,17 @@ def write_model(path: Path, operation: str) -> Path:
     }  # fmt: skip
     words = ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"]
     node = helper.make_node(operation, words, ["y"], domain="com.microsoft")
-    shape = [1, *A.shape[1:]]
-    ends = [helper.make_tensor_value_info(name, TensorProto.INT8, shape) for name in "aby"]
+    return write_node(path, node, dict.fromkeys("aby", SHAPE), values)
+
+
+def write_node(path: Path, node: Any, shapes: dict[str, Any], values: dict[str, Any]) -> Path:
+    """Write a model with a node, the shapes of its inputs and output, and its constants."""
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.INT8, shape)
+        for name, shape in shapes.items()
+    ]
     constants = [numpy_helper.from_array(value, name) for name, value in values.items()]
-    graph = helper.make_graph([node], "pair", ends[:2], ends[2:], constants)
+    graph = helper.make_graph([node], "pair", ends[:-1], ends[-1:], constants)
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
     return path
@@ -111,16 +119,107 @@ def test_a_rule_of_a_pair_is_named(folder: Path, operation: str, results: Any, n
     model, dumps = write_model(folder / "model.onnx", operation), folder / "dumps.npz"
     y = np.clip(results + ZERO_Y, -128, 127).astype(np.int8)
     np.savez(dumps, a=A, b=B, y=y)
-    words = ["identify", model, "--dumps", dumps, "-o", folder / "found.toml", "--format", "json"]
+    check_named(model, dumps, name)
+
+
+def check_named(model: Path, dumps: Path, name: str) -> None:
+    """Check that a rule with a name is among those of the class, and computes the results."""
+    found = dumps.with_name("found.toml")
+    words = ["identify", model, "--dumps", dumps, "-o", found, "--format", "json"]
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == 0, result.output
     (one,) = json.loads(result.stdout)["classes"]
     assert any(name in rule["name"] for rule in one["rules"]), one["rules"][:3]
-    program = nmpsim.compile(model, numerics=str(folder / "found.toml"))
-    report = nmpsim.Device(engine="reference").run(
-        parse_bundle(program.image), {"a": A[3:4], "b": B[3:4]}
+    bundle = parse_bundle(nmpsim.compile(model, numerics=str(found)).image)
+    with np.load(dumps) as archive:
+        values = {name: archive[name] for name in archive}
+    rows = {"a": 96, "b": 12, "y": 96} if A.ndim != values["a"].ndim else dict.fromkeys("aby", 1)
+    third = {name: one[3 * rows[name] : 4 * rows[name]] for name, one in values.items()}
+    result = third.pop("y")
+    report = nmpsim.Device(engine="reference").run(bundle, third)
+    np.testing.assert_array_equal(report.outputs["y"], result)
+
+
+def average(divide: Any, *, counts_padding: bool) -> Any:
+    """Return averages of 3 x 3 windows of A with padding of 1, by a function that divides."""
+    around = (0, 0), (0, 0), (1, 1), (1, 1)
+    padded, ones = np.pad(LEFT, around), np.pad(np.ones_like(LEFT), around)
+    sums, counts = (
+        np.lib.stride_tricks.sliding_window_view(one, (3, 3), (2, 3)).sum(axis=(4, 5))
+        for one in (padded, ones)
     )
-    np.testing.assert_array_equal(report.outputs["y"], y[3:4])
+    return divide(sums, np.full_like(counts, 9) if counts_padding else counts)
+
+
+def divide_to_even(sums: Any, counts: Any) -> Any:
+    low, rest = sums // counts, sums % counts
+    return low + (2 * rest + low % 2 > counts)
+
+
+POOLS = {
+    "half up": lambda sums, counts: (2 * sums + counts) // (2 * counts),
+    "half to even": divide_to_even,
+    "half away from zero": lambda sums, counts: (
+        np.sign(sums) * ((2 * np.abs(sums) + counts) // (2 * counts))
+    ),
+    "down": lambda sums, counts: sums // counts,
+    "toward zero": lambda sums, counts: np.sign(sums) * (np.abs(sums) // counts),
+    "reciprocal": lambda sums, counts: (
+        sums * (((1 << 12) + counts // 2) // counts) + (1 << 11) >> 12
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("rounding", "counts_padding"),
+    [
+        ("half to even", False),
+        ("down", True),
+        *(
+            pytest.param(name, counts, marks=pytest.mark.slow)
+            for name in POOLS
+            for counts in ((False,) if name == "reciprocal" else (False, True))
+        ),
+    ],
+)
+def test_a_rule_of_an_average_pool_is_named(
+    folder: Path, rounding: str, counts_padding: bool
+) -> None:
+    """The device may count padding although the model excludes it."""
+    model, dumps = folder / "pool.onnx", folder / "pool.npz"
+    values = {
+        "sa": np.asarray(SCALE_A), "za": np.asarray(ZERO_A, np.int8),
+        "sy": np.asarray(SCALE_A), "zy": np.asarray(ZERO_A, np.int8),
+    }  # fmt: skip
+    node = helper.make_node(
+        "QLinearAveragePool", ["a", *values], ["y"], domain="com.microsoft",
+        kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[1, 1],
+    )  # fmt: skip
+    write_node(model, node, dict.fromkeys("ay", SHAPE), values)
+    results = average(POOLS[rounding], counts_padding=counts_padding)
+    y = np.clip(results + ZERO_A, -128, 127).astype(np.int8)
+    np.savez(dumps, a=A, y=y)
+    check_named(model, dumps, rounding)
+
+
+def test_a_rule_of_a_matrix_product_is_named(folder: Path) -> None:
+    model, dumps = folder / "product.onnx", folder / "product.npz"
+    values = {
+        "sa": np.asarray(SCALE_A), "za": np.asarray(ZERO_A, np.int8),
+        "sb": np.asarray(SCALE_B), "zb": np.asarray(ZERO_B, np.int8),
+        "sy": np.asarray(SCALE_Y * 64), "zy": np.asarray(ZERO_Y, np.int8),
+    }  # fmt: skip
+    words = ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"]
+    shapes = {"a": [96, 12], "b": [12, 12], "y": [96, 12]}
+    write_node(model, helper.make_node("QLinearMatMul", words, ["y"]), shapes, values)
+    a, b = A.reshape(-1, 12), B[:, 0].reshape(-1, 12)
+    products = LEFT.reshape(-1, 96, 12) @ RIGHT[:, 0]
+    fraction, exponent = np.frexp(float(SCALE_A) * float(SCALE_B) / (64 * float(SCALE_Y)))
+    mul = int(np.floor(fraction * 2.0**16 + 0.5))
+    results = (products * mul >> 16 - int(exponent)) + ZERO_Y
+    y = np.clip(results, -128, 127).astype(np.int8).reshape(-1, 12)
+    np.savez(dumps, a=a, b=b, y=y)
+    check_named(model, dumps, "16 bits; down")
 
 
 def test_results_that_no_rule_explains_have_no_name(folder: Path) -> None:
@@ -147,10 +246,10 @@ def test_rules_of_pairs_are_compared_on_all_operands(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("opcode", "kind"),
     [("elementadd", "add"), ("elementsub", "sub"), ("elementmul", "mul"),
-     ("rescalequantized", "rescale")],
+     ("rescalequantized", "rescale"), ("avgpool", "average"), ("matmul", "sums")],
 )  # fmt: skip
 def test_formulas_of_operations_are_valid(opcode: str, kind: str) -> None:
-    for family in make_operation_families(opcode)[::30]:
+    for family in make_operation_families(opcode, has_padding=True)[::30]:
         row = family.make_factor_row(family.factors[0])
         lines = [f"{word} = {json.dumps(text)}" for word, text in row.items()]
         text = f'name = "found"\nbase = "q31"\n[q31]\n{kind}.int8 = {json.dumps(family.text)}\n'
