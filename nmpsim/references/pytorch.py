@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -46,6 +47,7 @@ class TorchRuntime:
             self._engine = str(torch.backends.quantized.engine)
             kind = _find_file_kind(path)
             if kind == "exported":
+                _register_pt2e_operators()
                 with _refuse_pickled_objects(torch):
                     program = torch.export.load(path)
                 self._model, self.inputs = program.module(), _list_exported_inputs(program)
@@ -81,6 +83,14 @@ class TorchRuntime:
     def run_variants(self, inputs: Arrays) -> dict[str, Arrays]:
         """Return {}, because the program determines the settings of PyTorch."""
         return {}
+
+
+def _register_pt2e_operators() -> None:
+    """Register the operators ``quantized_decomposed`` of models that PT2E quantized, if known."""
+    for module in ("torch.ao.quantization.fx._decomposed", "torchao.quantization.pt2e"):
+        with suppress(ImportError):
+            import_module(module)
+            return
 
 
 @contextmanager

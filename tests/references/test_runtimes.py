@@ -95,6 +95,29 @@ def test_an_exported_program_is_a_reference(tmp_path: Path) -> None:
     assert verify_sample(bundle, nmpsim.Device(threads=1), inputs, run).compared
 
 
+@pytest.mark.filterwarnings("ignore")  # what torchao deprecates
+def test_a_model_of_pt2e_is_a_reference(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    pt2e = pytest.importorskip("torchao.quantization.pt2e.quantize_pt2e")
+    kinds = pytest.importorskip("torchao.testing.pt2e._xnnpack_quantizer")
+    layers = torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 1)
+    examples = (torch.linspace(-1, 1, 192).reshape(1, 3, 8, 8),)
+    exported = torch.export.export(torch.nn.Sequential(*layers).eval(), examples).module()
+    config = kinds.get_symmetric_quantization_config(is_per_channel=True)
+    prepared = pt2e.prepare_pt2e(exported, kinds.XNNPACKQuantizer().set_global(config))
+    prepared(*examples)
+    model, path = pt2e.convert_pt2e(prepared), tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(model, examples), path)
+    bundle = nmpsim.compile(nmpsim.from_torch(model, examples), tiling="simple").bundle
+    inputs = {bundle.metadata.inputs[0].name: examples[0].numpy()}
+    reference = open_reference(path, bundle.metadata)
+    assert reference is not None
+    run = reference.run(prepare_inputs(bundle.metadata, inputs))
+    found = verify_sample(bundle, nmpsim.Device(threads=1), inputs, run)
+    assert found.is_equal
+    assert len(found.compared) == len(bundle.metadata.layers)
+
+
 class Command:
     """Object whose unpickling creates a file."""
 
