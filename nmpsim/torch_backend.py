@@ -1,4 +1,4 @@
-"""Backend of ``torch.compile`` that runs quantized models on the simulated device.
+"""Backend of ``torch.compile`` that runs models quantized by PT2E on the simulated device.
 
 compiled = torch.compile(model, backend="nmpsim")
 outputs = compiled(image)
@@ -36,7 +36,7 @@ def compile_graph(
     Parameters
     ----------
     graph : torch.fx.GraphModule
-        Graph of a quantized model, as ``torch.compile`` passes it.
+        Graph of a model quantized by PT2E, as ``torch.compile`` passes it.
     example_inputs : sequence of Tensor
         Inputs of the graph. Parameters and buffers among them become constants of the program.
 
