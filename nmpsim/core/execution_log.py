@@ -63,6 +63,11 @@ class CodeLayout:
         """Return the index of the word at an address, or at each address of an array."""
         return (address - self.base) >> 2
 
+    def find_jump_kind(self, address: int) -> JumpKind:
+        """Return the jump kind of the instruction at an address; OTHER if it is no code."""
+        index = self.index(address)
+        return JumpKind(int(self.kinds[index]) if 0 <= index < self.kinds.size else 0)
+
     def look_up(self, addresses: Int64s) -> tuple[list[int], list[int]]:
         """Return the function and the JumpKind of the word at each address, as two lists."""
         index = self.index(addresses)

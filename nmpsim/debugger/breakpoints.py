@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 import numpy as np
@@ -28,6 +28,15 @@ class AddressCondition:
     """Condition to stop before the instruction at an address is executed."""
 
     address: int
+    core: int | None = None
+
+
+@attrs.frozen
+class SourceCondition:
+    """Condition to stop before the first instruction of a function or source line."""
+
+    source: tuple[int, ...]
+    """Addresses of the instruction, one for each copy."""
     core: int | None = None
 
 
@@ -88,6 +97,7 @@ class AccessCondition:
 Condition = (
     LayerCondition
     | AddressCondition
+    | SourceCondition
     | CycleCondition
     | TrapCondition
     | HazardCondition
@@ -139,6 +149,9 @@ def list_stop_addresses(
     conditions = [one.condition for one in breakpoints if one.is_enabled]
     wanted = [c for c in (*conditions, more) if isinstance(c, AddressCondition)]
     pairs = [(-1 if c.core is None else c.core, c.address) for c in wanted]
+    for c in conditions:
+        if isinstance(c, SourceCondition):
+            pairs += [(-1 if c.core is None else c.core, address) for address in c.source]
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
@@ -161,6 +174,7 @@ _CONDITIONS: Mapping[str, Callable[..., Condition]] = {
     "saturation [in LAYER] [> LIMIT]": SaturationCondition,
     "stall [on core CORE] > LIMIT [cycles]": StallCondition,
     "result [in|of LAYER] differs [from [the] reference] [by more than LIMIT]": DifferenceCondition,
+    "SOURCE [core CORE]": SourceCondition,
 }
 """Form of a condition -> its class, whose fields are the words in capitals."""
 FORMS = tuple(_CONDITIONS)
@@ -179,7 +193,10 @@ _PATTERNS = {_compile_form(form): condition for form, condition in _CONDITIONS.i
 
 
 def parse_condition(
-    text: str, find_layer: Callable[[str], int], find_address: Callable[[str], int]
+    text: str,
+    find_layer: Callable[[str], int],
+    find_address: Callable[[str], int],
+    find_source: Callable[[str], tuple[int, ...]] = lambda _: (),
 ) -> Condition:
     """Parse a breakpoint condition, such as a layer, an address or a cycle limit.
 
@@ -191,17 +208,20 @@ def parse_condition(
         Returns the index of the layer that a word names.
     find_address : callable
         Returns the address that a word names.
+    find_source : callable, optional
+        Returns the addresses of a function or source line; () if a word names none.
 
     Raises
     ------
     UserError
         DEBUG001 if the text is no condition; whatever the look-ups raise.
     """
-    readers: Mapping[str, Callable[[str], int]] = {
+    readers: Mapping[str, Callable[[str], Any]] = {
         "layer": find_layer,
         "line": lambda word: find_layer(f"line:{int(word, 0)}"),
         "address": find_address,
         "sign": lambda sign: int(sign == ">="),
+        "source": find_source,
     }
     words = " ".join(re.findall(r">=|[>=]|[^\s>=]+", text))
     for pattern, condition in _PATTERNS.items():
@@ -211,6 +231,8 @@ def parse_condition(
         try:
             values = {name: readers.get(name, _read_integer)(word) for name, word in given.items()}
         except ValueError:
+            break
+        if values.get("source") == ():
             break
         if "sign" in values:
             values["limit"] -= values.pop("sign")

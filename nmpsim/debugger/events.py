@@ -19,6 +19,7 @@ from nmpsim.debugger.breakpoints import (
     HazardCondition,
     LayerCondition,
     SaturationCondition,
+    SourceCondition,
     StallCondition,
     TrapCondition,
 )
@@ -96,6 +97,11 @@ class BreakpointObserver:
                 at = pause.core
                 if at is not None and core in (None, at) and run.machine.cores[at].pc == address:
                     yield here, f"core {at} at {address:#x}", "", at
+            case SourceCondition(addresses, core) if reason == PauseReason.STOPPED:
+                at = pause.core
+                pc = None if at is None else int(run.machine.cores[at].pc)
+                if core in (None, at) and pc in addresses:
+                    yield here, f"core {at} at {run.source_map.describe(pc)}", "", at
             case HazardCondition():
                 for hazard in run.hazards.found if run.hazards else ():
                     if pause.start < hazard.position <= here:

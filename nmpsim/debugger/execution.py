@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -49,6 +50,7 @@ from nmpsim.debugger.snapshots import (
     list_pages,
     list_small_arrays,
 )
+from nmpsim.debuginfo import SourceMap, read_source_map
 from nmpsim.host_memory import validate_memory_limit
 from nmpsim.report.data import RunReport
 from nmpsim.report.termination import ContractReport, TrapReport
@@ -168,6 +170,11 @@ class ReversibleExecution:
         for tensor in bundle.metadata.inputs:
             write_tensor(self.machine, tensor, self.inputs[tensor.name])
         self.take_snapshot()
+
+    @cached_property
+    def source_map(self) -> SourceMap:
+        """Functions and source lines of the program, which are read at the first use."""
+        return read_source_map(self.bundle)
 
     @property
     def current_step(self) -> ProgramStep | None:

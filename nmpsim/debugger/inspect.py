@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Literal
 
 import attrs
@@ -20,7 +21,10 @@ from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.byte_runs import get_tensor_region
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import apply_scale
+from nmpsim.debuginfo import SourceLine
+from nmpsim.debuginfo.source_text import read_source_line
 from nmpsim.diagnostics import did_you_mean, fail
+from nmpsim.escape import escape_line
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.csrs import CsrAddress
 from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
@@ -83,6 +87,10 @@ class CodeLine:
     symbol: str
     """Name of the code that begins here; empty if none."""
     is_next: bool
+    source: str = ""
+    """Source line, such as ``fir.c:7``, if it differs from that of the previous instruction."""
+    source_text: str = ""
+    """Text of the source line; empty if the file cannot be read."""
 
 
 def list_layer_states(
@@ -212,12 +220,21 @@ def disassemble(
     pc = int(machine.cores[debugger.check_core_number(core)].pc)
     start = (pc if address is None else address) - 4 * before
     symbols = {a: name for name, a in debugger.bundle.symbols.items() if name.startswith("segment")}
-    lines = []
+    has_lines = bool(debugger.source_map.lines)
+    if has_lines:
+        symbols |= {one.start: one.name for one in debugger.source_map.functions}
+    lines, last = [], None
     for at in range(start, start + 4 * (before + after), 4):
         word = read_word(machine, core, at)
-        if word is not None:
-            text = disassemble_word(word, at, {})
-            lines.append(CodeLine(at, text, symbols.get(at, ""), at == pc))
+        if word is None:
+            continue
+        source = debugger.source_map.find_line(at) if has_lines else None
+        shown: tuple[str, ...] = ()
+        if source is not None and source != last:
+            shown = str(source), read_source_line(source, debugger.bundle.path)
+        last = source
+        text = disassemble_word(word, at, {})
+        lines.append(CodeLine(at, text, symbols.get(at, ""), at == pc, *map(escape_line, shown)))
     return tuple(lines)
 
 
@@ -238,6 +255,35 @@ def find_address(debugger: Debugger, word: str) -> int:
         expected="a number such as 0x80000000, or a symbol",
         hint=did_you_mean(word, known),
     )
+
+
+def find_source_addresses(debugger: Debugger, text: str) -> tuple[int, ...]:
+    """Return the addresses of a function, or of a line such as ``fir.c:7``; () for other words.
+
+    A line without code stands for the next line with code. Raises UserError (DEBUG002) for an
+    unknown file, and for a line after the last one.
+    """
+    file, colon, line = text.rpartition(":")
+    source_map = debugger.source_map
+    if not colon or not line.isdecimal():
+        return source_map.find_function_starts(text)
+    files = source_map.find_files(file)
+    if not files:
+        names = [PurePath(one).name for one in source_map.list_files()]
+        expected = ", ".join(names[:8]) or "a program with source lines"
+        hint = did_you_mean(file, names)
+        raise fail("DEBUG002", "unknown source file", found=file, expected=expected, hint=hint)
+    found = tuple(
+        address
+        for name in files
+        for later in [one for one in source_map.list_lines(name) if one >= int(line)][:1]
+        for address in source_map.find_line_addresses(SourceLine(name, later))
+    )
+    if not found:
+        last = max(source_map.list_lines(files[0]))
+        message, expected = "the line and all later ones have no code", f"a line up to {last}"
+        raise fail("DEBUG002", message, found=text, expected=expected)
+    return found
 
 
 def describe_dram_address(debugger: Debugger, address: int, layers: Sequence[int]) -> str:

@@ -22,6 +22,8 @@ from nmpsim.memory.address_map import read_word
 Log = TypeVar("Log", bound=RunLog)
 Reason = Literal["start", "step", "breakpoint", "trap", "end", "begin", "interrupted"]
 LayerOutputs = Mapping[int, Array]
+_LINES = ".debug_line"
+"""Section with the line table of an ELF program."""
 
 
 @attrs.frozen
@@ -43,6 +45,8 @@ class RunLocation:
     """Core that executes next; None between segments."""
     pc: int | None
     instruction: str
+    source: str = ""
+    """Function and source line of the instruction; empty if the program has no source lines."""
 
 
 @attrs.frozen
@@ -166,6 +170,7 @@ class PositionedRun(ReversibleExecution):
             core=core,
             pc=pc,
             instruction=self.disassemble_at(core, pc) if core is not None and pc else "",
+            source=self.source_map.describe(pc) if pc and _LINES in self.bundle.debug else "",
         )
 
     def disassemble_at(self, core: int, pc: int) -> str:

@@ -17,7 +17,13 @@ from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.commands.expecting import make_functions
 from nmpsim.debugger.commands.results import CommandResult
 from nmpsim.debugger.expressions import evaluate
-from nmpsim.debugger.inspect import find_address, find_tensor, ravel_index, read_values
+from nmpsim.debugger.inspect import (
+    find_address,
+    find_source_addresses,
+    find_tensor,
+    ravel_index,
+    read_values,
+)
 
 
 def add_breakpoint(
@@ -28,6 +34,7 @@ def add_breakpoint(
         text,
         lambda word: context.find_layer(word).index,
         lambda word: find_address(context.debugger, word),
+        lambda word: find_source_addresses(context.debugger, word),
     )
     return _add(context, condition, text, if_)
 

@@ -9,6 +9,7 @@ import attrs
 from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.audit import describe_bias_scale
+from nmpsim.debugger.backtrace import list_stack_frames
 from nmpsim.debugger.commands.command import Address
 from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.commands.results import (
@@ -190,6 +191,13 @@ def show_code(
     """Show the instructions around an address or around a core's next instruction."""
     core = _select_core(context, core)
     return context.make_result("code", core=core, code=disassemble(context.debugger, core, address))
+
+
+def show_backtrace(context: CommandContext, *, core: int | None = None) -> CommandResult:
+    """Show the functions that a core is in, with inlined calls, innermost first."""
+    core = _select_core(context, core)
+    frames = list_stack_frames(context.debugger, core)
+    return context.make_result("backtrace", core=core, frames=frames)
 
 
 def show_source(context: CommandContext, layer: Layer | None = None) -> CommandResult:

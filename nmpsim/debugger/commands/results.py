@@ -18,6 +18,7 @@ from nmpsim.debugger.audit import format_factor
 from nmpsim.debugger.inspect import format_type
 from nmpsim.debugger.position import RunLocation, StopResult
 from nmpsim.diagnostics import format_count
+from nmpsim.escape import escape_line
 
 
 @attrs.frozen
@@ -78,7 +79,10 @@ def format_location(at: RunLocation) -> str:
 
 def format_next_instruction(at: RunLocation) -> str:
     """Format the next instruction of a run as a line of text, or return "" if there is none."""
-    return "" if at.core is None else f"  core {at.core}  {at.pc:#010x}  {at.instruction}"
+    if at.core is None:
+        return ""
+    source = f"  {escape_line(at.source)}" if at.source else ""
+    return f"  core {at.core}  {at.pc:#010x}  {at.instruction}{source}"
 
 
 class ResultFormatter:

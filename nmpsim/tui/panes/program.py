@@ -22,6 +22,8 @@ class ProgramPane(LinePane):
     _start = 0
     _words = 0
     _symbols: dict[int, str]
+    _sources: dict[int, str]
+    """Address -> source line that begins there."""
     _others: dict[int, int]
     """Address -> another core whose next instruction is there."""
 
@@ -35,6 +37,8 @@ class ProgramPane(LinePane):
             for name, address in bundle.symbols.items()
             if self._start <= address < end
         }
+        rows = view.debugger.source_map.lines if ".debug_line" in bundle.debug else ()
+        self._sources = {row.start: str(row.source) for row in rows if row.end > row.start}
         running = [core for core in view.cores if core.status != "halted"]
         self._others = {core.pc: core.core for core in running if core.core != view.core}
         self.border_title = f"Program, core {view.core}"
@@ -69,6 +73,8 @@ class ProgramPane(LinePane):
             text.stylize("bold")
         if at in self._symbols:
             text.append(f"  <{self._symbols[at]}>", style=SKY)
+        if at in self._sources:
+            text.append(f"  {escape_line(self._sources[at])}", style="dim")
         if at in self._others:
             text.append(f"  {self.glyphs.next} core {self._others[at]}", style="dim")
         return text
