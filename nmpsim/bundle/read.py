@@ -85,6 +85,15 @@ class Bundle:
             BUN005 if the bundle has no module, BUN002 if it is damaged, BUN003 if it has the
             schema of another version.
         """
+        if not self.has_metadata:
+            raise fail(
+                "BUN005",
+                "the program was not compiled from a network",
+                place=Place(self.path),
+                found="an ELF program without metadata",
+                expected="a compiled network with its LIR module",
+                hint="Pass a bundle that `nmpsim compile` has written.",
+            )
         from nmpsim.bundle.debug import read_module
 
         module = read_module(self.debug, self.image, self.image_base, Place(self.path))

@@ -41,6 +41,7 @@ COMMANDS: dict[str, str] = {
     "lint": "Check a program for numerical problems without running it.",
     "disasm": "Disassemble a bundle.",
     "asm": "Assemble a bundle.",
+    "c-flags": "Print compiler and linker flags for C programs.",
     "device": "Show the settings of a device.",
     "fit": "Fit assumed settings of a device to measured cycles.",
 }
@@ -71,7 +72,7 @@ class _Commands(click.Group):
             return None
         check_import_memory()
         set_kernel_target()
-        module = importlib.import_module(f"nmpsim.cli.commands.{cmd_name}")
+        module = importlib.import_module(f"nmpsim.cli.commands.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         command.short_help = COMMANDS[cmd_name]
         return command

@@ -107,7 +107,7 @@ def define_command(run: Callable[[Any], int | None], help: str | None = None) ->
     """
     kind = get_type_hints(run)["options"]
     return GroupedCommand(
-        run.__module__.rpartition(".")[2],
+        run.__module__.rpartition(".")[2].replace("_", "-"),
         params=list(_parameters(kind)),
         callback=lambda **values: run(_build(kind, values)),
         help=help or run.__doc__,

@@ -89,6 +89,8 @@ def test_a_program_becomes_a_bundle_with_one_layer_and_no_tensors(program: Bundl
     assert program.symbols == {"_start": DRAM_BASE, "words": DATA}
     assert bytes(program.debug[".debug_line"]) == b"lines"
     assert program.initialized == ((DATA, DATA + 8 + BSS_BYTES),)
+    with pytest.raises(UserError, match="not compiled from a network"):
+        program.module()
 
 
 @pytest.mark.parametrize("cores", [1, 3])
@@ -113,6 +115,8 @@ def test_commands_accept_a_program(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, [*command, str(path)])
         assert done.exit_code == 0, done.output
         assert "sum" in done.stdout
+    refused = CliRunner().invoke(app, ["disasm", "--data", str(path)])
+    assert "cannot be written as assembly" in str(refused.exception) + refused.output
 
 
 def test_symbols_name_the_device_for_which_a_program_is_linked() -> None:

@@ -12,6 +12,7 @@ from nmpsim.cli.parameters import (
     define_command,
     define_option,
 )
+from nmpsim.diagnostics import Place, fail
 from nmpsim.records import frozen
 
 
@@ -35,4 +36,13 @@ def command(options: DisasmOptions) -> None:
     check_outputs([options.output], [options.bundle])
     from nmpsim.bundle.assembly import disassemble_bundle
 
-    write_text(disassemble_bundle(load_program(options.bundle), options.data), options.output)
+    bundle = load_program(options.bundle)
+    if options.data and not bundle.has_metadata:
+        raise fail(
+            "ARG001",
+            "the data of an ELF program cannot be written as assembly",
+            place=Place(bundle.path),
+            found="--data",
+            hint="Leave out --data, or use `riscv64-unknown-elf-objdump -s`.",
+        )
+    write_text(disassemble_bundle(bundle, options.data), options.output)
