@@ -42,6 +42,7 @@ COMMANDS: dict[str, str] = {
     "disasm": "Disassemble a bundle.",
     "asm": "Assemble a bundle.",
     "c-flags": "Print compiler and linker flags for C programs.",
+    "link": "Make a bundle with tensors and layers from an ELF program.",
     "device": "Show the settings of a device.",
     "fit": "Fit assumed settings of a device to measured cycles.",
 }

@@ -1,12 +1,14 @@
 """The C kit: its files, its flags, and programs of GCC and clang on both engines."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
-from conftest import Compile
 
+from nmpsim.bundle import Bundle, read_bundle
 from nmpsim.ckit.flags import FOLDER, GCC, KitOptions, make_flags
 from nmpsim.ckit.generate import GENERATED, render_file
 from nmpsim.cli.app import app
@@ -17,6 +19,7 @@ from nmpsim.isa.codec import decode
 from nmpsim.isa.table import INSTRUCTIONS
 from nmpsim.report.data import RunReport
 
+Compile = Callable[..., Bundle]
 COMPILERS = ("gcc", "clang")
 ENGINES = ("reference", "compiled")
 CUSTOM = [one for one in INSTRUCTIONS if one.mnemonic.startswith("nmp.")]
@@ -193,3 +196,61 @@ def test_impossible_options_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(UserError, match="picolibc is not installed"):
         make_flags(KitOptions(library="picolibc"), default_device())
     assert "-ffreestanding" in make_flags(KitOptions(), default_device())
+
+
+LINKED = r"""
+#include "nmp.h"
+
+int8_t x[2][8];
+int16_t y[16];
+
+int main(void)
+{
+    for (int i = 0; i < 16; i++)
+        y[i] = 0;
+    nmp_barrier(0, 1);
+    for (int i = 0; i < 16; i++)
+        y[i] += 3 * x[i / 8][i % 8];
+    nmp_barrier(1, 1);
+    return 0;
+}
+"""
+TENSORS = ["--input", "x:i8[2x8]", "--output", "y:i16[16]@0.5,0"]
+
+
+def test_a_linked_program_has_tensors_and_layers(compile_c: Compile, tmp_path: Path) -> None:
+    program, bundle = compile_c(LINKED), tmp_path / "net.bin"
+    words = ["link", program.path, *TENSORS, "--layer", "clear:y", "--layer", "scale:y"]
+    done = CliRunner().invoke(app, [*words, "-o", str(bundle)])
+    assert done.exit_code == 0, done.output
+    linked = read_bundle(bundle)
+    assert linked.symbols == program.symbols
+    values = np.arange(-8, 8, dtype=np.int8).reshape(2, 8)
+    reports = [Device(default_device(), engine).run(linked, {"x": values}) for engine in ENGINES]
+    for report in reports:
+        assert (report.trap, report.exit_status, report.contract.status) == (None, 0, "checked")
+        np.testing.assert_array_equal(report.outputs["y"], 3 * values.reshape(16))
+        assert [layer.name for layer in report.layers] == ["clear", "scale"]
+        assert all(layer.cycles > 100 for layer in report.layers)
+    first, second = reports
+    assert [one.cycles for one in first.layers] == [one.cycles for one in second.layers]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--input", "x:i9[4]"], "the tensor of --input is invalid"),
+        (["--input", "x:i8[2x9]"], "too small for the tensor"),
+        (["--input", "xx:i8[4]"], "has no variable"),
+        (["--output", "y:i16[16]@half,0"], "the scale is not a number"),
+        (["--layer", "a:z"], "the layer of --layer is invalid"),
+        (["--input", "main:i8[4]"], "outside its memory"),
+    ],
+)
+def test_impossible_tensors_and_layers_are_refused(
+    compile_c: Compile, tmp_path: Path, words: list[str], text: str
+) -> None:
+    out = tmp_path / "net.bin"
+    done = CliRunner().invoke(app, ["link", compile_c(LINKED).path, *words, "-o", str(out)])
+    assert text in str(done.exception) + done.output
+    assert not out.exists()
