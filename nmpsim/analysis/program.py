@@ -19,7 +19,11 @@ from nmpsim.compiler.resolve import find_inputs_and_outputs, resolve_operands
 from nmpsim.config import DeviceConfig, default_device, make_device_config
 from nmpsim.diagnostics import refuse_options
 from nmpsim.frontends import import_model
-from nmpsim.frontends.imported_model import ImportedModel
+from nmpsim.frontends.imported_model import (
+    DEFAULT_IMPORT_OPTIONS,
+    ImportedModel,
+    ImportOptions,
+)
 from nmpsim.input_files import read_first_bytes
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.constants import attach_constants, find_tensors_file
@@ -138,10 +142,17 @@ def compile_without_chains(bundle: Bundle, tiling: str = "burst") -> Bundle:
     )
 
 
-def load_program(path: Path, weights: Path | None = None, tensors: Path | None = None) -> Program:
+def load_program(
+    path: Path,
+    weights: Path | None = None,
+    tensors: Path | None = None,
+    *,
+    options: ImportOptions = DEFAULT_IMPORT_OPTIONS,
+) -> Program:
     """Load a program from a bundle, a model file or LIR text.
 
     ``weights`` and ``tensors`` are for LIR only; others contain their constants and exact scales.
+    ``options`` are those of a model file.
 
     Raises
     ------
@@ -149,7 +160,7 @@ def load_program(path: Path, weights: Path | None = None, tensors: Path | None =
         Codes of FILE, LIR, CONST, MODEL, PKG and BUN; ARG001 for weights given with a
         bundle or model.
     """
-    program = load_compiled_or_model(path, weights, tensors)
+    program = load_compiled_or_model(path, weights, tensors, options=options)
     if program is not None:
         return program
     printed = parse_file(path)
@@ -164,7 +175,11 @@ def load_program(path: Path, weights: Path | None = None, tensors: Path | None =
 
 
 def load_compiled_or_model(
-    path: Path, weights: Path | None = None, tensors: Path | None = None
+    path: Path,
+    weights: Path | None = None,
+    tensors: Path | None = None,
+    *,
+    options: ImportOptions = DEFAULT_IMPORT_OPTIONS,
 ) -> Program | None:
     """Load a program from a bundle or a model file; return None for any other file.
 
@@ -176,7 +191,7 @@ def load_compiled_or_model(
     if is_bundle(path):
         refuse_files(path, weights, tensors)
         return make_bundle_program(read_bundle(path))
-    imported = import_model(path, weights, tensors)
+    imported = import_model(path, weights, tensors, options)
     return None if imported is None else make_model_program(imported)
 
 

@@ -2,6 +2,7 @@
 
 from nmpsim.analysis.identify.classes import Identification, RuleClass, identify_program
 from nmpsim.analysis.identify.document import make_identify_document
+from nmpsim.analysis.identify.dumps import read_shapes
 from nmpsim.analysis.identify.formulas_file import make_formulas_file
 from nmpsim.analysis.identify.probe import (
     ClassProbe,
@@ -22,4 +23,5 @@ __all__ = [
     "make_identify_document",
     "make_probe",
     "make_class_probes",
+    "read_shapes",
 ]

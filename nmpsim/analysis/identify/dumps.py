@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from nmpsim.analysis.matching.tensors import parse_saved_key
 from nmpsim.array_files import ArrayFile, ArrayFolder, RawFile, StoredArray
-from nmpsim.arrays import Array
+from nmpsim.arrays import Array, Shape
 from nmpsim.compiler.operations import BufferView
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.names import make_legal_name
@@ -224,6 +225,19 @@ class Dumps:
             expected=expected,
             hint="Pass dumps of this network, with an array for each tensor.",
         )
+
+
+def read_shapes(paths: Iterable[Path]) -> dict[str, Shape]:
+    """Return the shapes of the arrays in files and folders by the names that tensors may have."""
+    shapes: dict[str, Shape] = {}
+    for path in paths:
+        file = Dumps(path).file
+        for key in file.keys:
+            with suppress(UserError):  # an array that is not needed need not be readable
+                array = file.get_array(key)
+                if not isinstance(array.file, RawFile):
+                    shapes |= dict.fromkeys(list_name_forms(key), array.shape)
+    return shapes
 
 
 def _describe(view: BufferView) -> str:

@@ -64,15 +64,18 @@ def command(options: IdentifyOptions) -> int:
         make_class_probes,
         make_formulas_file,
         make_identify_document,
+        read_shapes,
     )
     from nmpsim.analysis.program import load_program
     from nmpsim.atomic import write_file, write_npz
+    from nmpsim.frontends.imported_model import ImportOptions
     from nmpsim.views.identify_text import print_identification
     from nmpsim.views.progress import ItemProgress
 
     names = options.matching.read_names()
     with report_slow_loading(options.program):
-        program = load_program(options.program, options.weights, options.tensors)
+        shapes = ImportOptions(sample_shapes=read_shapes(options.dumps))
+        program = load_program(options.program, options.weights, options.tensors, options=shapes)
     print_warnings(program.warnings)
     with show_progress() as progress:
         found = identify_program(

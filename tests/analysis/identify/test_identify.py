@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner, Result
 from identified_convolution import (
@@ -243,6 +244,16 @@ def test_arrays_of_other_names_are_matched_by_order(shared: Path, name: str, lay
     assert (found["profile"], len(found["layers"])) == ("q31", layers)
     assert found["by_order"] >= layers and not found["by_name"]
     assert all(one["by_order"] and one["explained"] for one in found["layers"])
+
+
+def test_open_dimensions_of_a_model_are_those_of_the_dumps(model: Path, tmp_path: Path) -> None:
+    parsed = onnx.load(str(model))
+    dims = parsed.graph.input[0].type.tensor_type.shape.dim
+    for index in (0, 2, 3):
+        dims[index].dim_param = f"size{index}"
+    onnx.save(parsed, str(tmp_path / "open.onnx"))
+    found = read(tmp_path / "open.onnx", record(tmp_path / "dumps.npz", tflite))
+    assert found["explained"] and found["by_name"] == 2
 
 
 def test_transposed_convolutions_are_named(shared: Path, tmp_path: Path) -> None:
