@@ -64,6 +64,8 @@ class StoredArray(ArrayHeader):
     """Name in an ``.npz`` file, empty in an ``.npy`` file."""
     is_part: bool = False
     """Whether more data follow in the file."""
+    runs: tuple[tuple[int, int], ...] = ()
+    """Ranges of rows that are read; empty for all rows of the shape."""
 
     def take_rows(self, rows: int | None) -> StoredArray:
         """Return a stored array of the first ``rows`` rows; all rows for None or Fortran order."""
@@ -71,6 +73,18 @@ class StoredArray(ArrayHeader):
             return self
         shape = (rows, *self.shape[1:])
         return StoredArray(self.dtype, shape, False, self.file, self.key, is_part=True)
+
+    def take_runs(self, first: int, step: int, rows: int) -> StoredArray:
+        """Return a stored array of every ``step``-th run of ``rows`` rows, from run ``first`` on.
+
+        Returns all rows for Fortran order.
+        """
+        if self.fortran_order or not self.shape:
+            return self
+        starts = range(first * rows, self.shape[0], step * rows)
+        runs = tuple((start, min(start + rows, self.shape[0])) for start in starts)
+        shape = (sum(end - start for start, end in runs), *self.shape[1:])
+        return StoredArray(self.dtype, shape, False, self.file, self.key, is_part=True, runs=runs)
 
     def read(self) -> Array:
         """Read the data in native byte order. Raises UserError (MEM001) for lack of memory."""
@@ -127,9 +141,15 @@ class ArrayFile:
         with self._open_array(array.key) as (file, _):
             if not self.is_archive and not array.is_part:
                 self._check_size(os.fstat(file.fileno()).st_size - file.tell(), array)
-            limit, data = array.nbytes + (not array.is_part), bytearray()
-            while block := file.read(min(_BLOCK, limit - len(data))):
-                data += block
+            data, start = bytearray(), file.tell()
+            limit = array.nbytes + (not array.is_part)
+            row = array.nbytes // array.shape[0] if array.runs else 0
+            for first, last in array.runs or ((0, 0),):
+                end = len(data) + (last - first) * row if array.runs else limit
+                if array.runs:
+                    file.seek(start + first * row)
+                while block := file.read(min(_BLOCK, end - len(data))):
+                    data += block
         self._check_size(len(data), array)
         return memoryview(data).toreadonly()
 

@@ -42,10 +42,9 @@ def print_identification(
 
 
 def _print_class(one: RuleClass, console: Console, show_all: bool) -> None:
-    elements = sum(layer.results.size for layer in one.layers)
     print_heading(console, f"{one.kind}: {one.rule.name}")
     layers = f"{len(one.layers):,} layer{'s' if len(one.layers) != 1 else ''}"
-    print_line(console, f"  explains all {elements:,} results of {layers}")
+    print_line(console, f"  explains all {one.results:,} results of {layers}")
     others = one.rules[1:] if show_all else one.rules[1 : 1 + _SHOWN]
     if others:
         print_line(console, f"  {len(one.rules) - 1:,} other rules explain them too:")

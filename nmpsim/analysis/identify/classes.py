@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,13 @@ class RuleClass:
     layers: tuple[AnyLayer, ...]
     rules: tuple[RequantizationRule, ...]
     """The simplest first."""
+    further_results: int = 0
+    """Results outside the sample of ``layers`` that the rules explain."""
+
+    @property
+    def results(self) -> int:
+        """Number of results that the rules explain."""
+        return sum(layer.results.size for layer in self.layers) + self.further_results
 
     @property
     def rule(self) -> RequantizationRule:
@@ -163,6 +170,11 @@ def identify_program(
         if not one.found.rules and one.fault is None:
             shared = _share_rules(one.layer, classes[one.layer.kind], program.numerics)
             found[index] = one if shared is None else IdentifiedLayer(shared)
+    further = sum(file.blocks - 1 for file in files) * len(layers)
+    for index, layer in enumerate(_iterate_further_layers(program, files)):
+        if progress is not None:
+            progress(index, further, layer.name)
+        _verify_layer(layer, found, classes.get(layer.kind, []), program.numerics)
     unused = tuple(
         key
         for file in files
@@ -181,6 +193,31 @@ def identify_program(
         by_name=sum(len(file.read_keys) for file in files) - by_order,
         by_order=by_order,
     )
+
+
+def _iterate_further_layers(program: Program, files: Sequence[Dumps]) -> Iterator[AnyLayer]:
+    """Yield the layers with the rows that the search did not read, one block after the other."""
+    for file in files:
+        for block in range(1, file.blocks):
+            file.block = block
+            yield from read_layers(program, file)[0]
+
+
+def _verify_layer(
+    layer: AnyLayer, found: list[IdentifiedLayer], classes: list[RuleClass], numerics: str
+) -> None:
+    """Verify the rules of a layer on rows that the search did not read; update layer and class."""
+    for index, one in enumerate(classes):
+        if layer.name not in [known.name for known in one.layers]:
+            continue
+        shared = find_rules(layer, group_rules(one.rules))
+        if shared.rules:
+            rules = sort_rules(shared.rules, numerics)
+            count = one.further_results + layer.results.size
+            classes[index] = attrs.evolve(one, rules=rules, further_results=count)
+        else:
+            unexplained = IdentifiedLayer(shared)
+            found[:] = [unexplained if one.layer.name == layer.name else one for one in found]
 
 
 def _read_all_layers(program: Program, files: Sequence[Dumps]) -> tuple[list[AnyLayer], list[str]]:

@@ -113,7 +113,7 @@ def _make_class(one: RuleClass, known: ClassProbe | None) -> dict[str, Any]:
     return {
         "kind": one.kind,
         "layers": [layer.name for layer in one.layers],
-        "elements": sum(layer.results.size for layer in one.layers),
+        "elements": one.results,
         "rule": _make_rule(one.rule),
         "count": len(one.rules),
         "rules": list(map(_make_rule, one.rules[:MAX_RULES])),

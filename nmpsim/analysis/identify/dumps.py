@@ -17,7 +17,9 @@ from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.names import make_legal_name
 
 MAX_ELEMENTS = 1 << 26
-"""Most elements of a tensor that are read; further rows are ignored."""
+"""Most elements of a tensor that are read at a time."""
+_RUN = 1 << 20
+"""Elements of a run of consecutive rows of the largest array."""
 CONSTANT_PREFIX, EXPECTED_PREFIX = "constant/", "expected/"
 """Prefixes of a probe's arrays: constants in place of the program's, and expected results."""
 _PREFIXES = "input/", "output/", "act/"
@@ -72,6 +74,24 @@ class Dumps:
         self.by_order: dict[str, str] = {}
         """Names of tensors that were matched by order or values, and the keys of their arrays."""
         self._layouts: dict[str, bool] = {}
+        self.block = 0
+        """Number of the block of rows that is read."""
+        self._rows, self._run, self.blocks = self._plan_blocks()
+
+    def _plan_blocks(self) -> tuple[int, int, int]:
+        """Return the rows of the largest array, the rows of a run, and the number of blocks.
+
+        A block contains runs of rows from the whole file, so that each block is a sample of it.
+        """
+        largest, rows = 1, 1
+        for key in self.file.keys:
+            with suppress(UserError):  # an array that is not needed need not be readable
+                stored = self.file.get_array(key)
+                count = math.prod(stored.shape)
+                if count > largest and not isinstance(stored.file, RawFile):
+                    largest, rows = count, stored.shape[0]
+        run = max(_RUN * rows // largest, 1)
+        return rows, run, min(-(-largest // MAX_ELEMENTS), -(-rows // run))
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -160,7 +180,10 @@ class Dumps:
             raise self._make_error(
                 view, key, "size", f"shape {list(stored.shape)}", _describe(view)
             )
-        if count > MAX_ELEMENTS and stored.shape and stored.shape[0] > 1:
+        if self.blocks > 1 and stored.shape and stored.shape[0] % self._rows == 0:
+            run = self._run * stored.shape[0] // self._rows
+            stored = stored.take_runs(self.block, self.blocks, run)
+        elif count > MAX_ELEMENTS and stored.shape and stored.shape[0] > 1:
             rows = max(MAX_ELEMENTS * stored.shape[0] // count, 1)
             stored = stored.take_rows(rows)
             self.partial.add(key)

@@ -23,6 +23,7 @@ from identified_convolution import (
 )
 
 import nmpsim
+from nmpsim.analysis.identify import dumps as dumps_module
 from nmpsim.bundle import parse_bundle
 from nmpsim.cli.app import app
 
@@ -254,6 +255,24 @@ def test_open_dimensions_of_a_model_are_those_of_the_dumps(model: Path, tmp_path
     onnx.save(parsed, str(tmp_path / "open.onnx"))
     found = read(tmp_path / "open.onnx", record(tmp_path / "dumps.npz", tflite))
     assert found["explained"] and found["by_name"] == 2
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_large_dumps_are_verified_in_blocks(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save: Any, is_damaged: bool
+) -> None:
+    """The rule follows from a sample of the rows, and one wrong result elsewhere is found."""
+    with np.load(record(tmp_path / "dumps.npz", tflite)) as archive:
+        arrays = {key: np.concatenate([archive[key]] * 4) for key in archive}
+    arrays["y"][-1, 0, 0, 0] += 2 if is_damaged else 0
+    save(tmp_path / "large.npz", **arrays)
+    whole = max(array.size for array in arrays.values())
+    monkeypatch.setattr(dumps_module, "MAX_ELEMENTS", whole // 4)
+    monkeypatch.setattr(dumps_module, "_RUN", whole // len(arrays["x"]))
+    found = read(model, tmp_path / "large.npz")
+    assert (found["explained"], found["partial"]) == (not is_damaged, [])
+    assert is_damaged or found["classes"][0]["elements"] == arrays["y"].size
 
 
 def test_transposed_convolutions_are_named(shared: Path, tmp_path: Path) -> None:
