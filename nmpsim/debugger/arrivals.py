@@ -14,7 +14,12 @@ import numpy as np
 
 from nmpsim.core.state import CoreStatus
 from nmpsim.core.stop_conditions import ANY_INSTRUCTION, TraceColumn
-from nmpsim.debugger.breakpoints import AddressCondition, Breakpoint, BreakpointHit
+from nmpsim.debugger.breakpoints import (
+    AccessCondition,
+    AddressCondition,
+    Breakpoint,
+    BreakpointHit,
+)
 from nmpsim.debugger.execution import ReversibleExecution
 
 FIRST_WINDOW = 64
@@ -42,10 +47,10 @@ def find_last_arrival(
     core : int, optional
         Core whose present address does not count, because the run has stopped there.
     includes_access : bool
-        Whether hits of watchpoints at the current position count.
+        Whether accesses of cores to watched memory at the current position count.
     """
     here = execution.position
-    by_address = {one.number for one in breakpoints if isinstance(one.condition, AddressCondition)}
+    conditions = {one.number: one.condition for one in breakpoints}
     present = [hit for hit in list_present_hits(execution, breakpoints) if hit.core != core]
     found = move_to_arrivals(execution, present)
     last = here if includes_access else here - 1
@@ -55,9 +60,15 @@ def find_last_arrival(
         if not new:
             return max(found, key=lambda hit: hit.position, default=None)
         last = new[0].position - 1
-        before = [hit for hit in new if hit.breakpoint in by_address and hit.position < here]
-        found += move_to_arrivals(execution, before)
-        found += [hit for hit in new if hit.breakpoint not in by_address]
+        at_address = []
+        for hit in new:
+            condition = conditions[hit.breakpoint]
+            is_access = isinstance(condition, AccessCondition) and hit.core is not None
+            if isinstance(condition, AddressCondition) and hit.position < here:
+                at_address.append(hit)
+            elif is_access or hit.position < here:
+                found.append(hit)
+        found += move_to_arrivals(execution, at_address)
 
 
 def list_present_hits(

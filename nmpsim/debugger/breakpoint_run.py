@@ -50,6 +50,8 @@ class BreakpointRun(PositionedRun):
         self.uses_gdb_stops = False
         """Whether a run stops where gdb expects it for RISC-V: before the access of a watchpoint,
         and backwards after it and where :mod:`nmpsim.debugger.arrivals` says."""
+        self.passed_core: int | None = None
+        """Core whose current address does not stop a run that uses gdb's stops."""
         self.events = BreakpointObserver(self)
         self._last_number = 0
 
@@ -159,7 +161,9 @@ class BreakpointRun(PositionedRun):
         return attrs.evolve(hit, position=hit.position - 1) if self._is_access(hit) else hit
 
     def _is_access(self, hit: BreakpointHit) -> bool:
-        return isinstance(self.get_breakpoint(hit.breakpoint).condition, AccessCondition)
+        """Return whether a hit is an access of a core to watched memory."""
+        condition = self.get_breakpoint(hit.breakpoint).condition
+        return isinstance(condition, AccessCondition) and hit.core is not None
 
     def _find_earlier_hits(self, first: int, last: int) -> list[BreakpointHit]:
         """Return hits from ``first`` to ``last``: those of the last moves that have any."""

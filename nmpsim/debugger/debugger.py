@@ -143,17 +143,9 @@ class Debugger(BreakpointRun):
             return self.step("instruction", core=core)
         return self._forward(address=AddressCondition(target, chosen))
 
-    def run(self, *, back: bool = False, core: int | None = None) -> StopResult:
-        """Run to the next breakpoint, trap or end, or backwards to a breakpoint or the start.
-
-        Parameters
-        ----------
-        back : bool
-            Whether to run backwards.
-        core : int, optional
-            Core whose present address does not stop a run backwards that uses gdb's stops.
-        """
-        return self._run_back(core) if back else self._forward()
+    def run(self, *, back: bool = False) -> StopResult:
+        """Run to the next breakpoint, trap or end, or backwards to a breakpoint or the start."""
+        return self._run_back() if back else self._forward()
 
     def run_until_cycle(self, cycle: int) -> StopResult:
         """Run until all events before a cycle have begun; restart if the cycle is in the past."""
@@ -234,7 +226,11 @@ class Debugger(BreakpointRun):
         if self.is_over:
             return self._make_end_stop()
         self._resume()
-        self.skip_address(self.find_next_core())
+        if self.uses_gdb_stops:
+            self.forget_skipped_addresses()
+            self.skip_address(self.passed_core)
+        else:
+            self.skip_address(self.find_next_core())
         addresses = list_stop_addresses(self.breakpoints, address)
         while True:
             pause = self.advance(
@@ -342,9 +338,9 @@ class Debugger(BreakpointRun):
             return self.make_stop("interrupted")
         return self.go_to(found if found is not None else 0)
 
-    def _run_back(self, core: int | None) -> StopResult:
+    def _run_back(self) -> StopResult:
         """Go back to the last position at which a breakpoint was hit."""
-        here, is_first = self.position, True
+        here, core, is_first = self.position, self.passed_core, True
         while any(one.is_enabled for one in self.breakpoints):
             try:
                 if self.uses_gdb_stops:

@@ -277,6 +277,10 @@ class ReversibleExecution:
         if core is not None:
             self._stops.passed[core] = self.machine.cores[core].retired
 
+    def forget_skipped_addresses(self) -> None:
+        """Let no core pass a stop address any more."""
+        self._stops.passed[:] = -1
+
     def take_snapshot(self) -> None:
         """Take a snapshot of the state at the current position."""
         if self.snapshots.has_position(self.position):
@@ -334,7 +338,7 @@ class ReversibleExecution:
         arrays = (*list_pages(self.machine), *self._list_arrays())
         for array, saved in zip(arrays, (*snapshot.pages, *snapshot.records), strict=True):
             array[...] = saved
-        self._stops.passed[:] = -1
+        self.forget_skipped_addresses()
         self.position, self.trap = snapshot.position, None
         self._step, self._is_started = snapshot.step, snapshot.is_started
         self.account = snapshot.account.copy()

@@ -35,7 +35,8 @@ def make_first_stop_reply(session: Session) -> bytes:
     session.enter_segment()
     core = session.debugger.find_next_core()
     session.general_core = 0 if core is None else core
-    stopped = session.debugger.make_stop("step")
+    debugger = session.debugger
+    stopped = debugger.run() if debugger.is_over else debugger.make_stop("step")
     describer = StopDescriber(session.debugger, session.breakpoints)
     return describer.make_reply(stopped, session.general_core)
 
@@ -88,8 +89,8 @@ def step_back(session: Session) -> bytes:
 
 def resume_back(session: Session) -> bytes:
     """Run all cores backwards to the previous stop; return the reply about the stop."""
-    core = session.stopped_core
-    return _run(session, lambda: session.debugger.run(back=True, core=core))
+    session.debugger.passed_core = session.stopped_core
+    return _run(session, lambda: session.debugger.run(back=True))
 
 
 def _run_forward(
@@ -116,6 +117,9 @@ def _run(session: Session, move: Callable[[], StopResult], core: int | None = No
         stopped, session.general_core if core is None else core
     )
     session.stopped_core = session.general_core
+    # gdb leaves its own breakpoints by a step, but does not know those of the debugger.
+    is_own = stopped.hits and not any(map(session.breakpoints.find, stopped.hits))
+    session.debugger.passed_core = session.stopped_core if is_own else None
     for line in describer.list_lines(stopped):
         session.write_console(f"{line}\n")
     session.stop_reply = describer.make_reply(stopped, session.general_core)

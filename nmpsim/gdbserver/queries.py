@@ -140,7 +140,7 @@ def execute_command(session: Session, command: bytes) -> bytes:
     line, debugger = command.decode("utf-8", "replace"), session.debugger
     here, edits = debugger.position, debugger.edits
     try:
-        with session.interruptible():
+        with session.interruptible(), session.use_own_stops():
             text = _execute_line(session, line)
     except UserError as error:
         session.write_console(f"{error}\n")

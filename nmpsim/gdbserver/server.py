@@ -113,7 +113,6 @@ def serve_gdb(
 def serve_session(session: Session) -> bool:
     """Execute the packets of a client until it leaves; return whether it has ended the program."""
     session.stop_reply = make_first_stop_reply(session)
-    session.debugger.uses_gdb_stops = True  # as gdb expects of a RISC-V processor
     connection = session.connection
     while not session.has_ended and (payload := connection.read_packet()) is not None:
         reply = execute_packet(session, payload)

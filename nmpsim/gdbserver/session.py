@@ -47,6 +47,7 @@ class Session:
     ) -> None:
         self.shell = shell
         self.debugger: Debugger = shell.debugger
+        self.debugger.uses_gdb_stops = True
         self.connection = connection
         self.breakpoints = ClientBreakpoints(self.debugger)
         self.general_core = 0
@@ -92,6 +93,15 @@ class Session:
             yield
         finally:
             self.debugger.is_interrupted = before
+
+    @contextmanager
+    def use_own_stops(self) -> Iterator[None]:
+        """Let runs stop as in the debugger without gdb during a ``with`` block."""
+        self.debugger.uses_gdb_stops = False
+        try:
+            yield
+        finally:
+            self.debugger.uses_gdb_stops = True
 
     def write_console(self, text: str) -> None:
         """Send text that the client prints while the program runs."""

@@ -93,7 +93,9 @@ class StopDescriber:
             return find_signal(debugger.trap), ""
         if stopped.reason in ("begin", "end"):
             return GdbSignal.SIGTRAP, f"replaylog:{stopped.reason};"
-        found = [one for one in map(self._breakpoints.find, stopped.hits) if one is not None]
+        # gdb steps a core over the access of a watchpoint, but not over one of the host.
+        by_core = [hit for hit in stopped.hits if hit.core is not None]
+        found = [one for one in map(self._breakpoints.find, by_core) if one is not None]
         for kind, address in sorted(found, key=lambda one: one[0].access is None):
             return GdbSignal.SIGTRAP, f"{kind.name}:{f'{address:x}' if kind.access else ''};"
         for hit in stopped.hits:

@@ -92,7 +92,6 @@ class MemoryClient:
 def connect(shell: Shell, secret: str = "") -> MemoryClient:
     """Return a client of a new session."""
     session = Session(shell, Connection(MemoryStream()), secret)
-    session.debugger.uses_gdb_stops = True
     session.stop_reply = make_first_stop_reply(session)
     return MemoryClient(session)
 

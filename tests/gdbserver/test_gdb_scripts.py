@@ -126,14 +126,14 @@ def test_source_lines_and_functions_of_a_c_program(race: tuple[RunningServer, Pa
     server, program = race
     text = run_gdb(
         server.port,
-        ["monitor disable 1", "break increment", "continue", "backtrace 2", "finish",
+        ["monitor disable 1", "tbreak increment", "continue", "backtrace 2", "finish",
          "info locals", "thread 2", "until", "step", "delete", "watch counter", "continue",
          "reverse-continue", "delete", "reverse-next", "reverse-next", "reverse-step",
          "reverse-finish", "p increment(41)", "disconnect"],
         program,
     )  # fmt: skip
     expect_in_order(
-        text, r"_start \(\) at .*race.c", r"Breakpoint 1, increment \(value=0\) at",
+        text, r"_start \(\) at .*race.c", r"breakpoint 1, increment \(value=0\) at",
         r"#1 .* in work \(\)", r"Value returned is \$1 = 1", r"round = 0",
         r"Switching to thread 2", r"for \(int round", r"counter = increment", r"Old value = 1",
         r"New value = 2", r"Old value = 2", r"New value = 1", r"counter = increment",
@@ -170,7 +170,8 @@ def test_a_session_of_vs_code(race: tuple[RunningServer, Path]) -> None:
         "-thread-info", '-interpreter-exec console "monitor disable 1"', "-exec-continue",
         "-stack-list-frames --thread 1 0 5",
         "-stack-list-variables --thread 1 --frame 0 --simple-values", "-var-create - * counter",
-        "-exec-next", "-data-list-register-values x 32", "-interpreter-exec console reverse-step",
+        "-break-delete 1", "-exec-next", "-data-list-register-values x 32",
+        "-interpreter-exec console reverse-step",
         "-data-disassemble -s $pc -e $pc+8 -- 0", "-target-disconnect", "-gdb-exit",
     ]  # fmt: skip
     text = run_mi(commands)

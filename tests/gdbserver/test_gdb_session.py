@@ -113,19 +113,60 @@ def test_a_step_moves_the_chosen_core() -> None:
     assert b"replaylog:begin" in (client.ask("bs") or b"")
 
 
+def step_over(client: MemoryClient, breakpoint: str) -> None:
+    """Execute the instruction at a breakpoint as gdb does."""
+    thread = (client.ask("qC") or b"")[2:].decode()
+    for packet in (f"z{breakpoint}", f"vCont;s:{thread}", f"Z{breakpoint}"):
+        assert client.ask(packet) not in (b"", None)
+
+
 @pytest.mark.parametrize("kind", [0, 1])
 def test_breakpoints_stop_both_cores_in_both_directions(kind: int) -> None:
     client = start()
     at = address(client, "again")
     assert client.ask(f"Z{kind},{at:x},4") == b"OK"
     name = (b"swbreak:;", b"hwbreak:;")[kind]
-    stops = [client.ask("vCont;c") or b"" for _ in range(6)]
+    stops = []
+    for _ in range(6):
+        stops.append(client.ask("vCont;c") or b"")
+        step_over(client, f"{kind},{at:x},4")
     assert all(name in stop for stop in stops)
     assert sorted(re.findall(rb"thread:(\d)", b"".join(stops))) == [b"1"] * 3 + [b"2"] * 3
-    back = [client.ask("bc") or b"" for _ in range(5)]
-    assert back == stops[4::-1]
+    back = [client.ask("bc") or b"" for _ in range(6)]
+    assert back == stops[::-1]
     assert client.ask(f"z{kind},{at:x},4") == b"OK"
     assert b"replaylog:end" in (client.ask("c") or b"")
+
+
+def test_no_core_misses_a_breakpoint_while_gdb_steps_another() -> None:
+    client = start("x:\n nop\n" + HALT, cores=3)
+    at = address(client, "x")
+    client.ask(f"Z0,{at:x},4")
+    for thread in (1, 2, 3):
+        assert b"swbreak:;20:%b;thread:%d;" % (
+            at.to_bytes(4, "little").hex().encode(), thread
+        ) in (client.ask("vCont;c") or b"")  # fmt: skip
+        step_over(client, f"0,{at:x},4")
+
+
+def test_a_breakpoint_of_the_debugger_is_left() -> None:
+    client = start(cores=1)
+    client.monitor(f"break address {address(client, 'again'):#x}")
+    for _ in range(3):
+        assert (client.ask("vCont;c") or b"").startswith(b"T05")
+        assert client.pc == address(client, "again")
+        assert "breakpoint 1 of nmpsim" in client.read_console()
+    assert b"replaylog:end" in (client.ask("vCont;c") or b"")
+    for _ in range(3):
+        assert client.ask("bc") and client.pc == address(client, "again")
+    assert b"replaylog:begin" in (client.ask("bc") or b"")
+
+
+def test_a_violation_is_left_backwards() -> None:
+    client = start(GET + USE + WAIT_VECTOR + PUT + END, cores=1)
+    client.monitor("break hazard")
+    assert (client.ask("vCont;c") or b"").startswith(b"T07")
+    assert b"replaylog:begin" in (client.ask("bc") or b"")
 
 
 def test_watchpoints_stop_before_the_access_and_backwards_after_it() -> None:
@@ -271,6 +312,12 @@ def test_traps_are_signals_with_text(text: str, signal: int, message: str) -> No
     assert reply.startswith(b"T%02x" % signal)
     assert message in client.read_console()
     assert client.ask("vCont;c") == b"X%02x" % signal
+
+
+def test_a_client_that_connects_after_a_trap_gets_its_signal() -> None:
+    shell = make_shell(" .word 0\n")
+    shell.debugger.run_to_end()
+    assert (connect(shell).ask("?") or b"").startswith(b"T04")
 
 
 def test_a_trap_can_be_repaired() -> None:

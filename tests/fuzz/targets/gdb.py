@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator
 from contextlib import chdir
@@ -66,6 +67,7 @@ class ReplayStream:
 
 def run(data: bytes) -> None:
     """Execute the packets in a new session."""
+    gc.collect()  # logs of hazards are large, and debuggers are in reference cycles
     warm()
     program, inputs = programs.one_conv()
     config = limit_cycles(make_device_config(program.metadata.device))
