@@ -24,7 +24,7 @@ FREQUENT_SHARE = 0.05
 """Share of all elements from which an error is frequent."""
 
 _OF_CHANNELS = " (possible causes: weights, bias, factor)"
-_OF_CONSTANT = ", where the result is constant (possible cause: zero weights)"
+_OF_CONSTANT = ", where the result is constant (possible causes: zero weights, clip)"
 
 
 @attrs.frozen
@@ -108,7 +108,10 @@ def _describe_regions(
 ) -> Iterator[ErrorPattern]:
     """Yield where the result is wrong; only the first region along the axes suggests a cause."""
     for one in found:
-        if one.kind == "channel" and traits.has_weights and np.ptp(actual[one.mask]) == 0:
+        own = np.unique(actual[one.mask])
+        limits = np.iinfo(actual.dtype)
+        is_saturated = own[0] in (limits.min, limits.max)
+        if one.kind == "channel" and traits.has_weights and own.size == 1 and not is_saturated:
             hints = "constants FILE.npz", "integers L"
             yield ErrorPattern(f"only in {one.text}{_OF_CONSTANT}", hints)
         else:

@@ -25,8 +25,10 @@ def test_wrong_channels_are_named() -> None:
     assert "only in channels 5, 7 of 16" in words(wrong)[0]
     wrong = RIGHT.copy()
     wrong[..., 5] = 3
-    text = "where the result is constant (possible cause: zero weights)"
+    text = "where the result is constant (possible causes: zero weights, clip)"
     assert words(wrong) == [f"only in channel 5 of 16, {text}"]
+    wrong[..., 5] = 127  # saturated, for example because of a bias
+    assert words(wrong) == ["only in channel 5 of 16 (possible causes: weights, bias, factor)"]
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 0), (-1, -1), (0, 2)])
