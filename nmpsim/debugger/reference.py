@@ -177,9 +177,9 @@ class ReferenceOutputs:
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether values could match more layers and tensors, or determine the layout."""
+        """Whether values could match more layers, refute a match, or determine the layout."""
         left = self.matching.unmatched and self.matching.unmatched_references
-        return bool(left) or not self.is_layout_known
+        return bool(left) or not self.is_layout_known or self.is_float()
 
     @property
     def is_layout_known(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice, pairwise, product, takewhile
 
 import attrs
@@ -30,12 +30,15 @@ from nmpsim.analysis.matching.names import (
 from nmpsim.analysis.matching.result import TensorMatching, TensorPair
 from nmpsim.analysis.matching.similarity import (
     MAX_CUBES,
+    MAX_DIFFERENT,
+    MIN_SIMILAR,
     find_similar_layout,
     find_similar_pairs,
     find_swapped_pairs,
     is_closer,
     is_cube,
     is_similar,
+    measure_similarity,
 )
 from nmpsim.analysis.matching.tensors import (
     KnownValues,
@@ -110,6 +113,7 @@ def match_tensors(
         matcher.align()  # fewer results are exchangeable
     matcher.follow_chains()
     matcher.remove_dissimilar()
+    matcher.remove_inner()
     return matcher.finish()
 
 
@@ -307,20 +311,31 @@ class _Matcher:
         """Return the results that may be computed before or after another one that fits alike."""
         if len(self._results) > MAX_GRAPH:
             return set(self._results)
-        ancestors: dict[str, int] = {}
         alike: dict[object, list[StoredTensor]] = defaultdict(list)
         found: set[StoredTensor] = set()
+        for row, ancestors in enumerate(self._ancestors):
+            one = self._results[row]
+            if one in self._pairs:
+                continue
+            for other in alike[one.shape, one.dtype]:
+                if not ancestors >> self._rows[other] & 1:
+                    found |= {one, other}
+            alike[one.shape, one.dtype].append(one)
+        return found
+
+    @cached_property
+    def _ancestors(self) -> list[int]:
+        """Ancestors of each result as a bit mask of rows with its own row; [] if unknown."""
+        if len(self._results) > MAX_GRAPH:
+            return []
+        ancestors: dict[str, int] = {}
         for row, one in enumerate(self._results):
             if one.inputs is None:
-                return set()
+                return []
             ancestors[one.name] = 1 << row
             for name in one.inputs:
                 ancestors[one.name] |= ancestors.get(name, 0)
-            for other in alike[one.shape, one.dtype] if one not in self._pairs else ():
-                if not ancestors[one.name] >> self._rows[other] & 1:
-                    found |= {one, other}
-            alike[one.shape, one.dtype] += [one] if one not in self._pairs else []
-        return found
+        return [ancestors[one.name] for one in self._results]
 
     def pair_values(self) -> None:
         """Match results that are similar to one result of the reference and to no other."""
@@ -379,6 +394,23 @@ class _Matcher:
             ):
                 del self._pairs[one]
                 self._used.discard(other)
+
+    def remove_inner(self) -> None:
+        """Remove pairs of different float tensors on whose results a similar result depends.
+
+        The reference's tensor is then one before a batch norm or an activation of the layer.
+        """
+        similarity = {
+            self._rows[one]: measure_similarity(one, pair.reference, self.layout)
+            for one, pair in self._pairs.items()
+            if one in self._rows and pair.how != BY_MAP and _is_quantized_float(pair)
+        }
+        similar = [row for row, value in similarity.items() if value >= MIN_SIMILAR]
+        for row, value in similarity.items() if self._ancestors else ():
+            is_right = any(self._ancestors[one] >> row & 1 for one in similar)
+            if 0 < value <= MAX_DIFFERENT and is_right:
+                pair = self._pairs.pop(self._results[row])
+                self._used.discard(pair.reference)
 
     def finish(self) -> TensorMatching:
         """Return the pairs in the order of the run, and the unmatched results."""
@@ -488,6 +520,13 @@ class _Matcher:
         chain = self._list_chain(start)
         free = takewhile(lambda one: can_share or one not in self._used, chain)
         return [start, *free][-1]
+
+
+def _is_quantized_float(pair: TensorPair) -> bool:
+    """Return whether a reference tensor is float, but the run's tensor is not."""
+    dtypes = pair.tensor.dtype, pair.reference.dtype
+    kinds = ["" if one is None else one.kind for one in dtypes]
+    return kinds[1] == "f" and kinds[0] in ("i", "u")
 
 
 def _sort_by_number(tensors: Sequence[StoredTensor]) -> list[StoredTensor]:

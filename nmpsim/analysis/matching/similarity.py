@@ -101,18 +101,19 @@ def is_cube(tensor: StoredTensor) -> bool:
 
 def is_similar(tensor: StoredTensor, reference: StoredTensor, layout: str) -> bool:
     """Return whether a tensor is similar to a reference tensor; False if values are unknown."""
-    return _correlate(tensor, reference, layout) >= MIN_SIMILAR
+    return measure_similarity(tensor, reference, layout) >= MIN_SIMILAR
 
 
 def is_closer(
     tensor: StoredTensor, reference: StoredTensor, other: StoredTensor, layout: str
 ) -> bool:
     """Return whether a tensor is similar to ``reference`` and much less similar to ``other``."""
-    error, other_error = (1 - _correlate(tensor, one, layout) for one in (reference, other))
+    error, other_error = (1 - measure_similarity(tensor, one, layout) for one in (reference, other))
     return 1 - error >= MIN_SIMILAR and MIN_RATIO * error < other_error
 
 
-def _correlate(tensor: StoredTensor, reference: StoredTensor, layout: str) -> float:
+def measure_similarity(tensor: StoredTensor, reference: StoredTensor, layout: str) -> float:
+    """Return the correlation of a tensor with a reference tensor; 0 if values are unknown."""
     shape = tensor.shape
     return float((_sample([tensor], shape, "same") @ _sample([reference], shape, layout).T)[0, 0])
 

@@ -222,3 +222,16 @@ def test_results_that_are_exchangeable_match_after_the_others_match_by_values() 
     theirs = make_tensors(**{f"t{index}": one for index, one in enumerate(values.values())})
     found = match_tensors(mine, theirs)
     assert [pair.how for pair in found.pairs] == ["order", "order", "order"]
+
+
+def test_a_float_tensor_before_an_activation_is_no_result_of_a_layer() -> None:
+    """The next layer is right, so the layer is right too, and the reference has another tensor."""
+    inner, after = make_values(1, 8, 8, 8), make_values(1, 8, 8, 4)
+    scales = np.array([9, -1, 1, 0.5, 1, 1, -1, 1], np.float32)
+    first, second = make_tensors(conv=quantize(inner * scales), next=quantize(after))
+    mine = [attrs.evolve(first, inputs=()), attrs.evolve(second, inputs=("conv",))]
+    found = match_tensors(mine, make_tensors(conv=inner, next=after))
+    assert [pair.tensor.name for pair in found.pairs] == ["next"]
+    assert [one.name for one in found.unmatched] == ["conv"]
+    right = match_tensors(mine, make_tensors(conv=inner * scales, next=after))
+    assert [pair.tensor.name for pair in right.pairs] == ["conv", "next"]
