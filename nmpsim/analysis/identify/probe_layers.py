@@ -16,6 +16,8 @@ from nmpsim.analysis.identify.thresholds import (
     Thresholds,
     choose_sums,
     compute_sum_limits,
+    get_wrapping,
+    has_complete_limits,
     iterate_thresholds,
 )
 
@@ -25,6 +27,8 @@ _CHANNELS = 64
 """Most channels in which sums are chosen."""
 _MAX_TAPS, _MAX_RANGE = 12, 1 << 22
 """Most weights of a channel, and largest difference of two sums, of which all sums are listed."""
+_WRAPPING_CHANNELS = 8
+"""Channels in which sums are chosen at which an accumulator wraps."""
 _MOST_ELEMENTS = 1 << 18
 _ITEMS = 4
 """Most recorded items that a probe of weights repeats."""
@@ -160,6 +164,21 @@ def _choose_targets(parts: Iterator[Thresholds], rules: int, *, most: int) -> In
     return np.array(targets, np.int64).reshape(-1, 2)
 
 
+def _find_wrapping_sums(layer: RecordedLayer, rules: Sequence[RequantizationRule]) -> Integers:
+    """Find the first sums at which accumulators wrap, if rules wrap at different sums.
+
+    Returns pairs of a channel and a sum, for the channels with the largest biases.
+    """
+    if has_complete_limits(rules):
+        return np.empty((0, 2), np.int64)
+    channels = np.argsort(-np.abs(layer.biases), kind="stable")[:_WRAPPING_CHANNELS]
+    pairs = []
+    for bits, is_in_sum in {get_wrapping(rule) for rule in rules} - {(0, False)}:
+        bias, half = layer.biases[channels] * is_in_sum, 1 << bits - 1
+        pairs += [np.stack([channels, end - bias], axis=1) for end in (half, -half - 1)]
+    return np.concatenate(pairs)
+
+
 # --- inputs and weights --------------------------------------------------------------------------
 
 
@@ -169,6 +188,7 @@ def probe_inputs(
     """Yield a copy of a layer with inputs for which rules give different results, if possible."""
     parts = _find_reachable_thresholds(layer, rules, _select_channels(layer, rules))
     targets = _choose_targets(parts, len(rules), most=MAX_SUMS)
+    targets = np.concatenate([_find_wrapping_sums(layer, rules), targets])
     if targets.size:
         yield _make_inputs(layer, targets)
 

@@ -56,7 +56,7 @@ def compute_sum_limits(layer: RecordedLayer, rules: Sequence[RequantizationRule]
     weight = max(int(offsets.max()) - int(narrow.min), int(narrow.max) - int(offsets.min()))
     largest = min(most * weight * layer.taps, 1 << layer.operation.operands[0].accumulator_bits - 1)
     ends = np.array([[-largest], [largest]]) + np.zeros(layer.scales.channels, np.int64)
-    for bits, is_in_sum in {_get_wrapping(rule) for rule in rules} - {(0, False)}:
+    for bits, is_in_sum in {get_wrapping(rule) for rule in rules} - {(0, False)}:
         half = 1 << bits - 1
         bias = layer.biases if is_in_sum else 0
         ends[0] = np.maximum(ends[0], -half - bias)
@@ -69,11 +69,11 @@ def has_complete_limits(rules: Sequence[RequantizationRule]) -> bool:
 
     All rules must have the same accumulator, and add the bias at the same place if it wraps.
     """
-    return len({_get_wrapping(rule) for rule in rules}) == 1
+    return len({get_wrapping(rule) for rule in rules}) == 1
 
 
-def _get_wrapping(rule: RequantizationRule) -> tuple[int, bool]:
-    """Return the width of an accumulator that wraps, or 0, and whether it includes the bias."""
+def get_wrapping(rule: RequantizationRule) -> tuple[int, bool]:
+    """Return the width of a rule's accumulator if it wraps, else 0, and whether it has the bias."""
     bits = rule.limits.bits if rule.limits.wraps else 0
     return bits, bool(bits and rule.family and rule.family.place == IN_SUM)
 

@@ -21,7 +21,9 @@ from identified_convolution import (
 )
 
 from nmpsim.analysis.identify import has_equal_rules, identify_program, make_probe
-from nmpsim.analysis.identify.probe_layers import list_weighted_sums
+from nmpsim.analysis.identify.layers import RecordedLayer
+from nmpsim.analysis.identify.limits import ArithmeticLimits
+from nmpsim.analysis.identify.probe_layers import list_weighted_sums, probe_inputs
 from nmpsim.analysis.identify.rules import make_families
 from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator
 from nmpsim.analysis.program import Program, load_program
@@ -123,3 +125,23 @@ def test_results_of_all_rules_rise_with_the_sum(
         few = [RequantizationRule("", family, one) for one in family.factors[:40:9]]
         results = evaluator.make_predictor(few, channels)(sums)
         assert (np.diff(results, axis=1) >= 0).all(), family
+
+
+def test_a_probe_has_the_sums_at_which_accumulators_wrap(program: Program, tmp_path: Path) -> None:
+    """The rules differ only in whether the sum that wraps includes the bias."""
+    found = identify_program(program, [record(tmp_path / "dumps.npz", shift_down)])
+    layer = found.classes[0].layers[0]
+    assert isinstance(layer, RecordedLayer)
+    families = [one for one in make_families(0) if (one.rounding, one.bias) == ("down", "rint")]
+    rules = [
+        RequantizationRule("", family, family.factors[0], limits=ArithmeticLimits(17, wraps=True))
+        for place in ("sum", "product")
+        for family in [one for one in families if one.place == place][:1]
+    ]
+    (probe,) = probe_inputs(layer, rules)
+    sample = next(probe.iterate_samples())
+    channel = int(np.abs(BIAS).argmax())
+    sums = sample.sums[sample.channels == channel]
+    assert {(1 << 16) - BIAS[channel], 1 << 16} <= set(sums.tolist())
+    one, other = (RuleEvaluator(probe).predict([rule], sample) for rule in rules)
+    assert (np.abs(one - other) > 100).any()
