@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nmpsim.core.console import get_exit_status, read_console
 from nmpsim.debugger.position import StopResult
 from nmpsim.gdbserver.packets import PacketError
 from nmpsim.gdbserver.session import Session
@@ -100,7 +101,8 @@ def _run_forward(
     debugger = session.debugger
     if debugger.is_over:
         trap = debugger.trap
-        reply = b"W00" if trap is None else b"X%02x" % find_signal(trap)
+        status = (get_exit_status(debugger.machine) or 0) & 0xFF
+        reply = b"W%02x" % status if trap is None else b"X%02x" % find_signal(trap)
         restart(session, b"")
         session.stop_reply = reply
         return reply
@@ -110,9 +112,15 @@ def _run_forward(
 def _run(session: Session, move: Callable[[], StopResult], core: int | None = None) -> bytes:
     """Execute a move of the debugger; return the reply about its stop, and select its core."""
     describer = StopDescriber(session.debugger, session.breakpoints)
+    machine = session.debugger.machine
+    count, printed = int(machine.shared[0]["logged"]), read_console(machine)
     with session.interruptible():
         stopped = move()
     session.enter_segment()
+    is_longer = int(machine.shared[0]["logged"]) > count
+    for one in read_console(machine) if is_longer else ():
+        if one not in printed:
+            session.write_console(f"core {one.core} prints: {one.text.rstrip()}\n")
     session.general_core = describer.find_core(
         stopped, session.general_core if core is None else core
     )

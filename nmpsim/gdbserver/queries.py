@@ -16,8 +16,6 @@ from nmpsim.gdbserver.packets import MAX_PAYLOAD_BYTES, PacketError, escape_data
 from nmpsim.gdbserver.registers import describe_target
 from nmpsim.gdbserver.session import Session
 
-MAX_CONSOLE_BYTES = MAX_PAYLOAD_BYTES // 4
-"""Maximum number of bytes of text in one reply of ``monitor``."""
 FEATURES = (
     f"PacketSize={MAX_PAYLOAD_BYTES:x}", "QStartNoAckMode+", "swbreak+", "hwbreak+",
     "vContSupported+", "ReverseStep+", "ReverseContinue+", "qXfer:features:read+",
@@ -148,8 +146,7 @@ def execute_command(session: Session, command: bytes) -> bytes:
     session.enter_segment()
     if (here, edits) != (debugger.position, debugger.edits):
         text += "the run has moved: use `maintenance flush register-cache` and `frame`\n"
-    for start in range(0, len(text), MAX_CONSOLE_BYTES):
-        session.write_console(text[start : start + MAX_CONSOLE_BYTES])
+    session.write_console(text)
     return b"OK"
 
 

@@ -14,11 +14,14 @@ import attrs
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import Edit
+from nmpsim.escape import escape
 from nmpsim.gdbserver.breakpoints import ClientBreakpoints
 from nmpsim.gdbserver.connection import Connection
-from nmpsim.gdbserver.packets import PacketError
+from nmpsim.gdbserver.packets import MAX_PAYLOAD_BYTES, PacketError
 
 EDIT_DESCRIPTION = "written by gdb"
+MAX_CONSOLE_BYTES = MAX_PAYLOAD_BYTES // 4
+"""Maximum number of bytes of text in one packet."""
 MAX_EDITS = 1 << 12
 """Maximum number of memory ranges and registers that clients can change in a session."""
 
@@ -104,8 +107,10 @@ class Session:
             self.debugger.uses_gdb_stops = True
 
     def write_console(self, text: str) -> None:
-        """Send text that the client prints while the program runs."""
-        self.connection.send(b"O" + text.encode().hex().encode())
+        """Send text that the client prints, with control characters escaped."""
+        data = escape(text).encode()
+        for start in range(0, len(data), MAX_CONSOLE_BYTES):
+            self.connection.send(b"O%b" % data[start : start + MAX_CONSOLE_BYTES].hex().encode())
 
     def enter_segment(self) -> None:
         """Advance to the next instruction of a core if the run is at its start.

@@ -27,6 +27,7 @@ from nmpsim.gdbserver.breakpoints import MAX_BREAKPOINTS
 from nmpsim.gdbserver.packet_table import PACKETS, make_packet_table
 from nmpsim.gdbserver.registers import DEFINITIONS
 from nmpsim.gdbserver.session import MAX_EDITS
+from nmpsim.isa.table import HostRegister
 
 LOOP = " li t0, 3\nagain:\n addi t0, t0, -1\n bnez t0, again\n"
 STORE = " lui a0, 0x20000\n li a1, 7\n sw a1, 0(a0)\n lw a2, 0(a0)\n"
@@ -312,6 +313,16 @@ def test_traps_are_signals_with_text(text: str, signal: int, message: str) -> No
     assert reply.startswith(b"T%02x" % signal)
     assert message in client.read_console()
     assert client.ask("vCont;c") == b"X%02x" % signal
+
+
+def test_the_console_and_the_exit_status_are_reported() -> None:
+    store = "".join(f" li a1, {ord(c)}\n sw a1, 0(a0)\n" for c in "hi\n")
+    client = start(f" li a0, {HostRegister.CONSOLE:#x}\n{store} li a1, 3\n sw a1, 4(a0)\n", cores=1)
+    assert b"replaylog:end" in (client.ask("vCont;c") or b"")
+    assert "core 0 prints: hi\n" in client.read_console()
+    client.ask("bs")
+    assert client.ask("vCont;c") and "prints" not in client.read_console()
+    assert client.ask("vCont;c") == b"W03"
 
 
 def test_a_client_that_connects_after_a_trap_gets_its_signal() -> None:
