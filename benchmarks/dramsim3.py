@@ -36,7 +36,14 @@ from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import get_next_address
 from nmpsim.timing import Costs, get_costs
 from nmpsim.timing.compute import convert_to_cycles, count_grant_ticks
-from nmpsim.timing.dram import CHANNEL_WORDS, FREE, find_channel, reset_dram, serve_grant
+from nmpsim.timing.dram import (
+    CHANNEL_WORDS,
+    FREE,
+    find_channel,
+    find_group,
+    reset_dram,
+    serve_request,
+)
 
 REPLAY = Path(__file__).with_name("dramsim3_replay.cc")
 CLOCK_MHZ = {"lpddr4-3200": 1600, "lpddr5-6400": 3200, "ddr4-3200": 1600}
@@ -157,6 +164,15 @@ output_level = 0
 """
 
 
+def build_program(source: Path, library: Path, folder: Path) -> Path:
+    """Compile a C++ source with DRAMsim3, built in the folder ``library``; return the program."""
+    program, library = folder / source.stem, library.resolve()
+    options = [f"-I{library / 'src'}", f"-L{library}", "-ldramsim3", f"-Wl,-rpath,{library}"]
+    compiler = ["g++", "-O2", "-std=c++17", str(source), *options, "-o", str(program)]
+    subprocess.run(compiler, check=True)
+    return program
+
+
 class Grants:
     """Listens to a run's work and keeps its grants in the order of service."""
 
@@ -174,12 +190,13 @@ def at_once(grants: list[Any], costs: Costs) -> int:
     reset_dram(dram)
     known = [0] * costs.dram_channels
     for grant in grants:
-        row = get_next_address(grant["cursor"]) // costs.dram_row_bytes
+        address = get_next_address(grant["cursor"])
+        row, group = address // costs.dram_row_bytes, find_group(address, costs)
         number = find_channel(row, costs)
         begin = int(dram[number, FREE])
         ticks = count_grant_ticks(int(grant["bytes"]), costs)
         is_store = int(grant["unit"] == Unit.STORE)
-        serve_grant(dram[number], row, is_store, known[number], 0, ticks, costs)
+        serve_request(dram[number], row, group, is_store, known[number], 0, ticks, costs)
         known[number] = begin
     return convert_to_cycles(int(dram[:, FREE].max()), costs)
 
@@ -248,14 +265,9 @@ def replayed(
     given: argparse.Namespace, folder: Path, trace: Path, config: DeviceConfig
 ) -> tuple[int, int]:
     """Clocks that DRAMsim3 takes, and bursts that it moves."""
-    settings, program = folder / "dram.ini", folder / "replay"
+    settings = folder / "dram.ini"
     settings.write_text(changed(SETTINGS[given.preset].lstrip(), given.change) + CONTROLLER)
-    library = given.folder.resolve()
-    if not program.exists():
-        options = [f"-I{library / 'src'}", f"-L{library}", "-ldramsim3", f"-Wl,-rpath,{library}"]
-        subprocess.run(
-            ["g++", "-O2", "-std=c++17", str(REPLAY), *options, "-o", str(program)], check=True
-        )
+    program = build_program(REPLAY, given.folder, folder)
     rows = [str(config.dram_channels), str(config.dram_row_bytes)]
     arguments = [str(program), str(settings), str(trace), *rows]
     done = subprocess.run(arguments, check=True, capture_output=True, text=True, cwd=folder)

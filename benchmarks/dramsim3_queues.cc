@@ -53,8 +53,9 @@ int main(int, char** argv) {
             Queue& queue = queues[number];
             while (queue.current < queue.transfers.size() && clock >= queue.ready) {
                 const Transfer& transfer = queue.transfers[queue.current];
-                const uint64_t address = transfer.address + queue.asked;
                 if (queue.asked >= transfer.bytes) break;
+                // DRAMsim3 ignores the upper bits. They keep it from serving equal requests of queues once.
+                const uint64_t address = (transfer.address + queue.asked) | (number + 1) << 40;
                 if (!memory->WillAcceptTransaction(address, transfer.is_write)) break;
                 waiting.emplace(address, number);
                 queue.asked += burst;

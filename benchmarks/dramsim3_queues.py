@@ -98,10 +98,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        library, program = given.folder.resolve(), folder / "queues"
-        options = [f"-I{library / 'src'}", f"-L{library}", "-ldramsim3", f"-Wl,-rpath,{library}"]
-        compiler = ["g++", "-O2", "-std=c++17", str(SOURCE), *options, "-o", str(program)]
-        subprocess.run(compiler, check=True)
+        program = dramsim3.build_program(SOURCE, given.folder, folder)
         for preset in given.preset or dramsim3.SETTINGS:
             compare(preset, program, folder)
 

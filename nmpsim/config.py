@@ -81,13 +81,20 @@ class DeviceConfig:
     dram_row_miss_cycles: int
     dram_channels: int
     dram_banks: int
+    dram_bank_groups: int
+    dram_group_burst_cycles: int
     dram_precharge_cycles: int
+    dram_activate_cycles: int
+    dram_four_activates_cycles: int
     dram_write_recovery_cycles: int
     dram_write_read_cycles: int
     dram_read_write_cycles: int
     dram_refresh_interval_cycles: int
     dram_refresh_cycles: int
     dram_lookahead_cycles: int
+    dram_interleave_percent: int
+    dram_write_buffer_bursts: int
+    dram_write_latency_cycles: int
     dram_multicast: int
     sync_barrier_cycles: int
     sync_semaphore_cycles: int

@@ -102,6 +102,7 @@ class PathRecorder:
 
     def add_entries(self, machine: Machine, work: Any, waits: Any) -> None:
         """Add entries of the work log and the wait log."""
+        work = work[work.is_grant != GrantKind.BUFFERED]  # which no other grant waits for
         is_grant = work.is_grant != 0
         unit = work.core * UNITS + work.unit
         # A grant that reads a descriptor is no transfer's.

@@ -29,6 +29,10 @@ MAX_REFERENCE_SECONDS = 1.0
 _FREE_ROWS = {
     "dram_row_miss_cycles": 0,
     "dram_precharge_cycles": 0,
+    "dram_group_burst_cycles": 0,
+    "dram_activate_cycles": 0,
+    "dram_four_activates_cycles": 0,
+    "dram_interleave_percent": 0,
     "dram_write_recovery_cycles": 0,
     "dram_write_read_cycles": 0,
     "dram_read_write_cycles": 0,
@@ -39,6 +43,7 @@ FREE_COSTS: Mapping[str, Mapping[str, int]] = {
     "row_misses": _FREE_ROWS,
     "latency": {
         "dram_latency_cycles": 0,
+        "dram_write_latency_cycles": 0,
         "dma_startup_cycles": 0,
         "dma_fill_bytes_per_cycle": UNLIMITED,
     },

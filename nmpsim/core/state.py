@@ -127,7 +127,7 @@ class PathCause(IntEnum):
 
 
 class GrantKind(IntEnum):
-    """Grant kind of a work log entry: none, an own DRAM grant, or a shared one."""
+    """Grant kind of a work log entry: none, an own DRAM grant, a shared or a buffered one."""
 
     NONE = 0
     """Work of an instruction."""
@@ -135,6 +135,8 @@ class GrantKind(IntEnum):
     """Grant of the DRAM: what it served of a transfer at once."""
     SHARED = 2
     """Grant of another core's equal request, which the DRAM served once (multicast)."""
+    BUFFERED = 3
+    """Grant of a store that the write buffer took at once."""
 
 
 class WaitTarget(IntEnum):

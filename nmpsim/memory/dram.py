@@ -67,6 +67,14 @@ def get_next_address(cursor: Any) -> int:
     return int(cursor[ADDRESS] + y * cursor[STRIDE_Y] + x * cursor[STRIDE_X] + cursor[BYTES_DONE])
 
 
+def count_next_bursts(cursor: Any, costs: Any) -> int:
+    """Return the number of bursts that a transfer needs next from one DRAM row in one run."""
+    address = get_next_address(cursor)
+    row_end = (address // costs.dram_row_bytes + 1) * costs.dram_row_bytes
+    last = min(address + cursor[RUN] - cursor[BYTES_DONE], row_end) - 1
+    return int(last // costs.dram_burst_bytes - address // costs.dram_burst_bytes + 1)
+
+
 def advance_past_grant(cursor: Any, costs: Any) -> int:
     """Advance a transfer past its next grant; return the number of bursts in the grant."""
     address = get_next_address(cursor)

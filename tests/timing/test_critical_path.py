@@ -151,6 +151,12 @@ def with_banks(draw: st.DrawFn) -> DeviceConfig:
         dram_refresh_cycles=30,
         dram_lookahead_cycles=draw(st.sampled_from([0, 50])),
         dram_multicast=draw(st.sampled_from([0, 1])),
+        dram_bank_groups=draw(st.sampled_from([1, 2])),
+        dram_group_burst_cycles=draw(st.sampled_from([0, 8])),
+        dram_four_activates_cycles=draw(st.sampled_from([0, 60])),
+        dram_interleave_percent=draw(st.sampled_from([0, 12])),
+        dram_write_buffer_bursts=draw(st.sampled_from([0, 4, 32])),
+        dram_write_latency_cycles=draw(st.sampled_from([0, 30])),
         control_descriptor_fetch=draw(st.sampled_from([0, 1])),
     )
 

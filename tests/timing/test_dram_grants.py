@@ -179,8 +179,8 @@ def test_a_grant_takes_its_cycles() -> None:
         dram = np.zeros((1, CHANNEL_WORDS), np.int64)
         reset_dram(dram)
         ticks = count_grant_ticks(bursts * numbers.dram_burst_bytes, numbers)
-        begin, _ = serve_grant(dram[0], 7 if row_miss else 3, 0, 0, 0, 0, numbers)
-        end, is_miss = serve_grant(dram[0], 3, 0, begin, begin, ticks, numbers)
+        begin, _ = serve_grant(dram[0], 7 if row_miss else 3, 0, 0, 0, 0, 0, numbers)
+        end, is_miss = serve_grant(dram[0], 3, 0, 0, begin, begin, ticks, numbers)
         assert is_miss == row_miss
         return Fraction(end - begin, numbers.dram_bytes_per_cycle)
 

@@ -29,10 +29,14 @@ from nmpsim.timing.dram import (
     compute_next_request,
     find_bank,
     find_channel,
+    find_group,
+    get_latency,
+    is_buffered,
     refresh_channel,
     reset_dram,
     restart_dram,
     serve_grant,
+    serve_request,
 )
 
 LOAD, STORE = 0, 1
@@ -54,8 +58,9 @@ def new_channel() -> Any:
 def test_all_rows_are_closed_at_first() -> None:
     channel = new_channel()
     assert (channel[FREE], channel[REFRESHES], channel[PHASE], channel[WRITES]) == (0, 0, 0, NONE)
-    assert (channel.size, MAX_CHANNELS, MAX_BANKS, NONE) == (4 + 32 * 2, 8, 32, -1)
-    for bank in range(32):
+    assert (MAX_CHANNELS, MAX_BANKS, NONE) == (8, 32, -1)
+    assert channel.size == BANKS + 32 * 4 * 2
+    for bank in range(32 * 4):
         words = channel[BANKS + 2 * bank :]
         assert (words[OPEN_ROW], words[READY]) == (NONE, 0)
 
@@ -93,7 +98,7 @@ def test_the_first_burst_opens_its_row(
     channel[FREE], channel[WRITES] = 500, LOAD
     channel[BANKS + OPEN_ROW], channel[BANKS + READY] = 4, 520
     before = channel.copy()
-    assert compute_first_burst(channel, row, LOAD, known, request_at, numbers) == begin
+    assert compute_first_burst(channel, row, 0, LOAD, known, request_at, 25, numbers) == begin
     assert (channel == before).all()
 
 
@@ -116,7 +121,7 @@ def test_a_turn_of_the_bus_takes_its_cycles(
     numbers = costs(read_write_cycles=3, write_read_cycles=5)
     channel = new_channel()
     channel[FREE], channel[WRITES], channel[BANKS + OPEN_ROW] = 500, last, 4
-    assert compute_first_burst(channel, 4, now, request_at, request_at, numbers) == begin
+    assert compute_first_burst(channel, 4, 0, now, request_at, request_at, 25, numbers) == begin
 
 
 @pytest.mark.parametrize(
@@ -161,11 +166,11 @@ def test_without_an_interval_nothing_is_refreshed() -> None:
 def test_a_grant_leaves_its_row_open() -> None:
     numbers = costs(banks=2, write_recovery_cycles=4, write_read_cycles=1)
     channel = new_channel()
-    assert serve_grant(channel, 3, STORE, 100, 100, 25, numbers) == (100 + 70 + 25, True)
+    assert serve_grant(channel, 3, 0, STORE, 100, 100, 25, numbers) == (100 + 70 + 25, True)
     assert (channel[FREE], channel[WRITES]) == (195, STORE)
     assert channel[BANKS : BANKS + 4].tolist() == [NONE, 0, 3, 195 + 40]
     # The row is open; the bus turns.
-    assert serve_grant(channel, 3, LOAD, 150, 150, 25, numbers) == (195 + 10 + 25, False)
+    assert serve_grant(channel, 3, 0, LOAD, 150, 150, 25, numbers) == (195 + 10 + 25, False)
     assert (channel[FREE], channel[WRITES]) == (230, LOAD)
     assert channel[BANKS : BANKS + 4].tolist() == [NONE, 0, 3, 230]
 
@@ -174,8 +179,8 @@ def test_a_refresh_before_a_grant_closes_its_row() -> None:
     numbers = costs(refresh_interval_cycles=100, refresh_cycles=30)
     channel = new_channel()
     channel[FREE], channel[BANKS + OPEN_ROW] = 990, 3
-    assert serve_grant(channel, 3, LOAD, 980, 980, 25, numbers) == (990 + 25, False)
-    assert serve_grant(channel, 3, LOAD, 990, 990, 25, numbers) == (1015 + 300 + 70 + 25, True)
+    assert serve_grant(channel, 3, 0, LOAD, 980, 980, 25, numbers) == (990 + 25, False)
+    assert serve_grant(channel, 3, 0, LOAD, 990, 990, 25, numbers) == (1015 + 300 + 70 + 25, True)
 
 
 def test_a_transfer_requests_its_next_grant_after_service() -> None:
@@ -211,20 +216,26 @@ def test_repeated_runs_reach_a_constant_start_state() -> None:
     dram = new_channel().reshape(1, -1)
     states = []
     for cycle in (500, 70, 70):
-        assert serve_grant(dram[0], 5, LOAD, 40, 40, 25, numbers)[0] in (135, 65)
+        assert serve_grant(dram[0], 5, 0, LOAD, 40, 40, 25, numbers)[0] in (135, 65)
         restart_dram(dram, cycle, numbers)
         states.append(dram.tolist())
     assert states[0] == states[1] == states[2]
     assert dram[0, FREE] == -30, "as long as a read could still be followed too soon by a write"
 
 
+LIMITS = {"bank_groups": 2, "group_burst_cycles": 4, "activate_cycles": 3}
+LIMITS |= {"four_activates_cycles": 15, "interleave_percent": 10}
+
+
 @pytest.mark.parametrize("interval", [0, 37])
-def test_a_restart_changes_no_grant(interval: int) -> None:
+@pytest.mark.parametrize("more", [{}, LIMITS, {"write_buffer_bursts": 8}])
+def test_a_restart_changes_no_grant(interval: int, more: dict[str, int]) -> None:
     """Random grants, once by a clock that goes on and once by one that begins again."""
     rng = np.random.default_rng(5)
     dram: dict[str, int] = {"banks": 3, "precharge_cycles": 2, "write_recovery_cycles": 4}
     dram |= {"read_write_cycles": 5, "write_read_cycles": 6, "refresh_cycles": 9}
-    numbers = costs(**dram, refresh_interval_cycles=interval)
+    dram |= {"burst_bytes": 10}
+    numbers = costs(**dram, **more, refresh_interval_cycles=interval)
     one, other = new_channel().reshape(1, -1), new_channel().reshape(1, -1)
     tick = begin = 0
     for _ in range(300):
@@ -233,9 +244,64 @@ def test_a_restart_changes_no_grant(interval: int) -> None:
             cycle = -(-tick // 10)
             restart_dram(other, cycle - begin // 10, numbers)
             tick = begin = cycle * 10
-        row, is_store, ticks = (int(n) for n in rng.integers((0, 0, 1), (7, 2, 90)))
+        row, group, is_store, bursts = (int(n) for n in rng.integers((0, 0, 0, 1), (7, 2, 2, 9)))
         known = tick - int(rng.integers(0, tick - begin + 1))
-        end, is_miss = serve_grant(one[0], row, is_store, known, tick, ticks, numbers)
+        words = (row, group % numbers.dram_bank_groups, is_store)
+        expected = serve_request(one[0], *words, known, tick, 10 * bursts, numbers)
         now, asked = tick - begin, known - begin
-        again = serve_grant(other[0], row, is_store, asked, now, ticks, numbers)
-        assert again == (end - begin, is_miss)
+        again = serve_request(other[0], *words, asked, now, 10 * bursts, numbers)
+        assert again[1] == expected[1] - begin
+        if not numbers.dram_write_buffer_bursts:  # else a restart may have drained it
+            assert (again[0], *again[2:]) == (expected[0] - begin, *expected[2:])
+
+
+def test_bursts_alternate_between_bank_groups() -> None:
+    """A row is open in the groups of its bursts; a group transfers a burst every 4 cycles."""
+    numbers = costs(bank_groups=2, banks=2, group_burst_cycles=4, burst_bytes=20)
+    assert [find_group(address, numbers) for address in (0, 19, 20, 40)] == [0, 0, 1, 0]
+    channel = new_channel()
+    assert serve_grant(channel, 3, 1, LOAD, 0, 0, 20, numbers) == (70 + 20, True)
+    assert serve_grant(channel, 3, 1, LOAD, 90, 90, 20, numbers) == (70 + 40 + 20, False)
+    # The row is still closed in the other group.
+    assert serve_grant(channel, 3, 0, LOAD, 130, 130, 60, numbers) == (130 + 70 + 60, True)
+    assert serve_grant(channel, 3, 1, LOAD, 260, 260, 40, numbers) == (260 + 40, False)
+
+
+def test_openings_of_rows_have_a_minimum_distance() -> None:
+    numbers = costs(banks=8, activate_cycles=3, four_activates_cycles=15)
+    channel = new_channel()
+    ends = [serve_grant(channel, row, 0, LOAD, 0, 0, 1, numbers)[0] for row in range(6)]
+    assert ends == [70 + tick + 1 for tick in (0, 30, 60, 90, 150, 180)]
+
+
+def test_a_grant_that_waits_takes_longer() -> None:
+    numbers = costs(row_miss_cycles=0, interleave_percent=10)
+    channel = new_channel()
+    assert serve_grant(channel, 3, 0, LOAD, 0, 0, 100, numbers)[0] == 100
+    assert serve_grant(channel, 3, 0, LOAD, 50, 50, 100, numbers)[0] == 100 + 110
+    assert serve_grant(channel, 3, 0, LOAD, 210, 210, 100, numbers)[0] == 210 + 100
+
+
+def test_the_write_buffer_gathers_stores() -> None:
+    """Stores end at once until the buffer is full; then the channel writes all entries."""
+    numbers = costs(banks=2, write_buffer_bursts=4, burst_bytes=10, write_read_cycles=5)
+    channel = new_channel()
+    assert serve_request(channel, 2, 0, LOAD, 0, 0, 10, numbers) == (0, 80, 1, 0)
+    assert serve_request(channel, 2, 0, STORE, 1, 1, 30, numbers) == (1, 1, 0, 0)
+    assert serve_request(channel, 2, 0, STORE, 5, 5, 10, numbers) == (5, 5, 0, 0)
+    assert channel[FREE] == 80
+    # It is full: both entries are written before it takes two more bursts.
+    assert serve_request(channel, 3, 0, STORE, 9, 9, 20, numbers) == (80, 80 + 40, 0, 0)
+    # Two entries are more than a quarter: the idle channel wrote them before the load.
+    assert serve_request(channel, 2, 0, LOAD, 300, 300, 10, numbers) == (300, 310, 1, 90)
+    # Bursts that do not fit are written at once.
+    assert serve_request(channel, 3, 0, STORE, 310, 310, 60, numbers) == (310, 330, 0, 0)
+    assert serve_request(channel, 2, 0, LOAD, 320, 320, 10, numbers) == (330, 330 + 50 + 10, 0, 0)
+
+
+def test_a_device_without_a_write_buffer_writes_stores_at_once() -> None:
+    channel = new_channel()
+    assert serve_request(channel, 2, 0, STORE, 0, 4, 64, costs()) == (4, 70 + 64, 1, 0)
+    assert (get_latency(STORE, costs()), is_buffered(STORE, costs())) == (40, False)
+    numbers = costs(write_buffer_bursts=1, write_latency_cycles=9)
+    assert [get_latency(kind, numbers) for kind in (LOAD, STORE)] == [40, 9]

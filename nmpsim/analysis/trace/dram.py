@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, Any
 
+import numpy as np
+
 from nmpsim.analysis.trace.selection import Selection
 from nmpsim.core.state import GrantKind
 from nmpsim.isa.table import DRAM_BASE, Unit
@@ -31,7 +33,7 @@ class DramTrace:
         chosen = self._chosen.select_work(work)
         lines = [
             line
-            for entry in chosen[chosen["is_grant"] == GrantKind.OWN]
+            for entry in chosen[np.isin(chosen["is_grant"], (GrantKind.OWN, GrantKind.BUFFERED))]
             for line in self._lines(entry)
         ]
         self._file.write("".join(lines).encode("ascii"))

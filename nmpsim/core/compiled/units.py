@@ -41,6 +41,7 @@ from nmpsim.memory.dram import (
     RUN,
     RUNS_DONE,
     advance_past_grant,
+    count_next_bursts,
     get_next_address,
     is_served,
     start_transfer,
@@ -53,7 +54,10 @@ from nmpsim.timing.dram import (
     compute_first_burst,
     compute_next_request,
     find_channel,
-    serve_grant,
+    find_group,
+    get_latency,
+    is_buffered,
+    serve_request,
 )
 from nmpsim.timing.work import count_busy_cycles, count_macs, count_vector_elements
 
@@ -65,7 +69,9 @@ TENSOR_INSTRUCTIONS = int(CountColumn.TENSOR_INSTRUCTIONS)
 VECTOR_ELEMENTS, SCRATCHPAD = int(CountColumn.VECTOR_ELEMENTS), int(CountColumn.SCRATCHPAD_DMA)
 BURSTS_WRITTEN = int(CountColumn.BURSTS_WRITTEN)
 BURSTS_SHARED = int(CountColumn.BURSTS_SHARED)
+BUSY_STORE = int(CountColumn.BUSY_STORE)
 OWN_GRANT, SHARED_GRANT = int(GrantKind.OWN), int(GrantKind.SHARED)
+BUFFERED_GRANT = int(GrantKind.BUFFERED)
 GRANT_BEGIN, GRANT_END = CURSOR_WORDS, CURSOR_WORDS + 1
 """Positions in a core's ``granted`` after the words of the cursor."""
 LOAD_UNIT, STORE_UNIT = int(Unit.LOAD), int(Unit.STORE)
@@ -293,10 +299,15 @@ def finish_transfer(
 
 
 def get_next_request(m: Machine, costs: Costs, queue: Int) -> Any:
-    """Return the DRAM row of a queue's next request and the tick at which it became known."""
+    """Return DRAM row, bank group, length and tick of a queue's next request.
+
+    The length is that of the next run, in ticks. From the tick on, banks may open the row.
+    """
     c, unit = m.cores[queue >> 1], queue & 1
     job = c["jobs"][unit, c["served"][unit] % costs.queues_depth]
-    return get_next_address(job) // costs.dram_row_bytes, job[KNOWN]
+    address = get_next_address(job)
+    ticks = count_grant_ticks(count_next_bursts(job, costs) * costs.dram_burst_bytes, costs)
+    return address // costs.dram_row_bytes, find_group(address, costs), ticks, job[KNOWN]
 
 
 def find_equal_grant(m: Machine, costs: Costs, core: Int) -> Any:
@@ -326,7 +337,8 @@ def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) 
     """Choose the queue that gets the next DRAM grant; return the queue and the decision's cycle.
 
     With look-ahead, a channel decides when it is free: of the requests within the look-ahead after
-    its oldest one it serves the one whose first burst is earliest.
+    its oldest one it serves the one whose first burst is earliest. The write buffer takes a store
+    at its request.
 
     Parameters
     ----------
@@ -347,30 +359,40 @@ def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) 
     if shared >= 0:
         return shared, requests[shared]
     dram = m.shared[0]["dram"]
-    now, chooses = np.int64(NEVER), 0
+    now, chooses, stores = np.int64(NEVER), 0, np.int64(-1)
     for queue in range(requests.size):
-        if requests[queue] != NEVER:
+        if requests[queue] == NEVER:
+            continue
+        if is_buffered(queue & 1, costs):
+            if stores < 0 or requests[queue] < requests[stores]:
+                stores = np.int64(queue)
+        else:
             number = find_channel(get_next_request(m, costs, queue)[0], costs)
             free = dram[number, FREE] // costs.dram_bytes_per_cycle
             if max(requests[queue], free) < now:
                 now, chooses = max(requests[queue], free), number
+    if stores >= 0 and requests[stores] <= now:
+        return stores, requests[stores]
     oldest = NEVER
     for queue in range(requests.size):
         if (
             requests[queue] < oldest
+            and not is_buffered(queue & 1, costs)
             and find_channel(get_next_request(m, costs, queue)[0], costs) == chooses
         ):
             oldest = requests[queue]
     latest = min(now, oldest + costs.dram_lookahead_cycles - 1)
     best, best_tick, best_request = np.int64(-1), NEVER, NEVER
     for queue in range(requests.size):
-        if requests[queue] > latest:
+        if requests[queue] > latest or is_buffered(queue & 1, costs):
             continue
-        row, known = get_next_request(m, costs, queue)
+        row, group, ticks, known = get_next_request(m, costs, queue)
         if find_channel(row, costs) != chooses:
             continue
         request = convert_to_ticks(requests[queue], costs)
-        tick = compute_first_burst(dram[chooses], row, queue & 1, known, request, costs)
+        tick = compute_first_burst(
+            dram[chooses], row, group, queue & 1, known, request, ticks, costs
+        )
         if tick < best_tick or (tick == best_tick and requests[queue] < best_request):
             best, best_tick, best_request = np.int64(queue), tick, requests[queue]
     return best, now
@@ -392,13 +414,15 @@ def fetch_descriptor(
         bursts = last // costs.dram_burst_bytes - address // costs.dram_burst_bytes + 1
         moved = bursts * costs.dram_burst_bytes
         channel = m.shared[0]["dram"][find_channel(row, costs)]
-        begin = convert_to_cycles(max(request, channel[FREE]), costs)
-        ticks = count_grant_ticks(moved, costs)
-        end_tick, miss = serve_grant(channel, row, 0, request, request, ticks, costs)
-        free = convert_to_cycles(end_tick, costs)
+        group, ticks = find_group(address, costs), count_grant_ticks(moved, costs)
+        begin_tick, end_tick, misses, drained = serve_request(
+            channel, row, group, 0, request, request, ticks, costs
+        )
+        begin, free = convert_to_cycles(begin_tick, costs), convert_to_cycles(end_tick, costs)
         counts[BUSY_LOAD] += free - begin
+        counts[BUSY_STORE] += drained // costs.dram_bytes_per_cycle
         counts[BURSTS] += bursts
-        counts[ROW_MISSES] += 1 if miss else 0
+        counts[ROW_MISSES] += misses
         record_descriptor_fetch(m, core, layer, first, nbytes, address - first, begin, free, moved)
         there = max(there, free + costs.dram_latency_cycles)
         address = last + 1
@@ -410,7 +434,8 @@ def serve_queue(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     c, per_cycle = m.cores[core], costs.dram_bytes_per_cycle
     slot, request = c["served"][unit] % costs.queues_depth, c["request"][unit]
     job = c["jobs"][unit, slot]
-    row = get_next_address(job) // costs.dram_row_bytes
+    address = get_next_address(job)
+    row, group = address // costs.dram_row_bytes, find_group(address, costs)
     channel, counts = m.shared[0]["dram"][find_channel(row, costs)], m.layers[job[LAYER]]["counts"]
     runs_done, bytes_done = job[RUNS_DONE], job[BYTES_DONE]
     can_share, granted = costs.dram_multicast and unit == LOAD_UNIT, c["granted"]
@@ -423,12 +448,12 @@ def serve_queue(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     is_shared = shared >= 0
     if is_shared:
         begin_tick = m.cores[shared]["granted"][GRANT_BEGIN]
-        end_tick, miss = m.cores[shared]["granted"][GRANT_END], False
+        end_tick = m.cores[shared]["granted"][GRANT_END]
+        misses, drained = 0, 0
     else:
-        begin_tick = max(request * per_cycle, channel[FREE])
         ticks = count_grant_ticks(nbytes, costs)
-        end_tick, miss = serve_grant(
-            channel, row, unit, job[KNOWN], request * per_cycle, ticks, costs
+        begin_tick, end_tick, misses, drained = serve_request(
+            channel, row, group, unit, job[KNOWN], request * per_cycle, ticks, costs
         )
     if can_share:
         granted[GRANT_BEGIN], granted[GRANT_END] = begin_tick, end_tick
@@ -437,13 +462,16 @@ def serve_queue(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     counts[BUSY_LOAD + unit] += 0 if is_shared else end - start
     counts[BURSTS_SHARED if is_shared else BURSTS] += bursts
     counts[BURSTS_WRITTEN] += bursts * unit
-    counts[ROW_MISSES] += 1 if miss else 0
+    counts[ROW_MISSES] += misses
+    counts[BUSY_STORE] += drained // costs.dram_bytes_per_cycle
     kind = SHARED_GRANT if is_shared else OWN_GRANT
+    if is_buffered(unit, costs) and end_tick == begin_tick:
+        kind = BUFFERED_GRANT
     record_grant(m, core, unit, job, runs_done, bytes_done, start, end, nbytes, kind)
     all_end = max(job[END], end_tick)
     if is_served(job):
         free = convert_to_cycles(all_end, costs)
-        finish_transfer(m, core, unit, slot, free, free + costs.dram_latency_cycles)
+        finish_transfer(m, core, unit, slot, free, free + get_latency(unit, costs))
         begin_transfers(m, costs, core, unit)
     else:
         next_row = get_next_address(job) // costs.dram_row_bytes

@@ -26,6 +26,7 @@ from nmpsim.memory.dram import (
     CURSOR_WORDS,
     RUN,
     advance_past_grant,
+    count_next_bursts,
     get_next_address,
     is_served,
     start_transfer,
@@ -37,7 +38,10 @@ from nmpsim.timing.dram import (
     compute_first_burst,
     compute_next_request,
     find_channel,
-    serve_grant,
+    find_group,
+    get_latency,
+    is_buffered,
+    serve_request,
 )
 
 WAIT = {unit: CountColumn[f"WAIT_{unit.name}"] for unit in Unit}
@@ -86,16 +90,27 @@ class UnitQueue:
         """Return the record of a DMA job: its cursor and the columns of ``JobColumn``."""
         return self.core.record["jobs"][self._slot(job)]
 
+    def get_next_address(self) -> int:
+        """Return the DRAM address that the current transfer needs next."""
+        return get_next_address(self.get_transfer(self.served))
+
     def get_next_row(self) -> int:
         """Return the DRAM row that the current transfer needs next."""
-        return get_next_address(self.get_transfer(self.served)) // self.costs.dram_row_bytes
+        return self.get_next_address() // self.costs.dram_row_bytes
+
+    def count_next_ticks(self) -> int:
+        """Return the number of DRAM ticks of the next run of the current transfer."""
+        bursts = count_next_bursts(self.get_transfer(self.served), self.costs)
+        return count_grant_ticks(bursts * self.costs.dram_burst_bytes, self.costs)
 
     def get_channel(self, machine: Machine) -> Any:
         """Return the DRAM channel that the current transfer needs next."""
         return machine.shared["dram"][0, find_channel(self.get_next_row(), self.costs)]
 
     def compute_decision_cycle(self, machine: Machine) -> int:
-        """Compute the first cycle at which the channel can serve the queue's request."""
+        """Compute the first cycle at which the DRAM can serve the queue's request."""
+        if is_buffered(self.unit == Unit.STORE, self.costs):
+            return self.request
         free = int(self.get_channel(machine)[FREE]) // self.costs.dram_bytes_per_cycle
         return max(self.request, free)
 
@@ -103,8 +118,10 @@ class UnitQueue:
         """Compute the tick of the first burst if the DRAM serves this queue next."""
         known = int(self.get_transfer(self.served)[JobColumn.KNOWN])
         request = convert_to_ticks(self.request, self.costs)
-        channel, row = self.get_channel(machine), self.get_next_row()
-        return compute_first_burst(channel, row, int(self.unit), known, request, self.costs)
+        channel, row, costs = self.get_channel(machine), self.get_next_row(), self.costs
+        group, ticks = find_group(self.get_next_address(), costs), self.count_next_ticks()
+        unit = int(self.unit)
+        return compute_first_burst(channel, row, group, unit, known, request, ticks, costs)
 
     def get_finish_cycle(self, job: int) -> int:
         """Return the cycle at which a job finishes, NEVER if unknown, or 0 if finished long ago."""
@@ -233,15 +250,21 @@ def choose_queue_with_lookahead(
 
     A channel decides when it is free: of the requests within the look-ahead after its oldest one,
     it serves the one whose first burst is earliest; ties by age, then by core number. Requests that
-    share a grant come first.
+    share a grant come first. The write buffer takes a store at its request.
     """
     sharing = [queue for queue in asking if find_equal_grant(machine, queue) is not None]
     if sharing:
         oldest = min(sharing, key=lambda queue: queue.request)
         return oldest, oldest.request
-    first = min(asking, key=lambda queue: queue.compute_decision_cycle(machine))
+    waiting = [queue for queue in asking if not is_buffered(queue.unit == Unit.STORE, costs)]
+    stores = [queue for queue in asking if queue not in waiting]
+    store = min(stores, key=lambda queue: queue.request, default=None)
+    earliest = min((queue.compute_decision_cycle(machine) for queue in waiting), default=NEVER)
+    if store is not None and store.request <= earliest:
+        return store, store.request
+    first = min(waiting, key=lambda queue: queue.compute_decision_cycle(machine))
     now, number = first.compute_decision_cycle(machine), find_channel(first.get_next_row(), costs)
-    here = [queue for queue in asking if find_channel(queue.get_next_row(), costs) == number]
+    here = [queue for queue in waiting if find_channel(queue.get_next_row(), costs) == number]
     too_late = min(queue.request for queue in here) + costs.dram_lookahead_cycles
     known = [queue for queue in here if queue.request <= now and queue.request < too_late]
     return min(known, key=lambda queue: (queue.compute_first_burst(machine), queue.request)), now
@@ -259,16 +282,19 @@ def simulate_descriptor_fetch(
     cursor = np.zeros(CURSOR_WORDS, np.int64)
     start_transfer(cursor, address, nbytes, 1, 1, 0, 0)
     while not is_served(cursor):
-        row, before = get_next_address(cursor) // costs.dram_row_bytes, cursor.copy()
+        at, before = get_next_address(cursor), cursor.copy()
+        row, group = at // costs.dram_row_bytes, find_group(at, costs)
         bursts = advance_past_grant(cursor, costs)
         channel = core.machine.shared["dram"][0, find_channel(row, costs)]
-        begin = convert_to_cycles(max(request, int(channel[FREE])), costs)
         ticks = count_grant_ticks(bursts * costs.dram_burst_bytes, costs)
-        end_tick, is_miss = serve_grant(channel, row, 0, request, request, ticks, costs)
-        free = convert_to_cycles(end_tick, costs)
+        begin_tick, end_tick, misses, drained = serve_request(
+            channel, row, group, 0, request, request, ticks, costs
+        )
+        begin, free = convert_to_cycles(begin_tick, costs), convert_to_cycles(end_tick, costs)
         counts[CountColumn.BUSY_LOAD] += free - begin
+        counts[CountColumn.BUSY_STORE] += drained // costs.dram_bytes_per_cycle
         counts[CountColumn.BURSTS] += bursts
-        counts[CountColumn.ROW_MISSES] += int(is_miss)
+        counts[CountColumn.ROW_MISSES] += misses
         nbytes_read = bursts * costs.dram_burst_bytes
         record_work(core, Unit.LOAD, layer, begin, free, free, nbytes_read, cursor=before)
         there = max(there, free + costs.dram_latency_cycles)
@@ -278,7 +304,7 @@ def simulate_descriptor_fetch(
 def serve_queue(machine: Machine, queue: UnitQueue) -> None:
     """Serve the next DRAM grant of a queue: consecutive bursts of its transfer in one row."""
     costs, transfer = queue.costs, queue.get_transfer(queue.served)
-    row = queue.get_next_row()
+    row, group = queue.get_next_row(), find_group(queue.get_next_address(), costs)
     channel = queue.get_channel(machine)
     before = transfer[:CURSOR_WORDS].copy()
     shared = find_equal_grant(machine, queue)
@@ -290,12 +316,13 @@ def serve_queue(machine: Machine, queue: UnitQueue) -> None:
         counts[CountColumn.BURSTS_SHARED] += bursts
     else:
         request = convert_to_ticks(queue.request, costs)
-        known, begin_tick = int(transfer[JobColumn.KNOWN]), max(request, int(channel[FREE]))
-        end_tick, is_miss = serve_grant(
-            channel, row, int(queue.unit), known, request, count_grant_ticks(nbytes, costs), costs
+        known, ticks = int(transfer[JobColumn.KNOWN]), count_grant_ticks(nbytes, costs)
+        begin_tick, end_tick, misses, drained = serve_request(
+            channel, row, group, int(queue.unit), known, request, ticks, costs
         )
         counts[CountColumn.BURSTS] += bursts
-        counts[CountColumn.ROW_MISSES] += int(is_miss)
+        counts[CountColumn.ROW_MISSES] += misses
+        counts[CountColumn.BUSY_STORE] += drained // costs.dram_bytes_per_cycle
     if costs.dram_multicast and queue.unit == Unit.LOAD:
         queue.core.record["granted"] = (*before.tolist(), begin_tick, end_tick)
     start, end = convert_to_cycles(begin_tick, costs), convert_to_cycles(end_tick, costs)
@@ -306,12 +333,14 @@ def serve_queue(machine: Machine, queue: UnitQueue) -> None:
         counts[CountColumn.BURSTS_WRITTEN] += bursts
     layer = transfer[JobColumn.LAYER]
     kind = GrantKind.OWN if shared is None else GrantKind.SHARED
+    if is_buffered(queue.unit == Unit.STORE, costs) and end_tick == begin_tick:
+        kind = GrantKind.BUFFERED
     record_work(queue.core, queue.unit, layer, start, end, end, nbytes, transfer, before, kind)
     earlier_end = int(transfer[JobColumn.END])
     all_end = max(earlier_end, end_tick)
     if is_served(transfer):
         free = convert_to_cycles(all_end, costs)
-        finish_transfer(queue, free, free + costs.dram_latency_cycles)
+        finish_transfer(queue, free, free + get_latency(queue.unit == Unit.STORE, costs))
         begin_transfers(queue)
     else:
         queue.request = compute_next_request(

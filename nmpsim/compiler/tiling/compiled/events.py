@@ -47,7 +47,9 @@ from nmpsim.timing.dram import FREE as CHANNEL_FREE
 from nmpsim.timing.dram import (
     compute_next_request,
     find_channel,
-    serve_grant,
+    find_group,
+    get_latency,
+    serve_request,
 )
 from nmpsim.timing.work import count_busy_cycles
 
@@ -138,24 +140,27 @@ def _begin(p: Any, s: Any, costs: Any, core: int, kind: int) -> None:
 def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> None:
     """Serve a grant of a queue."""
     cursor, queue, at = s.cursors[core, kind], s.queues[core, kind], p.begins.size - 1 + 2 * core
-    row = get_next_address(cursor) // costs.dram_row_bytes
+    address = get_next_address(cursor)
+    row, group = address // costs.dram_row_bytes, find_group(address, costs)
     channel = s.dram[find_channel(row, costs)]
     before = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE]
     bursts = advance_past_grant(cursor, costs)
     request = convert_to_ticks(s.next[at + kind], costs)
-    begin, is_miss = max(request, channel[CHANNEL_FREE]), False
+    begin, misses, drained = max(request, channel[CHANNEL_FREE]), 0, 0
     if is_blind:
         taken = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE] - before
         end = begin + count_grant_ticks(taken, costs)
         channel[CHANNEL_FREE] = end
     else:
         ticks = count_grant_ticks(bursts * costs.dram_burst_bytes, costs)
-        end, is_miss = serve_grant(channel, row, kind, queue[KNOWN], request, ticks, costs)
+        begin, end, misses, drained = serve_request(
+            channel, row, group, kind, queue[KNOWN], request, ticks, costs
+        )
     s.sums[BUSY] += convert_to_cycles(end, costs) - convert_to_cycles(begin, costs)
+    s.sums[BUSY] += drained // costs.dram_bytes_per_cycle
     s.sums[GRANTS] += 1
     s.sums[BURSTS] += bursts
-    if is_miss:
-        s.sums[ROW_MISSES] += 1
+    s.sums[ROW_MISSES] += misses
     all_end = max(end, queue[END])
     if not is_served(cursor):
         next_row = get_next_address(cursor) // costs.dram_row_bytes
@@ -164,7 +169,7 @@ def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> 
     else:
         s.next[at + kind] = NEVER
         free = convert_to_cycles(all_end, costs)
-        _finish(s, core, kind, free, free + costs.dram_latency_cycles)
+        _finish(s, core, kind, free, free + get_latency(kind, costs))
         _begin(p, s, costs, core, kind)
 
 
