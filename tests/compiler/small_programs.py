@@ -28,8 +28,11 @@ def program(draft: Draft, seed: int = 0) -> Program:
     return Program(draft.module(), inputs)
 
 
-def compile_draft(draft: Draft, config: DeviceConfig = SMALL, fuse: bool = True) -> Bundle:
-    return parse_bundle(compile_module(draft.module(), config, fuse_activations=fuse))
+def compile_draft(
+    draft: Draft, config: DeviceConfig = SMALL, fuse: bool = True, tiling: str = "burst"
+) -> Bundle:
+    module = draft.module()
+    return parse_bundle(compile_module(module, config, fuse_activations=fuse, tiling=tiling))
 
 
 def image(draft: Draft, channels: int = 8, elem: str = "i8") -> Ref:

@@ -139,7 +139,7 @@ def test_only_instructions_of_the_recording_are_used(write: Any, count: int) -> 
     recorded = record(draft, TIGHT)
     plan = make_plan(recorded)
     assert len(plan.whole) == count
-    used = {number for step in plan.steps for task in step.tasks for number, _ in task}
+    used = {number for step in plan.steps for task in step.tasks for number, *_ in task}
     assert used <= {one.number for e in recorded.epochs for part in e.values() for one in part}
     assert_nothing_changes(recorded, TIGHT)
 

@@ -10,7 +10,7 @@ layers do the same a few times.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import count
 
@@ -72,28 +72,34 @@ def damage(recorded: Recording, seed: int) -> bool:
 def speed_up(patched: pytest.MonkeyPatch, known: Iterable[Recording]) -> None:
     """Reuse proofs of layers without damage, and compile checks and footprints."""
     executed = {id(one) for recorded in known for one in recorded.in_order}
-    proofs: dict[tuple[int, ...], Sequence[Task] | None] = {}
+    proofs: dict[tuple[int, ...], Mapping[int, Sequence[Task]] | None] = {}
     layers = {id(layer) for recorded in known for layer in recorded.bundle.metadata.layers}
     hosts: list[HostMemory] = []  # memory of the reused tasks
-    prove_layer = proof._prove_layer
+    prove_group = proof._prove_group
 
     def reuse_proof(
-        dram: DramOrigins, layer: Layer, parts: Parts, numbers: Set[int], host: HostMemory
-    ) -> Sequence[Task]:
-        key = (id(layer), *(id(one) for part in parts.values() for one in part))
-        if not executed.issuperset(key[1:]) or key[0] not in layers:
-            return prove_layer(dram, layer, parts, numbers, host)
+        dram: DramOrigins,
+        claimed: Mapping[int, Layer],
+        epochs: Sequence[Parts],
+        numbers: Set[int],
+        host: HostMemory,
+    ) -> Mapping[int, Sequence[Task]]:
+        known = tuple(map(id, claimed.values()))
+        used = tuple(id(one) for parts in epochs for part in parts.values() for one in part)
+        key = known + used
+        if not executed.issuperset(used) or not layers.issuperset(known):
+            return prove_group(dram, claimed, epochs, numbers, host)
         if key not in proofs:
             hosts.append(host)
             proofs[key] = None
             with suppress(UnprovedError):
-                proofs[key] = prove_layer(dram, layer, parts, numbers, host)
+                proofs[key] = prove_group(dram, claimed, epochs, numbers, host)
         tasks = proofs[key]
         if tasks is None:
             raise UnprovedError
         return tasks
 
-    patched.setattr(proof, "_prove_layer", reuse_proof)
+    patched.setattr(proof, "_prove_group", reuse_proof)
     register_pure_functions()
     patched.setattr(whole_recordings, "check", compile_with_numba(find_invalid_word))
     for module in (proof, planning):

@@ -79,9 +79,10 @@ class Recording:
         )
 
 
-def record(draft: Draft, config: DeviceConfig) -> Recording:
+def record(draft: Draft, config: DeviceConfig, tiling: str = "burst") -> Recording:
     """Run a program without fusion and return its recording."""
-    bundle, device = compile_draft(draft, config, fuse=False), Device(config, threads=1)
+    bundle = compile_draft(draft, config, fuse=False, tiling=tiling)
+    device = Device(config, threads=1)
     inputs = program(draft).inputs
     device.run(bundle, inputs)
     (recording,) = device._engine._recordings._known  # type: ignore[attr-defined]

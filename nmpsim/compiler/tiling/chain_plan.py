@@ -63,11 +63,14 @@ def plan_chain(
         for own in found
         if own is not None
     ]
+    later_inputs = {name for layer in chain.layers[1:] for name in layer.inputs}
+    reads_all_channels = not later_inputs.isdisjoint(chain.layers[0].inputs)
     programs: dict[Hashable, list[ChainInstruction]] = {}
     keys = []
     for core, rows in enumerate(make_row_keys(division)):
         down, across = divmod(core, tiling.across)
-        key = rows, _make_group_key(groups[across], division.channels[across])
+        channels = division.channels[across]
+        key = rows, _make_group_key(groups[across], channels), channels[0] * reads_all_channels
         if key not in programs:
             program = _CoreProgram(division, down, across, groups[across])
             programs[key] = hoist_loads(program.make_instructions(), tiling.loads_ahead)
@@ -413,28 +416,36 @@ class _CoreProgram:
         self._add_vector(layer, words, [source.get_span(first, end)], target.get_span(*rows))
 
     def _add_pair(self, layer: ChainLayer, rows: tuple[int, int]) -> None:
-        left, right, target = map(self._view, (*layer.inputs, layer.output))
-        count = rows[1] - rows[0]
-        columns = target.tensor.columns * (target.run // target.tensor.element_bytes)
-        if left.row == right.row == target.row == target.tensor.columns * target.run:
-            columns, count = columns * count, 1
-        stride = target.tensor.columns * target.tensor.channels
-        words = {
-            **layer.words,
-            "layer": layer.index,
-            "lhs": left.get_address(rows[0]),
-            "rhs": right.get_address(rows[0]),
-            "output": target.get_address(rows[0]),
-            "rows": count,
-            "columns": columns,
-            "lhs_stride": left.row,
-            "rhs_stride": right.row,
-            "out_stride": target.row,
-            "event_origin": target.origin + rows[0] * stride + target.first,
-            "event_stride_y": stride,
-        }
-        reads = [left.get_span(*rows), right.get_span(*rows)]
-        self._add_vector(layer, words, reads, target.get_span(*rows))
+        left, right, target = views = [*map(self._view, (*layer.inputs, layer.output))]
+        tensor, count = target.tensor, rows[1] - rows[0]
+        runs = [view.run for view in views]
+        row_elements = tensor.columns * tensor.channels
+        is_packed = all(view.row == tensor.columns * view.run for view in views)
+        if min(runs) == tensor.pixel_bytes:
+            steps, width, stride = [view.row for view in views], row_elements, row_elements
+            parts = [(rows[0], 1, count * width) if is_packed else (rows[0], count, width)]
+        else:  # each pixel is a row, because channels of other cores follow in the result
+            steps, width, stride = runs, target.run // tensor.element_bytes, tensor.channels
+            parts = [(row, tensor.columns, width) for row in range(*rows)]
+            if is_packed:
+                parts = [(rows[0], count * tensor.columns, width)]
+        for first, height, columns in parts:
+            places = [
+                view.get_address(first) + (target.first - view.first) * tensor.element_bytes
+                for view in views
+            ]
+            words = {
+                **layer.words,
+                "layer": layer.index,
+                **dict(zip(("lhs", "rhs", "output"), places, strict=True)),
+                "rows": height,
+                "columns": columns,
+                **dict(zip(("lhs_stride", "rhs_stride", "out_stride"), steps, strict=True)),
+                "event_origin": target.origin + first * row_elements + target.first,
+                "event_stride_y": stride,
+            }
+            reads = [left.get_span(*rows), right.get_span(*rows)]
+            self._add_vector(layer, words, reads, target.get_span(*rows))
 
     def _add_vector(
         self, layer: ChainLayer, words: dict[str, Any], reads: Sequence[Span], write: Span

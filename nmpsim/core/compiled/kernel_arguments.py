@@ -77,8 +77,9 @@ def make_context(m: Machine, layers: Records, channel_saturated: Int64s, workspa
 
 # --- recording ------------------------------------------------------------------------------------
 
-NUMBER, LAYER, WORDS = range(3)
-"""Entries of a recorded instruction; WORDS is the first word of its descriptor."""
+NUMBER, LAYER, TIMES, WORDS = range(4)
+"""Entries of a recorded instruction: its number, its layer, how often its saturation counts, and
+the first word of its descriptor."""
 CORE, EPOCH, FIRST_WORD = range(3)
 """Entries of a recorder row; the recorded instruction begins at FIRST_WORD."""
 ITEM_WORDS = FIRST_WORD + WORDS + MAX_WORDS
@@ -166,6 +167,8 @@ class ReplayContext(NamedTuple):
     """[instructions] addresses of compiled kernels."""
     kernel_contexts: Any
     """[threads] of CONTEXT."""
+    repeat_contexts: Any
+    """[threads] of CONTEXT, for instructions whose saturation counts several times."""
     shares: Int64s
     """[threads, LINE] unclaimed parts of each thread's share, in the first word of each line."""
     done: Int64s

@@ -27,6 +27,7 @@ from nmpsim.core.compiled.kernel_arguments import (
     FIRST_WORD,
     LAYER,
     NUMBER,
+    TIMES,
     USED,
     WORDS,
     LoopContext,
@@ -142,6 +143,6 @@ def record_tensor_instruction(
     item[CORE] = core
     item[EPOCH] = context.counters[CURRENT_EPOCH]
     item[FIRST_WORD + NUMBER] = number
-    item[FIRST_WORD + LAYER] = layer
+    item[FIRST_WORD + LAYER], item[FIRST_WORD + TIMES] = layer, 1
     for i in range(WORD_COUNT[number]):
         item[FIRST_WORD + WORDS + i] = d[i]

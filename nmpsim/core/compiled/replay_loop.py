@@ -13,6 +13,7 @@ from nmpsim.core.compiled.kernel_arguments import (
     LINE,
     MAIN_THREAD,
     NUMBER,
+    TIMES,
     WORDS,
     ReplayContext,
     SharedWord,
@@ -71,6 +72,12 @@ def get_context_address(context: ReplayContext, thread: Int) -> Any:
 
 
 @jit
+def get_repeat_address(context: ReplayContext, thread: Int) -> Any:
+    """Return the address of a thread's kernel context for repeated results."""
+    return np.int64(context.repeat_contexts.ctypes.data) + thread * CONTEXT_BYTES
+
+
+@jit
 def get_done_address(context: ReplayContext, thread: Int) -> Any:
     """Return the address of a thread's count of completed parts."""
     return np.int64(context.done.ctypes.data) + thread * LINE * BYTES
@@ -105,7 +112,13 @@ def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
             return
         own.low_layer = min(own.low_layer, layer)
         own.high_layer = max(own.high_layer, layer)
-        call(context.addresses[number], (kernel_context, core, layer, words))
+        times = atomic_load(item + TIMES * BYTES)
+        if times == 1:
+            call(context.addresses[number], (kernel_context, core, layer, words))
+        else:
+            repeat_context = get_repeat_address(context, thread)
+            call(context.addresses[number], (repeat_context, core, layer, words))
+            add_repeated_counters(kernel_context, repeat_context, layer, times)
         at += WORDS + WORD_COUNT[number]
 
 
@@ -165,6 +178,14 @@ def count_completed_parts(context: ReplayContext) -> Any:
 
 
 @jit_allocating
+def add_repeated_counters(kernel_context: Int, repeat_context: Int, layer: Int, times: Int) -> None:
+    """Add the counters of a context for repeated results ``times`` times, and clear them."""
+    mine = get_kernel_context(kernel_context, ZERO).counters
+    theirs = get_kernel_context(repeat_context, ZERO).counters
+    add_layer_counters(mine, theirs, layer, times)
+
+
+@jit_allocating
 def add_counters(context: ReplayContext) -> None:
     """Add the counters of all workers to the main thread's counters; clear the workers' counters.
 
@@ -175,22 +196,24 @@ def add_counters(context: ReplayContext) -> None:
         own = context.kernel_contexts[thread]
         theirs = get_kernel_context(get_context_address(context, thread), ZERO).counters
         for layer in range(own.low_layer, own.high_layer + 1):
-            add_layer_counters(mine, theirs, layer)
+            add_layer_counters(mine, theirs, layer, ONE)
         own.low_layer, own.high_layer = mine.layers.size, -1
 
 
 @jit
-def add_layer_counters(mine: SaturationCounters, theirs: SaturationCounters, layer: Int) -> None:
-    """Add a worker's counters of a layer to the main thread's counters; clear the worker's."""
+def add_layer_counters(
+    mine: SaturationCounters, theirs: SaturationCounters, layer: Int, times: Int
+) -> None:
+    """Add other counters of a layer ``times`` times, and clear the other counters."""
     to, account = mine.layers[layer], theirs.layers[layer]
-    to.elements += account.elements
+    to.elements += times * account.elements
     account.elements = 0
     begin, end = account.channel_base, account.channel_base + account.channels
     for stage in range(STAGES):
         for side in range(2):
             if account.saturated[stage, side] == 0:
                 continue
-            to.saturated[stage, side] += account.saturated[stage, side]
+            to.saturated[stage, side] += times * account.saturated[stage, side]
             to.worst[stage, side] = max(to.worst[stage, side], account.worst[stage, side])
             to.first[stage, side] = min(to.first[stage, side], account.first[stage, side])
             account.saturated[stage, side] = account.worst[stage, side] = 0
@@ -198,7 +221,7 @@ def add_layer_counters(mine: SaturationCounters, theirs: SaturationCounters, lay
             added = theirs.channel_saturated[stage, side, begin:end]
             total = mine.channel_saturated[stage, side, begin:end]
             for channel in range(added.size):
-                total[channel] += added[channel]
+                total[channel] += times * added[channel]
                 added[channel] = 0
 
 

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import attrs
 
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.instruction_tables import OP
-from nmpsim.core.layer_kernels.byte_origins import DramOrigins, TensorView, require
+from nmpsim.core.layer_kernels.byte_origins import (
+    DramOrigins,
+    TensorView,
+    TileScratchpad,
+    Words,
+    require,
+    view_region,
+)
 from nmpsim.core.layer_kernels.patterns import (
     ConstantTable,
     LayerPattern,
     TensorBox,
+    count_results,
     make_window_axes,
+    split_where_changed,
 )
 from nmpsim.core.layer_kernels.tasks import (
     HostMemory,
-    Instruction,
+    KernelStep,
+    Margins,
     Task,
     replace_words,
     split_evenly,
@@ -42,10 +52,23 @@ class MaxPoolPattern(LayerPattern):
     size = ("out_h", "out_w", "channels")
     out_steps = ("out_row_stride", "out_pixel_stride")
 
-    def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
-        super().__init__(dram, layer, tiles)
+    def __init__(
+        self, dram: DramOrigins, layer: Layer, tiles: Int64s, produced: Sequence[TensorView] = ()
+    ) -> None:
+        super().__init__(dram, layer, tiles, produced)
         require(self._operands["input"].nbytes == self._target.nbytes)
         self._axes = make_window_axes(self._d, self.words, self._claim, self._operands["input"])
+
+    def _find_target(self, spm: TileScratchpad, d: Words, stored: int | None) -> int:
+        """Return the address of the result whose window begins with the first input of a tile."""
+        source, w = self._operands["input"], self.words
+        first = spm.read(d[w.input], (1, 1, 1), (0, 0)).item()
+        y, rest = divmod(first - self._origins["input"].item(0), source.steps[0])
+        x, byte = divmod(rest, source.nbytes)
+        rows, columns = self._axes
+        row = (y + rows.pad - d[w.pad_top]) // rows.stride
+        column = (x + columns.pad - d[w.pad_left]) // columns.stride
+        return self._target.get_address(row, column, byte)
 
     def _find_taps(self, box: TensorBox) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """Return the valid taps of rows and columns; raise UnprovedError if there are none."""
@@ -84,9 +107,12 @@ class MatrixProductPattern(LayerPattern):
     size = ("rows", "", "columns")
     out_steps = ("out_stride", "")
     summed = "inner"
+    can_stay = False
 
-    def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
-        super().__init__(dram, layer, tiles)
+    def __init__(
+        self, dram: DramOrigins, layer: Layer, tiles: Int64s, produced: Sequence[TensorView] = ()
+    ) -> None:
+        super().__init__(dram, layer, tiles, produced)
         (lhs, rhs), (rows, _, columns) = self._operands.values(), self._shape
         self._depth = rhs.rows
         require((lhs.rows, rhs.nbytes) == (rows, columns << self._element))
@@ -111,12 +137,15 @@ class UnaryElementwisePattern(LayerPattern):
     number = OP.nmp_rescale
     words: ClassVar[Any] = RESCALE
     size = ("", "", "count")
+    can_stay = False
     can_overwrite = True
     part_elements: ClassVar[int] = 1 << 16
     """Consecutive elements of a kernel's buffers."""
 
-    def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
-        super().__init__(dram, layer, tiles)
+    def __init__(
+        self, dram: DramOrigins, layer: Layer, tiles: Int64s, produced: Sequence[TensorView] = ()
+    ) -> None:
+        super().__init__(dram, layer, tiles, produced)
         self._channels = layer.output.shape[-1]
         require(all(one.nbytes == self._target.nbytes for one in self._operands.values()))
 
@@ -125,6 +154,7 @@ class UnaryElementwisePattern(LayerPattern):
         return TensorView(view.address, 1, 1, view.end - view.address)
 
     def _make_tasks(self, host: HostMemory) -> list[Task]:
+        require(self._row_times.max() == 1)
         return [[self._make_instruction(box, host) for box in boxes] for boxes in self._split()]
 
     def _split(self) -> Iterator[list[TensorBox]]:
@@ -144,16 +174,78 @@ class BinaryElementwisePattern(UnaryElementwisePattern):
 
     number = OP.nmp_eltwise
     words: ClassVar[Any] = ELTWISE
-    own = ("lhs_stride", "rhs_stride", "out_stride", "event_stride_y")
+    own = ("lhs_stride", "rhs_stride", "out_stride", "event_stride_y", "rows")
     sources: ClassVar[Any] = {"lhs": ("", ""), "rhs": ("", "")}
     size = ("", "", "columns")
     part_elements = 1 << 12
 
-    def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
-        super().__init__(dram, layer, tiles)
-        require(self._d[ELTWISE.rhs_kind] == RHS_ELEMENT and self._d[ELTWISE.rows] == 1)
+    def __init__(
+        self, dram: DramOrigins, layer: Layer, tiles: Int64s, produced: Sequence[TensorView] = ()
+    ) -> None:
+        super().__init__(dram, layer, tiles, produced)
+        require(self._d[ELTWISE.rhs_kind] == RHS_ELEMENT)
+        assert layer.claim is not None
+        tensors = *layer.claim.inputs[:2], layer.output
+        self._images = {
+            name: LayerPattern._view(self, tensor)
+            for name, tensor in zip(("lhs", "rhs", "output"), tensors, strict=True)
+        }
+        """Operands and output by rows, columns and channels."""
+        self._rows = self._images["output"].rows
 
-    def _make_instruction(self, box: TensorBox, host: HostMemory, **words: int) -> Instruction:
+    @property
+    def target(self) -> TensorView:
+        """Output of the layer by rows, columns and channels."""
+        return self._images["output"]
+
+    def place_output(self, host: HostMemory, margins: Margins) -> None:
+        """Place the output in host memory, see the base class."""
+        host.place_tensor(self.target, margins, self._element)
+
+    def add_tile(self, spm: TileScratchpad, d: Words, stored: int | None) -> None:
+        """Add a tile of rows with strides, see the base class."""
+        w, element = ELTWISE, self._element
+        first, rows, columns = d[w.event_origin], d[w.rows], d[w.columns]
+        step = columns if rows == 1 else d[w.event_stride_y]
+        require(step >= columns)
+        shape = rows, 1, columns << element
+        place = first << element, shape, (step << element, 0, 1)
+        for name, stride in (("lhs", d[w.lhs_stride]), ("rhs", d[w.rhs_stride])):
+            found = spm.read(self._get_word(d, name), shape, (stride, 0))
+            require((found == view_region(self._origins[name].reshape(-1), *place)).all())
+        times = self._times.reshape(-1)
+        count_results(view_region(times, first, (*shape[:2], columns), (step, 0, 1)))
+        self._computed += rows * columns
+        results = view_region(self._results.reshape(-1), *place)
+        spm.write(d[w.output], (d[w.out_stride], 0), results)
+
+    def _make_tasks(self, host: HostMemory) -> list[Task]:
+        is_once = self._row_times.max() == 1
+        if is_once and not any(map(host.find_tensor, self._images.values())):
+            return super()._make_tasks(host)
+        bands = split_evenly(self._rows, TASKS)
+        return [
+            [
+                *(
+                    self._make_row_instruction(begin, end, host)._replace(times=times)
+                    for begin, end, times in split_where_changed(self._row_times, *band)
+                ),
+                *self._make_stores(band, (0, self._channels), host),
+            ]
+            for band in bands
+        ]
+
+    def _make_row_instruction(self, begin: int, end: int, host: HostMemory) -> KernelStep:
+        """Return the instruction that computes rows of the output."""
+        width = self.target.columns * self._channels
+        changes = {"rows": end - begin, "columns": width}
+        changes |= {"event_origin": begin * width, "event_stride_y": width}
+        for (name, view), stride in zip(self._images.items(), self.own, strict=False):
+            changes[name] = host.encode_place(view, begin, 0, 0)
+            changes[stride] = host.get_steps(view)[0]
+        return KernelStep(self.number, replace_words(self._d, self.words, changes))
+
+    def _make_instruction(self, box: TensorBox, host: HostMemory, **words: int) -> KernelStep:
         words |= dict.fromkeys(self.own, box.channels << self._element)
         words |= {"rows": box.rows, "event_stride_y": box.channels}
         return super()._make_instruction(box, host, **words)
@@ -166,8 +258,10 @@ class TableLookupPattern(UnaryElementwisePattern):
     words: ClassVar[Any] = LUT
     own = ("table",)
 
-    def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
-        super().__init__(dram, layer, tiles)
+    def __init__(
+        self, dram: DramOrigins, layer: Layer, tiles: Int64s, produced: Sequence[TensorView] = ()
+    ) -> None:
+        super().__init__(dram, layer, tiles, produced)
         self._tables["table"] = ConstantTable(1, TABLE_BYTES, 1)
 
     def _find_records(self, box: TensorBox) -> tuple[int, int]:

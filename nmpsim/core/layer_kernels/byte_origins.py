@@ -3,7 +3,7 @@
 An origin is a number. A byte of DRAM has its offset: first the image, then the read-write memory.
 Loads and stores copy origins, so two bytes with the same origin of DRAM are equal, whatever the
 inputs are. The result that a tile computes for a DRAM byte has the origin of that byte plus
-``RESULT``.
+``RESULT``, even if it is never stored there. A load of a stored result gives this origin.
 """
 
 from __future__ import annotations
@@ -86,6 +86,10 @@ class TensorView:
         """Return the address of a byte of a pixel."""
         return self.address + (row * self.columns + column) * self.nbytes + byte
 
+    def covers(self, other: TensorView) -> bool:
+        """Return whether two tensors have the same bytes, in whatever shape."""
+        return (self.address, self.end) == (other.address, other.end)
+
     def overlaps(self, other: TensorView) -> bool:
         """Return whether two tensors have a byte in common."""
         return self.address < other.end and other.address < self.end
@@ -104,6 +108,7 @@ class DramOrigins:
         self._end = machine.image.size + machine.ram.size
         self._counting = np.arange(0, dtype=np.int32)
         self.scratchpad_bytes = machine.scratchpad.shape[1]
+        self._stored: list[tuple[int, npt.NDArray[np.bool_]]] = []
 
     def get_origin(self, address: int, nbytes: int) -> int:
         """Return the origin of the byte at a DRAM address, the first of ``nbytes`` bytes.
@@ -123,6 +128,31 @@ class DramOrigins:
         """Return the origins of a tensor's bytes, [rows, columns, bytes]."""
         shape = tensor.rows, tensor.columns, tensor.nbytes
         return self._view_range(tensor.address, shape, tensor.steps)
+
+    def begin_group(self) -> None:
+        """Begin with other layers, which have not stored any result."""
+        self._stored = []
+
+    def add_results(self, tensor: TensorView) -> npt.NDArray[np.bool_]:
+        """Add the results of a layer; return which bytes are stored, which the caller updates."""
+        nbytes = tensor.end - tensor.address
+        stored = np.zeros(nbytes, np.bool_)
+        self._stored.append((self.get_origin(tensor.address, nbytes), stored))
+        return stored
+
+    def get_loaded_origins(self, d: Words) -> Origins:
+        """Return the origins of the DRAM bytes that a load reads, with the results stored so far.
+
+        Shape: [rows, runs, bytes].
+        """
+        origins = self.get_transfer_origins(d)
+        low, high = int(origins[0, 0, 0]), int(origins[-1, -1, -1])
+        for first, stored in self._stored:
+            if low < first + stored.size and first <= high:
+                which = np.clip(origins - first, 0, stored.size - 1)
+                is_result = (origins - first == which) & stored[which]
+                origins = np.where(is_result, origins + RESULT, origins)
+        return origins
 
     def get_transfer_origins(self, d: Words) -> Origins:
         """Return the origins of the DRAM bytes of a load or store, [rows, runs, bytes]."""
@@ -181,7 +211,7 @@ class TileScratchpad:
         steps = d[LOAD.spm_stride_y], d[LOAD.spm_stride_x]
         if 0 in shape:
             return
-        loaded = self._dram.get_transfer_origins(d) if rows * runs else None
+        loaded = self._dram.get_loaded_origins(d) if rows * runs else None
         if loaded is None or shape != loaded.shape:
             padding = make_constant_origins(d[LOAD.fill], d[LOAD.element])
             require(shape[2] % padding.size == 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from nmpsim.core.instruction_tables import OP
 from nmpsim.core.layer_kernels.byte_origins import (
     DramOrigins,
     Origins,
+    TensorView,
     TileScratchpad,
     Words,
     make_constant_origins,
@@ -23,8 +24,16 @@ from nmpsim.core.layer_kernels.patterns import (
     LayerPattern,
     TensorBox,
     make_window_axes,
+    split_where_changed,
 )
-from nmpsim.core.layer_kernels.tasks import HostMemory, Task, make_load, split_evenly
+from nmpsim.core.layer_kernels.tasks import (
+    HostMemory,
+    KernelStep,
+    Margins,
+    Task,
+    make_load,
+    split_evenly,
+)
 from nmpsim.core.state import Bytes, Int64s
 from nmpsim.isa.layouts import GROUP_BYTES, LANES, count_packed_bytes, pack_weights, unpack_weights
 from nmpsim.isa.profiles import PROFILES
@@ -52,8 +61,10 @@ class WindowedProductPattern(LayerPattern):
     sources: ClassVar[Any] = {"input": ("in_row_stride", "in_pixel_stride")}
     out_steps = ("out_row_stride", "out_pixel_stride")
 
-    def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
-        super().__init__(dram, layer, tiles)
+    def __init__(
+        self, dram: DramOrigins, layer: Layer, tiles: Int64s, produced: Sequence[TensorView] = ()
+    ) -> None:
+        super().__init__(dram, layer, tiles, produced)
         w = self.words
         self._source, self._fill = (self._operands["input"], self._claim.inputs[0].offset or 0)
         require(((tiles[:, w.scales] != 0) == (self._d[w.scales] != 0)).all())
@@ -75,6 +86,20 @@ class WindowedProductPattern(LayerPattern):
         inner[...] = origins[: inner.shape[0], : inner.shape[1]]
         self._is_padded = inner.size < padded.size
         return padded
+
+    def find_margins(self, tensor: TensorView) -> Margins:
+        """Return the padding that the windows read around a tensor, see the base class."""
+        if not self._source.covers(tensor):
+            return super().find_margins(tensor)
+        (top, left), extent = self._get_padding("input"), self._count_taps(*self._shape[:2])
+        below, right = extent[0] - top - self._source.rows, extent[1] - left - self._source.columns
+        return Margins(top, max(below, 0), left, max(right, 0), self._fill)
+
+    def _get_padding(self, name: str) -> tuple[int, int]:
+        if name != "input":
+            return super()._get_padding(name)
+        rows, columns = self._axes
+        return rows.pad, columns.pad
 
     def _count_taps(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the input rows and columns of some rows and columns of results, with padding."""
@@ -107,13 +132,27 @@ class WindowedProductPattern(LayerPattern):
     ) -> Task:
         """Return a task for a band of rows and some channels, with some other ``words``.
 
-        The input is copied if it is padded or ``is_copied``.
+        The input is copied from DRAM if it is padded or ``is_copied``.
         """
         require(self._shape[2] <= host.max_channels)
-        (top, bottom), (first, last) = band, channels
-        box = TensorBox(top, 0, first, bottom - top, self._shape[1], last - first)
-        if not self._is_padded and not is_copied:
-            return [self._make_instruction(box, host, **words)]
+        (first, last), task = channels, list[KernelStep]()
+        is_copied = (self._is_padded or is_copied) and host.find_tensor(self._source) is None
+        for top, bottom, times in split_where_changed(self._row_times, *band):
+            box, changed = (
+                TensorBox(top, 0, first, bottom - top, self._shape[1], last - first),
+                words,
+            )
+            if is_copied:
+                load, steps = self._make_copy(box, host, slot)
+                task.append(load)
+                changed = {**words, **steps}
+            task.append(self._make_instruction(box, host, **changed)._replace(times=times))
+        return [*task, *self._make_stores(band, channels, host)]
+
+    def _make_copy(
+        self, box: TensorBox, host: HostMemory, slot: int
+    ) -> tuple[KernelStep, Mapping[str, int]]:
+        """Return a load of the padded input of a box, and the words that make it the input."""
         (rows, columns), source = self._axes, self._source
         (high, wide), (row, nbytes) = (self._count_taps(box.rows, box.columns), source.steps)
         top, above, count = rows.find_inputs(box.y, box.rows)
@@ -124,7 +163,7 @@ class WindowedProductPattern(LayerPattern):
         dram = source.get_address(top, 0, 0)
         load = make_load(dram, buffer, nbytes, by_row, by_run, self._element, self._fill)
         steps = {"in_row_stride": wide * nbytes, "in_pixel_stride": nbytes}
-        return [load, self._make_instruction(box, host, **{**words, **steps, "input": buffer})]
+        return load, {**steps, "input": buffer}
 
 
 class DepthwiseConvolutionPattern(WindowedProductPattern):
@@ -134,8 +173,10 @@ class DepthwiseConvolutionPattern(WindowedProductPattern):
     words: ClassVar[Any] = DWCONV
     size = ("out_h", "out_w", "channels_count")
 
-    def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
-        super().__init__(dram, layer, tiles)
+    def __init__(
+        self, dram: DramOrigins, layer: Layer, tiles: Int64s, produced: Sequence[TensorView] = ()
+    ) -> None:
+        super().__init__(dram, layer, tiles, produced)
         require(self._source.nbytes == self._target.nbytes)
         taps = self._d[DWCONV.kernel_h] * self._d[DWCONV.kernel_w]
         self._tables["weights"] = ConstantTable(taps, self._shape[2], 1 << self._element)
@@ -160,8 +201,10 @@ class ConvolutionPattern(WindowedProductPattern):
     size = ("out_h", "out_w", "out_channels")
     summed = "in_channels"
 
-    def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
-        super().__init__(dram, layer, tiles)
+    def __init__(
+        self, dram: DramOrigins, layer: Layer, tiles: Int64s, produced: Sequence[TensorView] = ()
+    ) -> None:
+        super().__init__(dram, layer, tiles, produced)
         inputs = self._source.nbytes >> self._element
         self._has_parts = bool((tiles[:, CONV.part] != PART_ONLY).any())
         self._depth = inputs if self._has_parts else self._d[CONV.in_channels]

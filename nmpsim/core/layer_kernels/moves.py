@@ -23,7 +23,7 @@ from nmpsim.core.layer_kernels.byte_origins import (
 )
 from nmpsim.core.layer_kernels.tasks import (
     HostMemory,
-    Instruction,
+    KernelStep,
     Task,
     make_load,
     replace_words,
@@ -120,7 +120,7 @@ class DataMovementPattern:
 
     def _make_copy(
         self, source: int, to: int, outer: Sequence[Axis], run: int, host: HostMemory
-    ) -> Instruction:
+    ) -> KernelStep:
         """Return an instruction that copies runs of bytes along some axes."""
         can_turn = OP.nmp_transpose in self._known
         if len(outer) == 2 and OP.nmp_load in self._known and (run > 1 or not can_turn):
@@ -134,18 +134,18 @@ class DataMovementPattern:
             words[TRANSPOSE.size_0 + axis] = count
             words[TRANSPOSE.in_stride_0 + axis] = step
             words[TRANSPOSE.out_stride_0 + axis] = other
-        return OP.nmp_transpose, words
+        return KernelStep(OP.nmp_transpose, words)
 
     def _make_fill(
         self, value: int, element: int, to: int, outer: Sequence[Axis], run: int
-    ) -> Instruction:
+    ) -> KernelStep:
         """Return an instruction that fills runs of bytes along two axes."""
         size = 1 << element
         require(len(outer) == 2 and run % size == to % size == 0)
         (rows, _, row), (runs, _, step) = outer
         if rows * runs == 1:
             changes = {"element": element, "output": to, "count": run // size, "value": value}
-            return OP.nmp_fill, replace_words([0] * len(FILL), FILL, changes)
+            return KernelStep(OP.nmp_fill, replace_words([0] * len(FILL), FILL, changes))
         require((row | step) % size == 0 and OP.nmp_load in self._known)
         return make_load(0, to, run, (0, 0, row, rows, 0), (runs, 0, step, 0, 0), element, value)
 

@@ -8,13 +8,16 @@ the operation needs for this box, and store the box. All tiles together compute 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, LayerClaim, Tensor
+from nmpsim.core.instruction_tables import OP
 from nmpsim.core.layer_kernels.byte_origins import (
     PARTIAL_SUM,
     RESULT,
@@ -28,12 +31,22 @@ from nmpsim.core.layer_kernels.byte_origins import (
     require,
     view_region,
 )
-from nmpsim.core.layer_kernels.tasks import HostMemory, Instruction, Task, replace_words, split_area
+from nmpsim.core.layer_kernels.tasks import (
+    NO_MARGINS,
+    HostMemory,
+    KernelStep,
+    Margins,
+    Task,
+    replace_words,
+    split_area,
+)
 from nmpsim.core.state import Bytes, Int64s
 from nmpsim.isa.words import INT8, PART_FIRST, PART_LAST, PART_ONLY, STORE
 
 SUM_BYTES = 4
 """Bytes of an Int8 sum; an Int16 sum has twice as many."""
+MAX_TIMES = 256
+"""Maximum number of times that the device computes a result."""
 BEGIN, END = (PART_ONLY, PART_FIRST), (PART_ONLY, PART_LAST)
 """Parts that begin a sum, and parts that end one."""
 
@@ -58,6 +71,14 @@ class TensorBox(NamedTuple):
         first, last = self.channel << element, (self.channel + self.channels) << element
         selected = origins[self.y : self.y + self.rows, self.x : self.x + self.columns, first:last]
         require(selected.shape == (self.rows, self.columns, last - first))
+        return selected
+
+    def select_elements(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Select the box from an array with a value for each element of the tensor."""
+        y, x, channel, rows, columns, channels = self
+        selected: npt.NDArray[Any] = values[
+            y : y + rows, x : x + columns, channel : channel + channels
+        ]
         return selected
 
 
@@ -133,11 +154,18 @@ class LayerPattern:
     """Words with the strides of rows and pixels of the results."""
     summed: ClassVar[str] = ""
     """Word with the number of inputs that each result sums, if these may come in parts."""
+    can_stay: ClassVar[bool] = True
+    """Whether the output may stay in host memory, and be computed more than once."""
     can_overwrite: ClassVar[bool] = False
     """Whether results may take the place of an operand."""
 
-    def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
-        """Begin with a layer that has a claim, and the descriptors of its tiles [tiles, words]."""
+    def __init__(
+        self, dram: DramOrigins, layer: Layer, tiles: Int64s, produced: Sequence[TensorView] = ()
+    ) -> None:
+        """Begin with a layer that has a claim, and the descriptors of its tiles [tiles, words].
+
+        ``produced`` are the results of earlier layers that are proved together with this layer.
+        """
         w = self.words
         strides = (*self.out_steps, *(name for names in self.sources.values() for name in names))
         names = {*self.own, *self.sources, "output", *strides, *self.size, self.summed, *PLACE}
@@ -158,10 +186,17 @@ class LayerPattern:
         require(len(inputs) == len(self.sources))
         self._operands = dict(zip(self.sources, map(self._view, inputs), strict=True))
         self._origins = {
-            name: dram.get_tensor_origins(view) for name, view in self._operands.items()
+            name: dram.get_tensor_origins(view) + RESULT * any(map(view.covers, produced))
+            for name, view in self._operands.items()
         }
         self._results = dram.get_tensor_origins(self._target) + RESULT
-        """Origins of results that are not stored; UNWRITTEN for those that are."""
+        """Origins of the results."""
+        self._stored = dram.add_results(self._target)
+        """[bytes] Which results have been stored."""
+        self._times = np.zeros(self._shape, np.uint16)
+        """How often the tiles so far have computed each result."""
+        self._rows = rows
+        """Number of rows of which the device computes each as often as all its results."""
         self._depth = 1
         """Number of inputs that each result sums, if these may come in parts."""
         self._computed = 0
@@ -191,10 +226,53 @@ class LayerPattern:
         _, columns, channels = self._shape
         return {"event_origin": (box.y * columns + box.x) * channels + box.channel}
 
-    def add_tile(self, spm: TileScratchpad, d: Words, target: int | None) -> None:
-        """Add a tile with results at ``target``; raise UnprovedError if the tile does not match."""
-        if target is None:
+    @property
+    def target(self) -> TensorView:
+        """Output of the layer."""
+        return self._target
+
+    @property
+    def operands(self) -> Sequence[TensorView]:
+        """Inputs of the layer that are no constants."""
+        return list(self._operands.values())
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the tiles have stored all results."""
+        return bool(self._stored.all())
+
+    @property
+    def is_computed_once(self) -> bool:
+        """Whether the tiles have computed each result once."""
+        return bool((self._times == 1).all())
+
+    def find_margins(self, tensor: TensorView) -> Margins:
+        """Return the padding that the layer reads around a tensor, without any if it reads none."""
+        return NO_MARGINS
+
+    def place_output(self, host: HostMemory, margins: Margins) -> None:
+        """Place the output in host memory, for the layers that are proved together."""
+        require(self.can_stay)
+        host.place_tensor(self._target, margins, self._element)
+
+    def _find_target(self, spm: TileScratchpad, d: Words, stored: int | None) -> int:
+        """Return the presumable address of a tile's first result.
+
+        ``stored`` is the address at which the tile's results are stored next, if they are.
+        """
+        if hasattr(self.words, "event_origin"):
+            first: int = d[self.words.event_origin]
+            return self._target.address + (first << self._element)
+        if stored is None:
             raise UnprovedError
+        return stored
+
+    def add_tile(self, spm: TileScratchpad, d: Words, stored: int | None) -> None:
+        """Add a tile; raise UnprovedError if the tile does not match.
+
+        ``stored`` is the address at which its results are stored next, None if they are not.
+        """
+        target = self._find_target(spm, d, stored)
         w, view = self.words, self._target
         y, rest = divmod(target - view.address, view.steps[0])
         x, byte = divmod(rest, view.nbytes)
@@ -216,6 +294,7 @@ class LayerPattern:
             self._sums.append((box, done + inputs))
             return
         require(not self.summed or done + inputs == self._depth)
+        count_results(box.select_elements(self._times))
         spm.write(d[w.output], [self._get_word(d, name) for name in self.out_steps], results)
 
     def _get_word(self, d: Words, name: str, default: int = 0) -> int:
@@ -264,15 +343,18 @@ class LayerPattern:
         require((origins == self._dram.get_transfer_origins(d) + RESULT).all())
         start = d[STORE.dram] - self._target.address
         steps = d[STORE.dram_stride_y], d[STORE.dram_stride_x], 1
-        view_region(self._results.reshape(-1), start, origins.shape, steps)[...] = UNWRITTEN
+        view_region(self._stored, start, origins.shape, steps)[...] = True
 
     def make_tasks(self, host: HostMemory) -> Sequence[Task]:
         """Return the tasks that compute the whole layer and leave its results in DRAM.
 
-        Raises UnprovedError if some results are missing or computed twice.
+        Raises UnprovedError if some results are missing.
         """
-        require(self._computed == math.prod(self._shape) * self._depth)
-        require((self._results == UNWRITTEN).all())
+        require(self._times.min() > 0)
+        require(self._computed == int(self._times.sum(dtype=np.int64)) * self._depth)
+        require(self.is_stored or host.find_tensor(self._target) is not None)
+        self._row_times = get_row_values(self._times, self._rows)
+        self._row_stored = get_row_values(self._stored, self._rows)
         for source in self._operands.values():
             is_same = self.can_overwrite and source == self._target
             require(is_same or not source.overlaps(self._target))
@@ -284,25 +366,79 @@ class LayerPattern:
         rows, columns, channels = self._shape
         return [
             [
-                self._make_instruction(
-                    TensorBox(top, 0, first, bottom - top, columns, last - first), host
-                )
+                *(
+                    self._make_instruction(
+                        TensorBox(begin, 0, first, end - begin, columns, last - first), host
+                    )._replace(times=times)
+                    for begin, end, times in split_where_changed(self._row_times, *band)
+                ),
+                *self._make_stores(band, (first, last), host),
             ]
-            for (top, bottom), (first, last) in split_area(rows, channels)
+            for band, (first, last) in split_area(rows, channels)
         ]
 
-    def _make_instruction(self, box: TensorBox, host: HostMemory, **words: int) -> Instruction:
+    def _make_stores(
+        self, band: tuple[int, int], channels: tuple[int, int], host: HostMemory
+    ) -> Iterator[KernelStep]:
+        """Yield stores of the rows that the device stores of an output in host memory."""
+        view, found = self.target, host.find_tensor(self.target)
+        if found is None:
+            return
+        offset, end = (channel << self._element for channel in channels)
+        for top, bottom, is_stored in split_where_changed(self._row_stored, *band):
+            if is_stored:
+                words = {
+                    "dram": view.get_address(top, 0, offset),
+                    "spm": host.encode_place(view, top, 0, offset),
+                    "run_bytes": end - offset,
+                    "count_x": view.columns,
+                    "count_y": bottom - top,
+                    "dram_stride_x": view.nbytes,
+                    "dram_stride_y": view.steps[0],
+                    "spm_stride_x": view.nbytes,
+                    "spm_stride_y": found.row_step,
+                }
+                yield KernelStep(OP.nmp_store, replace_words([0] * len(STORE), STORE, words))
+
+    def _make_instruction(self, box: TensorBox, host: HostMemory, **words: int) -> KernelStep:
         """Return the instruction that computes a box of the result, with some other ``words``."""
         changes = self._derive_words(box) | zip_words(self.size, box[3:])
         if self.summed:
             changes |= {self.summed: self._depth, "part": PART_ONLY, "partial": 0}
         operands = self._find_operands(box, 0, self._depth)
         for name, (y, x, channel, *_) in (*operands.items(), ("output", box)):
-            view = self._operands.get(name, self._target)
-            address = view.get_address(y, x, channel << self._element)
-            changes[name] = host.encode_address(address)
-            changes |= zip_words(self.sources.get(name, self.out_steps), view.steps)
-        return self.number, replace_words(self._d, self.words, changes | words)
+            view, (above, left) = self._operands.get(name, self._target), self._get_padding(name)
+            place = y - above, x - left, channel << self._element
+            changes[name] = host.encode_place(view, *place)
+            changes |= zip_words(self.sources.get(name, self.out_steps), host.get_steps(view))
+        return KernelStep(self.number, replace_words(self._d, self.words, changes | words))
+
+    def _get_padding(self, name: str) -> tuple[int, int]:
+        """Return the padding above and left of an operand in its origins."""
+        return 0, 0
+
+
+def count_results(times: npt.NDArray[np.uint16]) -> None:
+    """Count results of a tile, in place; raise UnprovedError if they are too many."""
+    require(times.max() < MAX_TIMES)
+    times += 1
+
+
+def get_row_values(values: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    """Return the value of each row; raise UnprovedError if a row has more than one value."""
+    table = values.reshape(rows, -1)
+    require((table == table[:, :1]).all())
+    found: npt.NDArray[Any] = table[:, 0]
+    return found
+
+
+def split_where_changed(
+    values: npt.NDArray[Any], begin: int, end: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield (begin, end, value) of each range of equal values, from ``begin`` to ``end``."""
+    changes = begin + 1 + np.flatnonzero(values[begin + 1 : end] != values[begin : end - 1])
+    for first, last in pairwise([begin, *changes.tolist(), end]):
+        yield first, last, int(values[first])
 
 
 def zip_words(names: Sequence[str], values: Sequence[int]) -> dict[str, int]:
@@ -312,4 +448,5 @@ def zip_words(names: Sequence[str], values: Sequence[int]) -> dict[str, int]:
 
 def are_aligned(element: int, host: HostMemory, *tensors: TensorView) -> bool:
     """Return whether the host addresses of tensors are multiples of the element size."""
-    return not any(host.encode_address(t.address) & ((1 << element) - 1) for t in tensors)
+    placed = (tensor for tensor in tensors if host.find_tensor(tensor) is None)
+    return not any(host.encode_address(t.address) & ((1 << element) - 1) for t in placed)

@@ -55,8 +55,8 @@ class ThreadTask:
     writes: Spans
     first_write: int = 0
     """Start of the memory that the last instruction writes."""
-    reads_dram: bool = False
-    """Whether it has a load, which reads at a device address."""
+    uses_dram: bool = False
+    """Whether it has a load or store, which accesses a device address."""
 
     def conflicts_with(self, other: ThreadTask) -> bool:
         """Return whether one of two tasks writes memory that the other task accesses."""
@@ -93,8 +93,8 @@ def make_thread_task(instructions: Sequence[RecordedInstruction]) -> ThreadTask:
         writes += map(tuple, spans[:written])
         reads += map(tuple, spans[written:])
         first_write = spans[0][0] if written else first_write
-    reads_dram = any(one.number == OP.nmp_load for one in instructions)
-    return ThreadTask(list(instructions), _unite(reads), _unite(writes), first_write, reads_dram)
+    uses_dram = any(one.number in (OP.nmp_load, OP.nmp_store) for one in instructions)
+    return ThreadTask(list(instructions), _unite(reads), _unite(writes), first_write, uses_dram)
 
 
 def _unite(spans: Spans) -> Spans:
@@ -124,7 +124,7 @@ def _join_passes(
     before: Sequence[ThreadTask], after: Sequence[ThreadTask]
 ) -> list[ThreadTask] | None:
     """Join parts of two passes in groups that share no memory; None if they are few or uneven."""
-    if any(part.reads_dram for part in (*before, *after)):
+    if any(part.uses_dram for part in (*before, *after)):
         return None
     groups: list[tuple[list[ThreadTask], list[ThreadTask]]] = [([part], []) for part in before]
     for part in after:
@@ -177,7 +177,7 @@ def pack_plan(machine: Machine, plan: ReplayPlan) -> Epochs:
         for core, instructions in epoch.items():
             begin = len(items)
             for one in instructions:
-                items += [one.number, one.layer, *one.words]
+                items += [one.number, one.layer, one.times, *one.words]
             parts.append((begin, len(items), core))
         firsts.append(len(parts))
         lowest.append(min(one.layer for part in epoch.values() for one in part))
@@ -204,5 +204,7 @@ def _parts_of(step: PlanStep, slots: int) -> list[ThreadTask]:
     found: list[list[RecordedInstruction]] = [[] for _ in range(min(slots, len(step.tasks)))]
     for turn, task in enumerate(step.tasks):
         part = found[turn % slots]
-        part += [RecordedInstruction(number, step.layer, words) for number, words in task]
+        part += [
+            RecordedInstruction(one.number, step.layer, one.words, times=one.times) for one in task
+        ]
     return sorted(map(make_thread_task, found), key=attrgetter("first_write"))

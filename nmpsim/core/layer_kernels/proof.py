@@ -3,15 +3,18 @@
 A layer's claim names its input tensors. The proof executes the layer's tiles on the origins of
 bytes (:mod:`nmpsim.core.layer_kernels.byte_origins`) and compares each tile with the box of the
 claimed operation that it stores. It trusts no claim: a layer without a claim, or with a false one,
-is replayed tile by tile. Layer kernels do not write scratchpads, so a replayed instruction must not
-read there what the tiles of another layer have written.
+is replayed tile by tile. The layers of a chain are proved together. Layer kernels do not write
+scratchpads, so a replayed instruction must not read there what the tiles of another layer have
+written.
 """
 
 from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import reduce
+from itertools import groupby
 from typing import Any
 
 import attrs
@@ -30,6 +33,7 @@ from nmpsim.core.layer_kernels.activation_patterns import (
 )
 from nmpsim.core.layer_kernels.byte_origins import (
     DramOrigins,
+    TensorView,
     TileScratchpad,
     UnprovedError,
     Words,
@@ -39,7 +43,7 @@ from nmpsim.core.layer_kernels.byte_origins import (
 from nmpsim.core.layer_kernels.convolution import ConvolutionPattern, DepthwiseConvolutionPattern
 from nmpsim.core.layer_kernels.moves import MOVES, DataMovementPattern
 from nmpsim.core.layer_kernels.patterns import LayerPattern
-from nmpsim.core.layer_kernels.tasks import HostMemory, Task
+from nmpsim.core.layer_kernels.tasks import NO_MARGINS, HostMemory, Margins, Task
 from nmpsim.core.state import Int64s, Machine
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import STORE
@@ -78,6 +82,8 @@ class RecordedInstruction:
     number: int
     layer: int
     words: Words
+    times: int = attrs.field(default=1, kw_only=True)
+    """How often its saturation counts."""
 
 
 Epoch = Mapping[int, Sequence[RecordedInstruction]]
@@ -118,17 +124,45 @@ def prove_layers(machine: Machine, epochs: Sequence[Epoch], layers: Sequence[Lay
     """
     host, dram, tasks = (HostMemory(machine), DramOrigins(machine), dict[int, Sequence[Task]]())
     known = {one.number for epoch in epochs for part in epoch.values() for one in part}
-    unordered = find_unordered_layers(epochs)
-    for number, parts in _group_by_layer(epochs).items():
-        if not 0 <= number < len(layers) or any(a <= number <= b for a, b in unordered):
+    unordered, parts = find_unordered_layers(epochs), _group_by_layer(epochs)
+    groups = []
+    for group in _list_groups(parts, layers):
+        inner = {pair for pair in unordered if group[0] <= pair[0] and pair[1] <= group[-1]}
+        if any(a <= number <= b for number in group for a, b in unordered - inner):
             continue
         with contextlib.suppress(UnprovedError):
-            tasks[number] = _prove_layer(dram, layers[number], parts, known, host)
+            own = _select_parts(epochs, group) if len(group) > 1 else [parts[group[0]]]
+            claimed = {number: layers[number] for number in group}
+            tasks |= _prove_group(dram, claimed, own, known, host)
+            groups.append(group)
     last = find_last_reader(machine, _make_steps(epochs, tasks))
-    whole = {number: one for number, one in tasks.items() if number > last}
+    whole = {number: tasks[number] for group in groups if group[0] > last for number in group}
     steps = _make_steps(epochs, whole)
     is_stale = last >= 0 and find_last_reader(machine, steps) >= 0
     return ReplayPlan(steps, whole.keys(), host, is_stale)
+
+
+def _list_groups(found: Iterable[int], layers: Sequence[Layer]) -> list[list[int]]:
+    """Return the numbers of layers that are proved together: chains, and single layers."""
+    numbers = {number for number in found if 0 <= number < len(layers)}
+    by_barrier = groupby(range(len(layers)), lambda number: layers[number].barrier)
+    ranges = [list(group) for _, group in by_barrier]
+    chained = [group for group in ranges if len(group) > 1 and numbers.issuperset(group)]
+    single = numbers.difference(*chained)
+    return sorted([*chained, *([number] for number in single)])
+
+
+def _select_parts(epochs: Sequence[Epoch], group: Sequence[int]) -> list[Parts]:
+    """Return the instructions of some consecutive layers, by core in each epoch."""
+    found: list[Parts] = []
+    for epoch in epochs:
+        own = {
+            core: [one for one in part if group[0] <= one.layer <= group[-1]]
+            for core, part in epoch.items()
+        }
+        if any(own.values()):
+            found.append(own)
+    return found
 
 
 def find_unordered_layers(epochs: Sequence[Epoch]) -> set[tuple[int, int]]:
@@ -165,33 +199,95 @@ def _group_by_layer(epochs: Sequence[Epoch]) -> Mapping[int, Parts]:
     return found
 
 
-def _prove_layer(
-    dram: DramOrigins, layer: Layer, parts: Parts, known: Set[int], host: HostMemory
-) -> Sequence[Task]:
-    """Return the tasks of a layer; raise UnprovedError if its tiles differ from its claim."""
-    require(layer.claim is not None)
-    tiles: dict[int, list[Words]] = {}
-    for part in parts.values():
-        for one in part:
-            tiles.setdefault(one.number, []).append(one.words)
-    numbers = tiles.keys() - {OP.nmp_load, OP.nmp_store}
-    pattern: LayerPattern | DataMovementPattern
-    if numbers <= MOVES:
-        pattern = DataMovementPattern(dram, layer, known)
+def _prove_group(
+    dram: DramOrigins,
+    layers: Mapping[int, Layer],
+    epochs: Sequence[Parts],
+    known: Set[int],
+    host: HostMemory,
+) -> Mapping[int, Sequence[Task]]:
+    """Return the tasks of one layer, or of a chain of layers that keep results in scratchpads.
+
+    Raises UnprovedError if tiles differ from the claims of their layers. The tiles of a chain must
+    read the results of earlier layers that the same core has computed, or has loaded after a core
+    stored them.
+    """
+    tiles: dict[int, dict[int, list[Words]]] = {number: {} for number in layers}
+    for parts in epochs:
+        for part in parts.values():
+            for one in part:
+                tiles[one.layer].setdefault(one.number, []).append(one.words)
+    dram.begin_group()
+    host.begin_group()
+    patterns: dict[int, LayerPattern | DataMovementPattern] = {}
+    chained: list[LayerPattern] = []
+    for number, layer in layers.items():
+        produced = [one.target for one in chained]
+        pattern = _make_pattern(dram, layer, tiles[number], known, produced)
+        patterns[number] = pattern
+        if isinstance(pattern, LayerPattern):
+            chained.append(pattern)
+    require(len(chained) == len(layers) or len(layers) == 1)
+    _execute_tiles(dram, epochs, patterns)
+    if len(layers) > 1:
+        _place_outputs(chained, host)
     else:
-        require(len(numbers) == 1 and numbers <= PATTERNS.keys())
-        (number,) = numbers
-        pattern = PATTERNS[number](dram, layer, np.array(tiles[number], np.int64))
-    for part in parts.values():
-        spm = TileScratchpad(dram)
-        for one, target in zip(part, _find_targets(part), strict=True):
-            if one.number == OP.nmp_load:
-                spm.load(one.words)
-            elif one.number == OP.nmp_store:
-                pattern.add_store(spm, one.words)
-            else:
-                pattern.add_tile(spm, one.words, target)
-    return pattern.make_tasks(host)
+        require(all(pattern.is_computed_once for pattern in chained))
+    return {number: pattern.make_tasks(host) for number, pattern in patterns.items()}
+
+
+def _make_pattern(
+    dram: DramOrigins,
+    layer: Layer,
+    tiles: Mapping[int, Sequence[Words]],
+    known: Set[int],
+    produced: Sequence[TensorView],
+) -> LayerPattern | DataMovementPattern:
+    """Return the pattern of a layer with tiles by instruction number."""
+    require(layer.claim is not None)
+    numbers = tiles.keys() - {OP.nmp_load, OP.nmp_store}
+    if numbers <= MOVES:
+        return DataMovementPattern(dram, layer, known)
+    require(len(numbers) == 1 and numbers <= PATTERNS.keys())
+    (number,) = numbers
+    return PATTERNS[number](dram, layer, np.array(tiles[number], np.int64), produced)
+
+
+def _execute_tiles(
+    dram: DramOrigins,
+    epochs: Sequence[Parts],
+    patterns: Mapping[int, LayerPattern | DataMovementPattern],
+) -> None:
+    """Execute loads, stores and tiles on origins, in the order of the recording."""
+    scratchpads: dict[int, TileScratchpad] = {}
+    for parts in epochs:
+        for core, part in parts.items():
+            spm = scratchpads.setdefault(core, TileScratchpad(dram))
+            for one, target in zip(part, _find_targets(part), strict=True):
+                if one.number == OP.nmp_load:
+                    spm.load(one.words)
+                elif one.number == OP.nmp_store:
+                    patterns[one.layer].add_store(spm, one.words)
+                else:
+                    patterns[one.layer].add_tile(spm, one.words, target)
+
+
+def _place_outputs(patterns: Sequence[LayerPattern], host: HostMemory) -> None:
+    """Place the outputs of a chain that DRAM never has completely in host memory.
+
+    Raises UnprovedError if an output shares memory with another tensor of the chain.
+    """
+    for position, pattern in enumerate(patterns):
+        target = pattern.target
+        others = [view for one in patterns for view in one.operands]
+        others += [one.target for one in patterns if one is not pattern]
+        require(all(view.covers(target) or not view.overlaps(target) for view in others))
+        earlier = patterns[:position]
+        require(not any(view.covers(target) for one in earlier for view in one.operands))
+        require(not any(one.target.covers(target) for one in earlier))
+        if not pattern.is_stored:
+            margins = [one.find_margins(target) for one in patterns[position + 1 :]]
+            pattern.place_output(host, reduce(Margins.unite, margins, NO_MARGINS))
 
 
 def _find_targets(part: Sequence[RecordedInstruction]) -> list[int | None]:

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.core.compiled.kernel_arguments import ORIGIN, SLOTS
 from nmpsim.core.instruction_tables import OP
-from nmpsim.core.layer_kernels.byte_origins import Words
+from nmpsim.core.layer_kernels.byte_origins import (
+    CONSTANT,
+    TensorView,
+    Words,
+    make_constant_origins,
+    require,
+)
 from nmpsim.core.state import Bytes, Machine
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import LOAD
 
-Instruction = tuple[int, Words]
-"""Number and descriptor; addresses are those that :class:`HostMemory` returns."""
-Task = Sequence[Instruction]
+
+class KernelStep(NamedTuple):
+    """KernelStep of a layer kernel; addresses are those that :class:`HostMemory` returns."""
+
+    number: int
+    words: Words
+    times: int = 1
+    """How often the device computes the results, each time with new counts of saturation."""
+
+
+Task = Sequence[KernelStep]
 """Instructions that one thread executes in order; the tasks of a layer may run in parallel."""
 
 SLACK = 64
@@ -28,6 +43,41 @@ TASKS = 4
 """Number of tasks of a large layer that is split by rows, for as many threads."""
 MIN_COLUMNS = 64
 """Columns or channels of a task, or a multiple, if a layer has too few rows."""
+
+
+class Margins(NamedTuple):
+    """Padding around a tensor: rows above and below, columns left and right, and its value."""
+
+    above: int
+    below: int
+    left: int
+    right: int
+    fill: int
+
+    def unite(self, other: Margins) -> Margins:
+        """Return margins that contain both; raise UnprovedError if they have other values."""
+        if not any(self[:4]):
+            return other
+        require(self.fill == other.fill or not any(other[:4]))
+        above, below, left, right = map(max, self[:4], other[:4])
+        return Margins(above, below, left, right, self.fill)
+
+
+NO_MARGINS = Margins(0, 0, 0, 0, 0)
+
+
+@attrs.frozen
+class RelocatedTensor:
+    """Tensor of a chain that layer kernels keep in host memory, because DRAM never has all of it.
+
+    Its rows have padding for the convolutions that read it.
+    """
+
+    view: TensorView
+    start: int
+    """Descriptor word for the address of the first pixel."""
+    row_step: int
+    """Bytes from one row to the next."""
 
 
 class HostMemory:
@@ -42,6 +92,7 @@ class HostMemory:
         """Arrays made for layer kernels, which must live as long as they do."""
         self.slots = SLOTS
         self._rooms: dict[int, Bytes] = {}
+        self._tensors: dict[int, RelocatedTensor] = {}
         self.max_channels = machine.scratchpad.shape[1] // 16
 
     def encode_address(self, address: int) -> int:
@@ -50,6 +101,49 @@ class HostMemory:
         if 0 <= start < self.image.size:
             return encode_host_address(self.image, start)
         return encode_host_address(self._ram, address - self._ram_base)
+
+    def begin_group(self) -> None:
+        """Begin with other layers, of which no tensor is in host memory."""
+        self._tensors = {}
+
+    def place_tensor(self, view: TensorView, margins: Margins, element: int) -> None:
+        """Place a tensor in host memory instead of DRAM.
+
+        Parameters
+        ----------
+        view : TensorView
+            The tensor.
+        margins : Margins
+            Padding around the tensor.
+        element : int
+            Element type of the tensor.
+        """
+        above, below, left, right, fill = margins
+        row_step = (left + view.columns + right) * view.nbytes
+        pattern = (CONSTANT - make_constant_origins(fill, element)).astype(np.uint8)
+        padded = np.tile(pattern, (above + view.rows + below) * row_step // pattern.size)
+        start = self.store_constant(padded) + above * row_step + left * view.nbytes
+        self._tensors[view.address] = RelocatedTensor(view, start, row_step)
+
+    def find_tensor(self, view: TensorView) -> RelocatedTensor | None:
+        """Return where a tensor is in host memory; None if it is in DRAM."""
+        return self._tensors.get(view.address)
+
+    def encode_place(self, view: TensorView, row: int, column: int, byte: int) -> int:
+        """Return the descriptor word for a byte of a pixel, which may be padding of the tensor."""
+        found = self.find_tensor(view)
+        if found is None:
+            return self.encode_address(view.get_address(row, column, byte))
+        row_step, pixel_step = self.get_steps(view)
+        return found.start + row * row_step + column * pixel_step + byte
+
+    def get_steps(self, view: TensorView) -> tuple[int, int]:
+        """Return the bytes from one row to the next, and from one pixel to the next."""
+        found = self.find_tensor(view)
+        if found is None or found.view.steps[0] == found.row_step:
+            return view.steps
+        require(found.view == view)
+        return found.row_step, view.nbytes
 
     def has_bytes_after(self, end: int, nbytes: int) -> bool:
         """Return whether ``nbytes`` bytes of the same memory follow the address ``end``."""
@@ -120,11 +214,11 @@ LoadAxis = tuple[int, int, int, int, int]
 
 def make_load(
     dram: int, spm: int, run: int, rows: LoadAxis, runs: LoadAxis, element: int = 0, fill: int = 0
-) -> Instruction:
+) -> KernelStep:
     """Return a load instruction for runs of ``run`` bytes, padded with elements ``fill``."""
     words = {"dram": dram, "spm": spm, "run_bytes": run, "element": element, "fill": fill}
     for name, axis in (("y", rows), ("x", runs)):
         before, after = f"pad_{name}_before", f"pad_{name}_after"
         names = (f"count_{name}", f"dram_stride_{name}", f"spm_stride_{name}", before, after)
         words |= zip(names, axis, strict=True)
-    return OP.nmp_load, replace_words([0] * len(LOAD), LOAD, words)
+    return KernelStep(OP.nmp_load, replace_words([0] * len(LOAD), LOAD, words))
