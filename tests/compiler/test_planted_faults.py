@@ -97,17 +97,20 @@ def assert_deterministic(net: Network, fault: Fault, report: RunReport, memory: 
     for costs in ({"dram_latency_cycles": 3000}, {"mac_startup_cycles": 5000}):
         assert net.run(fault.bundle, **costs)[1] == memory, f"hangs on costs: {what}"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device_module, "reset", fill_after_reset(device_module.reset))
+        filled = fill_after_reset(device_module.reset_machine)
+        patch.setattr(device_module, "reset_machine", filled)
         outputs = net.run(fault.bundle)[0].outputs
     for name, values in report.outputs.items():
         assert values.tobytes() == outputs[name].tobytes(), f"hangs on what was before: {what}"
 
 
-def fill_after_reset(reset: Callable[[Machine], None]) -> Callable[[Machine], None]:
+def fill_after_reset(
+    reset: Callable[[Machine, Bundle], None],
+) -> Callable[[Machine, Bundle], None]:
     """Return a reset after which memory is filled with a constant byte."""
 
-    def reset_to_something(machine: Machine) -> None:
-        reset(machine)
+    def reset_to_something(machine: Machine, bundle: Bundle) -> None:
+        reset(machine, bundle)
         for memory in (machine.ram, machine.scratchpad):
             memory[...] = 0x5B
 

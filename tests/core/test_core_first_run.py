@@ -35,7 +35,7 @@ def test_the_reference_engine_runs_a_program_once(
         return report_of(run)
 
     monkeypatch.setattr(Run, "execute", report)
-    monkeypatch.setattr(module, "reset", lambda _: calls.append("reset"))
+    monkeypatch.setattr(module, "reset_machine", lambda *_: calls.append("reset"))
     device = nmpsim.Device(engine="reference")
     first = device.run(digits, INPUTS)
     assert calls == ["run"]
