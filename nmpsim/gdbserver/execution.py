@@ -7,7 +7,7 @@ from collections.abc import Callable
 from nmpsim.core.console import get_exit_status, read_console
 from nmpsim.debugger.position import StopResult
 from nmpsim.gdbserver.packets import PacketError
-from nmpsim.gdbserver.session import Session
+from nmpsim.gdbserver.session import Session, enter_segment
 from nmpsim.gdbserver.stop_replies import StopDescriber, find_signal
 
 VCONT_ACTIONS = "cCsSt"
@@ -33,7 +33,7 @@ def report_stop(session: Session) -> bytes:
 
 def make_first_stop_reply(session: Session) -> bytes:
     """Enter the first device segment if necessary, and return the reply about this stop."""
-    session.enter_segment()
+    enter_segment(session.debugger)
     core = session.debugger.find_next_core()
     session.general_core = 0 if core is None else core
     debugger = session.debugger
@@ -116,7 +116,7 @@ def _run(session: Session, move: Callable[[], StopResult], core: int | None = No
     count, printed = int(machine.shared[0]["logged"]), read_console(machine)
     with session.interruptible():
         stopped = move()
-    session.enter_segment()
+    enter_segment(session.debugger)
     is_longer = int(machine.shared[0]["logged"]) > count
     for one in read_console(machine) if is_longer else ():
         if one not in printed:

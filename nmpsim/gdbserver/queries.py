@@ -14,7 +14,7 @@ from nmpsim.gdbserver.execution import VCONT_ACTIONS
 from nmpsim.gdbserver.memory import describe_memory
 from nmpsim.gdbserver.packets import MAX_PAYLOAD_BYTES, PacketError, escape_data
 from nmpsim.gdbserver.registers import describe_target
-from nmpsim.gdbserver.session import Session
+from nmpsim.gdbserver.session import Session, enter_segment
 
 FEATURES = (
     f"PacketSize={MAX_PAYLOAD_BYTES:x}", "QStartNoAckMode+", "swbreak+", "hwbreak+",
@@ -143,7 +143,7 @@ def execute_command(session: Session, command: bytes) -> bytes:
     except UserError as error:
         session.write_console(f"{error}\n")
         raise
-    session.enter_segment()
+    enter_segment(session.debugger)
     if (here, edits) != (debugger.position, debugger.edits):
         text += "the run has moved: use `maintenance flush register-cache` and `frame`\n"
     session.write_console(text)

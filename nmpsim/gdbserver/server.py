@@ -14,7 +14,7 @@ from nmpsim.diagnostics import fail
 from nmpsim.gdbserver.connection import Connection
 from nmpsim.gdbserver.execution import make_first_stop_reply
 from nmpsim.gdbserver.packet_table import execute_packet
-from nmpsim.gdbserver.session import Session
+from nmpsim.gdbserver.session import Session, enter_segment
 
 LOOPBACK = "127.0.0.1"
 BLOCK_BYTES = 1 << 16
@@ -90,6 +90,7 @@ def serve_gdb(
     time_limit : float
         Seconds after which a run is interrupted.
     """
+    enter_segment(shell.debugger)  # compiles or loads functions, but gdb waits for two seconds only
     hazard = shell.debugger.add_breakpoint(HazardCondition(), "hazard")
     secret = secrets.token_urlsafe(16)
     port = listener.getsockname()[1]

@@ -112,18 +112,6 @@ class Session:
         for start in range(0, len(data), MAX_CONSOLE_BYTES):
             self.connection.send(b"O%b" % data[start : start + MAX_CONSOLE_BYTES].hex().encode())
 
-    def enter_segment(self) -> None:
-        """Advance to the next instruction of a core if the run is at its start.
-
-        Before the first device segment no core has an address.
-        """
-        debugger = self.debugger
-        while (
-            not (debugger.is_started or debugger.is_over)
-            and not debugger.machine.cores.retired.any()
-        ):
-            debugger.go_to(debugger.position + 1)
-
     def add_edit(self, edit: Edit) -> None:
         """Add an edit to the debugger's list and return to the current position.
 
@@ -148,3 +136,14 @@ class Session:
             raise PacketError(f"the session has more than {MAX_EDITS} changes", errno.ENOSPC)
         debugger.apply_edits((*edits, edit))
         debugger.go_to(here)
+
+
+def enter_segment(debugger: Debugger) -> None:
+    """Advance to the next instruction of a core if the run is at its start.
+
+    Before the first device segment no core has an address.
+    """
+    retired = debugger.machine.cores.retired
+    while not (debugger.is_started or debugger.is_over or retired.any()):
+        debugger.go_to(debugger.position + 1)
+        retired = debugger.machine.cores.retired
