@@ -83,6 +83,7 @@ CODES: dict[str, str] = {
     "DEBUG001": "syntax error in a debugger command",
     "DEBUG002": "a debugger command names something unknown",
     "DEBUG003": "the core file is damaged or cannot be used",
+    "POINTER001": "a program uses a pointer outside of its object, or an undefined value",
     "PATCH001": "the file is not a patch",
     "PATCH002": "the patch belongs to another bundle",
     "PKG001": "a Python package is missing",

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from io import BytesIO
 from typing import Any
 
 from elftools.dwarf.callframe import FDE
+from elftools.dwarf.dwarf_expr import DWARFExprParser
 from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
 from elftools.dwarf.ranges import BaseAddressEntry
 
@@ -21,8 +23,10 @@ from nmpsim.debuginfo.source_map import (
     LineRow,
     SourceLine,
     SourceMap,
+    StackVariable,
     UnwindRow,
 )
+from nmpsim.debuginfo.variables import decode_stack_variables
 
 SECTIONS = {
     f"{'' if name == 'eh_frame' else 'debug_'}{name}_sec": f".{prefix}{name}"
@@ -48,6 +52,7 @@ def decode_dwarf(sections: Mapping[str, tuple[int, bytes]]) -> SourceMap:
     functions: list[CodeFunction] = []
     inlined: list[InlinedCall] = []
     lines: list[LineRow] = []
+    variables: list[StackVariable] = []
     for unit in info.iter_CUs() if info.debug_info_sec else ():
         program = info.line_program_for_CU(unit)
         files = [] if program is None else _list_files(unit, program)
@@ -55,7 +60,10 @@ def decode_dwarf(sections: Mapping[str, tuple[int, bytes]]) -> SourceMap:
         functions_here, inlined_here = _decode_functions(info, unit, files)
         functions += functions_here
         inlined += inlined_here
-    return SourceMap(functions, inlined, lines, tuple(_decode_unwind_rows(info)))
+        ranges = partial(_list_ranges, info, unit)
+        parser = DWARFExprParser(unit.structs)
+        variables += decode_stack_variables(unit, parser, ranges, _find_origin)
+    return SourceMap(functions, inlined, lines, tuple(_decode_unwind_rows(info)), variables)
 
 
 def _open(sections: Mapping[str, tuple[int, bytes]]) -> DWARFInfo:

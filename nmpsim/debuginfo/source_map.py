@@ -85,6 +85,18 @@ class UnwindRow:
 
 
 @attrs.frozen
+class StackVariable:
+    """Variable of a function in its stack frame, for addresses from ``start`` to ``end``."""
+
+    start: int
+    end: int
+    name: str
+    offset: int
+    """Address minus the canonical frame address (CFA)."""
+    nbytes: int
+
+
+@attrs.frozen
 class SourceFrame:
     """Function and source line of an address; inlined calls have frames of their own."""
 
@@ -126,6 +138,7 @@ class SourceMap:
     inlined: Sequence[InlinedCall] = ()
     lines: Sequence[LineRow] = ()
     unwind_rows: Sequence[UnwindRow] = ()
+    variables: Sequence[StackVariable] = ()
     warning: str = ""
     """Why debug information of the file is not used; empty if there is no reason."""
 

@@ -61,6 +61,8 @@ def test_cores_and_layers_can_be_selected(run, tmp_path):
         (("--trace", "T", "--trace-limit", "0"), "ARG001"),
         (("--trace", "T", "--dram-trace", "T"), "ARG001"),
         (("--commit-log", "T", "--engine", "compiled"), "ARG001"),
+        (("--check-pointers", "--engine", "compiled"), "ARG001"),
+        (("--check-pointers",), "LINE001"),
         (("--trace", "missing/T"), "FILE002"),
     ],
 )

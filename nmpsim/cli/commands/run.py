@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from nmpsim.bundle import Bundle
     from nmpsim.core.limits import TimeBudget
     from nmpsim.core.run import Progress, ProgressCallback
-    from nmpsim.core.work import WorkListener
+    from nmpsim.debugger.pointer_check import PointerCheck
     from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
     from nmpsim.report.data import RunReport
     from nmpsim.session import Device, Shadow
@@ -110,6 +110,9 @@ class RunCommandOptions:
     timeline: bool = define_option("Add unit and scratchpad activity to the JSON.", group=_ANALYSES)
     node_data: OutputFile | None = define_option(
         "Write node data for Model Explorer.", "FILE.json", group=_ANALYSES
+    )
+    check_pointers: bool = define_option(
+        "Report accesses outside of objects and uses of undefined values.", group=_ANALYSES
     )
     core_on_trap: OutputFile | None = define_option(
         "Write a core file if the run traps.", "FILE", group=_ANALYSES
@@ -175,11 +178,11 @@ def command(options: RunCommandOptions) -> int:
     arrays = samples[0].load()
     print_image_formats(samples)
     runs_often = options.sensitivity or options.savings
-    logs_commits = options.traces.commit_log is not None
+    needs_reference = options.traces.commit_log is not None or options.check_pointers
     device = session.Device(
         config or session.get_device(bundle),
         engine="reference"
-        if logs_commits
+        if needs_reference
         else choose_engine(options.engine, runs_often=runs_often),
         threads=options.threads,
         max_memory=options.max_memory,
@@ -212,6 +215,7 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
     limits = options.limits.make_limits()
     shadow = session.Shadow(bundle, options.float_weights) if options.shadow else None
     recorders = _make_recorders(bundle) if options.timeline else ()
+    pointers = _make_pointer_check(bundle, device) if options.check_pointers else None
     with show_progress() as progress:
         with open_traces(options.traces, bundle, device.config) as traces:
             cores = device.config.cores_count
@@ -222,7 +226,7 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
                 save_layers=_needs_layers(options),
                 progress=progress,
                 work=_combine(*traces.listeners, *recorders),
-                commits=traces.commits,
+                commits=_combine(*(one for one in (traces.commits, pointers) if one)),
                 execution=None if profile is None else profile.log,
                 limits=limits,
                 strict=options.strict,
@@ -263,11 +267,14 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
         print_message(
             str(Diagnostic(violation.code, violation.message, place, hint=violation.hint))
         )
+    for found in () if pointers is None else pointers.findings:
+        print_message(str(found))
     if _has_timed_out(report) or (trap is None and timeout is not None):
         return EXIT_TIMEOUT
     if trap is None and report.exit_status:
         print_message(f"{place}: the program ended with exit status {report.exit_status}")
-    return EXIT_WORSE if trap is not None or report.exit_status else EXIT_OK
+    is_worse = trap is not None or report.exit_status or (pointers and pointers.findings)
+    return EXIT_WORSE if is_worse else EXIT_OK
 
 
 def _check(options: RunCommandOptions) -> None:
@@ -284,10 +291,12 @@ def _check(options: RunCommandOptions) -> None:
     )
     if options.float_weights is not None and not options.shadow:
         raise fail("ARG001", "--float-weights requires --shadow", hint="Add --shadow.")
-    if options.traces.commit_log is not None and options.engine == "compiled":
-        message = "only the reference engine writes a commit log"
-        found, hint = "--engine compiled", "Leave out --engine."
-        raise fail("ARG001", message, found=found, hint=hint)
+    if options.engine == "compiled":
+        needing_reference = {
+            "--commit-log": options.traces.commit_log,
+            "--check-pointers": options.check_pointers,
+        }
+        refuse_options(needing_reference, "with the compiled engine", "Leave out --engine.")
     if options.repeat > 1 and options.core_on_trap is not None:
         message = "--core-on-trap cannot be used with --repeat"
         found, hint = f"--repeat {options.repeat}", "Leave out --repeat."
@@ -316,6 +325,7 @@ def _check_batch(options: RunCommandOptions, count: int) -> None:
         "--trace": options.traces.trace,
         "--dram-trace": options.traces.dram_trace,
         "--commit-log": options.traces.commit_log,
+        "--check-pointers": options.check_pointers,
         "--profile": options.profiles.profile,
         "--coverage": options.profiles.coverage,
     }
@@ -335,7 +345,16 @@ def _make_recorders(bundle: Bundle) -> tuple[TimelineRecorder, ScratchpadRecorde
     return TimelineRecorder(), ScratchpadRecorder(bundle)
 
 
-def _combine(*listeners: Callable[[Any], None]) -> WorkListener | None:
+def _make_pointer_check(bundle: Bundle, device: Device) -> PointerCheck:
+    """Return a check of pointers; raise UserError (LINE001) for a program without source lines."""
+    from nmpsim.debugger.pointer_check import PointerCheck
+    from nmpsim.debuginfo.read import read_source_map
+
+    source_map = read_source_map(bundle, requires_lines=True)
+    return PointerCheck(bundle, source_map, device.config.cores_count)
+
+
+def _combine(*listeners: Callable[[Any], None]) -> Callable[[Any], None] | None:
     """Return one listener that calls all of them; None, which records nothing, without any."""
 
     def call_all(work: Any) -> None:

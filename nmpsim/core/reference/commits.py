@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nmpsim.core.reference.context import TrapError
 from nmpsim.core.reference.cores import Core
@@ -31,13 +31,15 @@ class Commit:
     value: int = 0
     """Unsigned value of the written register."""
     address: int = 0
-    """Address of a scalar load or store; 0 for other instructions."""
+    """Address of a scalar load or store, or of a descriptor; 0 for other instructions."""
     stored: int | None = None
     """Unsigned value that a store has written; None for other instructions."""
     csrs: tuple[tuple[CsrAddress, int], ...] = ()
     """Written CSRs with their new values; without those that a trap writes."""
     cause: TrapCause | None = None
     """Cause of a trap; None for a retired instruction."""
+    words: tuple[int, ...] = ()
+    """Words of the descriptor of a tensor instruction."""
     trap_value: int = 0
     """Address or word that the trap is about, the value of ``mtval``."""
 
@@ -46,7 +48,14 @@ CommitListener = Callable[[Commit], None]
 """Called with each commit, in the order of execution."""
 
 
-def make_commit(core: Core, decoded: DecodedInstruction, word: int, pc: int, source: int) -> Commit:
+def make_commit(
+    core: Core,
+    decoded: DecodedInstruction,
+    word: int,
+    pc: int,
+    source: int,
+    words: Sequence[int],
+) -> Commit:
     """Make the commit of an instruction that a core has just retired.
 
     Parameters
@@ -57,10 +66,13 @@ def make_commit(core: Core, decoded: DecodedInstruction, word: int, pc: int, sou
         The instruction, decoded and as a word.
     pc, source : int
         Address of the instruction, and the unsigned value of rs1 before it.
+    words : sequence of int
+        Words of the descriptor of a tensor instruction.
     """
     instruction, operands = decoded.instruction, decoded.operands
     rd = operands.get("rd", 0)
     nbytes, stored = instruction.access_bytes, None
+    address = source if instruction.descriptor is not None else 0
     if instruction.kind is InstructionKind.STORE:
         stored = to_unsigned(core.read_register(operands["rs2"]), 8 * nbytes)
     return Commit(
@@ -71,9 +83,10 @@ def make_commit(core: Core, decoded: DecodedInstruction, word: int, pc: int, sou
         instruction,
         rd,
         to_unsigned(core.read_register(rd)),
-        to_unsigned(source + operands["imm"]) if nbytes else 0,
+        to_unsigned(source + operands["imm"]) if nbytes else address,
         stored,
         tuple((csr, read_csr(core, csr)) for csr in _list_written_csrs(decoded)),
+        words=tuple(words),
     )
 
 

@@ -51,7 +51,9 @@ class ExecutionMonitor:
             self._source = to_unsigned(
                 core.read_register(RS1.decode(word))
             )  # a load may overwrite it
-        wants_words = has_words and (self.stops.strict or len(self.stops.words))
+        wants_words = has_words and (
+            self.stops.strict or len(self.stops.words) > 0 or self._commits is not None
+        )
         self._words = read_descriptor_words(core, decoded, self._source) if wants_words else []
 
     def find_nonzero_padding(self, core: Core) -> int:
@@ -79,7 +81,10 @@ class ExecutionMonitor:
         if self._decoded is None:
             return
         if self._commits is not None:
-            self._commits(make_commit(core, self._decoded, self._word, self._pc, self._source))
+            commit = make_commit(
+                core, self._decoded, self._word, self._pc, self._source, self._words
+            )
+            self._commits(commit)
         count_execution(core.machine, self._pc)
         record_instruction(
             core.machine,
