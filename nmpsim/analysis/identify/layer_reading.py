@@ -65,8 +65,11 @@ def list_result_names(op: Operation) -> list[str]:
     Operations may share a buffer, so the name of the instruction comes first.
     """
     view = op.output
+    is_mean = op.kind is OpcodeKind.AVERAGE_POOL  # TFLite's MEAN writes a view of its result
     is_whole = view.type.elements * view.element_bytes == view.buffer.nbytes
-    return [op.last_fused.instruction.name, view.name, *[view.buffer.name] * is_whole]
+    return [
+        op.last_fused.instruction.name, view.name, *[view.buffer.name] * (is_mean and is_whole)
+    ]  # fmt: skip
 
 
 def read_layers(program: Program, dumps: Dumps) -> tuple[list[AnyLayer], list[str]]:
