@@ -16,9 +16,13 @@ from nmpsim.diagnostics import UserError, fail
 _SEEN_ONLY = (
     "__main__.py",
     "checking",
+    "ckit",
     "cli",
     "debugger",
+    "gdbserver",
     "pytest_plugin.py",
+    "runtime",
+    "torch_backend.py",
     "tui",
     "verification",
     "views",

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from nmpsim.cli.app import COMMANDS, app
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
+FIR = Path(__file__).parents[1] / "debuginfo" / "programs" / "fir.elf"
 COPIES = {
     "net.lir": "digits.lir.txt",
     "net.tensors.json": "digits.tensors.json",
@@ -25,6 +26,7 @@ COPIES = {
 }
 LINES = [  # @ marks a file that is replaced by each bad one in turn
     "asm @net.s -o out.bin --device @d.toml",
+    "c-flags --device @d.toml",
     "check @suite.toml",
     "check net.bin --input @x.npy --device @d.toml --expect @o.npz --expect-layers @l.npz",
     "check net.bin --input x.npy --baseline @b.json",
@@ -40,6 +42,7 @@ LINES = [  # @ marks a file that is replaced by each bad one in turn
     "history kept @r.json --commit one",
     "identify @net.bin --dumps @l.npz -o found.toml",
     "inspect @net.bin",
+    "link @fir.elf --output result:i32[8] --device @d.toml -o out.bin",
     "lint @net.lir --weights @w.npz --float-weights @f.npz --original-weights @w.npz",
     "quantize @float.lir --weights @f.npz --calibration @ds.npz -o q.lir",
     "reduce @net.bin --input @x.npy --reference @l.npz --device @d.toml -o part",
@@ -71,6 +74,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("Müllers Netze")
     for name, source in COPIES.items():
         shutil.copy(DIGITS / source, folder / name)
+    shutil.copy(FIR, folder / "fir.elf")
     (folder / "d.toml").write_text("[dram]\nlatency_cycles = 50\n")
     (folder / "grid.toml").write_text("[cores]\ncount = [1]\n")
     (folder / "suite.toml").write_text(

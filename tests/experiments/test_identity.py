@@ -11,9 +11,13 @@ from nmpsim.experiments.identity import compute_source_digest, get_code_version
 PACKAGE = Path(nmpsim.__file__).parent
 SEEN_ONLY = (
     "checking/case.py",
+    "ckit/generate.py",
     "cli/app.py",
     "debugger/debugger.py",
+    "gdbserver/server.py",
     "pytest_plugin.py",
+    "runtime/onnx_session.py",
+    "torch_backend.py",
     "tui/__init__.py",
     "verification/compare.py",
     "views/run_text.py",

@@ -112,7 +112,7 @@ class RunCommandOptions:
         "Write node data for Model Explorer.", "FILE.json", group=_ANALYSES
     )
     check_pointers: bool = define_option(
-        "Report accesses outside of objects and uses of undefined values.", group=_ANALYSES
+        "Report wrong pointers and undefined values.", group=_ANALYSES
     )
     core_on_trap: OutputFile | None = define_option(
         "Write a core file if the run traps.", "FILE", group=_ANALYSES
