@@ -26,6 +26,8 @@ MAX_REFINEMENTS = 12
 """Largest number of exact results with which numbers are refined."""
 MAX_REFINED_SHARE = 0.5
 """Largest share of wrong elements at which numbers are refined."""
+_FACTOR_ERROR = 0.02
+"""Largest relative difference of solved biases from a multiple of the present ones."""
 MAX_REFINED_ERROR = 3
 """Largest error in units of the last place at which numbers are refined."""
 
@@ -182,7 +184,18 @@ def _describe(number: _Number, values: Array) -> str:
     if number.is_missing_bias:
         return f"a bias, which is zero here (channel {first}: {values[first]:.0f})"
     example = f"channel {first}: {values[first]:.6g}, not {number.current[first]:.6g}"
-    return f"another {number.name} in {channels.size} of {values.size} channels ({example})"
+    where = f"{channels.size} of {values.size} channels{_describe_factor(number, values)}"
+    return f"another {number.name} in {where} ({example})"
+
+
+def _describe_factor(number: _Number, values: Array) -> str:
+    """Return the factor of all solved biases, such as ``, about times 2.7``; "" without one."""
+    if number.name != "bias" or not number.current.all():
+        return ""
+    factor = float(np.median(values / number.current))
+    is_near = np.allclose(values, factor * number.current, rtol=_FACTOR_ERROR, atol=abs(factor))
+    is_other = abs(factor - 1) > _FACTOR_ERROR
+    return f", about times {factor:.3g}" if is_near and is_other else ""
 
 
 def _list_numbers(layer: IsolatedLayer) -> Iterator[_Number]:
