@@ -114,6 +114,10 @@ def test_records_have_room_for_all_fields() -> None:
     assert state.MAX_NOTES == 18, "a grant, its transfer's end, a queue of empty ones behind"
 
 
+def test_consoles_keep_32_kib_of_a_core_and_128_kib_in_all() -> None:
+    assert (state.CORE_CONSOLE_BYTES, state.CONSOLE_BYTES) == (32 * 1024, 128 * 1024)
+
+
 def test_reset_restores_the_initial_state() -> None:
     m = machine()
     for array in (m.ram, m.control, m.scratchpad):

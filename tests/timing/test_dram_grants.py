@@ -26,6 +26,7 @@ from nmpsim.memory.dram import (
     STRIDE_X,
     STRIDE_Y,
     advance_past_grant,
+    count_next_bursts,
     get_next_address,
     is_served,
     start_transfer,
@@ -169,6 +170,17 @@ def test_a_cursor_continues_a_transfer() -> None:
         assert not is_served(cursor)
     cursor[RUNS_DONE] = 6
     assert is_served(cursor)
+
+
+def test_bursts_of_the_next_run_end_with_the_run_or_the_row() -> None:
+    """Runs of 8 bytes from address 1000 touch bursts of 4 bytes; rows have 1004 bytes."""
+    cursor = [1000, 8, 3, 2, 16, 100, 0, 0]
+    numbers = costs(dram_burst_bytes=4)
+    assert count_next_bursts(cursor, numbers) == 2
+    cursor[BYTES_DONE] = 5
+    assert count_next_bursts(cursor, numbers) == 1
+    cursor[BYTES_DONE] = 0
+    assert count_next_bursts(cursor, costs(dram_burst_bytes=4, dram_row_bytes=1004)) == 1
 
 
 def test_a_grant_takes_its_cycles() -> None:

@@ -25,8 +25,11 @@ from nmpsim.timing.dram import (
     READY,
     REFRESHES,
     WRITES,
+    buffer_store,
     compute_first_burst,
     compute_next_request,
+    drain_while_idle,
+    drain_writes,
     find_bank,
     find_channel,
     find_group,
@@ -297,6 +300,25 @@ def test_the_write_buffer_gathers_stores() -> None:
     # Bursts that do not fit are written at once.
     assert serve_request(channel, 3, 0, STORE, 310, 310, 60, numbers) == (310, 330, 0, 0)
     assert serve_request(channel, 2, 0, LOAD, 320, 320, 10, numbers) == (330, 330 + 50 + 10, 0, 0)
+
+
+def test_the_write_buffer_drains_stores_to_the_open_row_first() -> None:
+    numbers = costs(write_buffer_bursts=8, burst_bytes=10)
+    channel = new_channel()
+    serve_grant(channel, 2, 0, STORE, 0, 0, 10, numbers)
+    for row in (2, 3):
+        assert buffer_store(channel, row, 0, 90, 10, numbers) == (90, 90, 0)
+    assert drain_writes(channel, 90, numbers) == 1
+    assert channel[BANKS + OPEN_ROW] == 3
+    assert channel[FREE] == 90 + 10 + 70 + 10
+
+
+def test_a_drain_after_a_request_takes_no_time_before_it() -> None:
+    """The load was requested at 50, but the store before it reached the buffer at 100."""
+    numbers = costs(write_buffer_bursts=8, burst_bytes=10)
+    channel = new_channel()
+    buffer_store(channel, 2, 0, 100, 50, numbers)
+    assert drain_while_idle(channel, 50, numbers) == (0, 1)
 
 
 def test_a_device_without_a_write_buffer_writes_stores_at_once() -> None:
