@@ -1,4 +1,4 @@
-"""MAC utilization and off-chip bytes of networks, beside those of Arm's compiler Vela: a trend.
+"""Compare MAC utilization and off-chip bytes of networks with estimates of Arm's compiler Vela.
 
     python benchmarks/compare_vela.py [--shared ../shared] [--vela PROGRAM] [--accelerator NAME]
 

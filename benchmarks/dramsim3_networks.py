@@ -4,8 +4,8 @@
 
 FOLDER is DRAMsim3, built there (see ``dramsim3.py``). Each bundle is compiled again for a device
 with the preset, from its LIR. nmpsim records the instructions of all cores, and a C++ program
-executes them with DRAMsim3 as memory: a core waits for its transfers and barriers, so that a
-transfer that is late in DRAMsim3 delays all that depends on it. Prints the cycles of both.
+executes them with DRAMsim3 as memory: a core waits for its transfers and barriers, so that
+a late transfer in DRAMsim3 delays all later instructions of the core. Prints the cycles of both.
 
 The latency of reads (CL) is added outside DRAMsim3, because a queue of nmpsim begins its next
 transfer before the data of the last one have arrived.

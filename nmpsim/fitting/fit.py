@@ -105,7 +105,10 @@ class FitResult:
         }
 
     def compute_median_error(self, is_fitted: bool) -> float:
-        """Compute the median relative error of the measured layers, after the fit or before."""
+        """Compute the median relative error of simulated cycles over the measured layers.
+
+        The cycles are those after the fit if ``is_fitted``, otherwise those before the fit.
+        """
         errors = [
             abs((one.after if is_fitted else one.before) / one.measured - 1) for one in self.layers
         ]

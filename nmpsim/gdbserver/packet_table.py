@@ -65,7 +65,10 @@ class PacketDefinition:
         return not is_name or not following.isalnum()
 
     def execute(self, session: Session, payload: bytes) -> bytes | None:
-        """Execute the packet and return its reply; raise PacketError if a field is invalid."""
+        """Parse the fields of a payload, call the function of the packet and return the reply.
+
+        Returns None if the packet has no reply. Raises PacketError if a field is invalid.
+        """
         match = self._pattern.fullmatch(payload)
         if match is None:
             raise PacketError(f"the packet does not have the form {self.form}")

@@ -47,7 +47,7 @@ class ControlByte(Enum):
 
 @attrs.frozen
 class Packet:
-    """Received packet: its payload, and whether checksum and length are valid."""
+    """Packet received from gdb, with its payload and whether its checksum and length are valid."""
 
     payload: bytes
     is_valid: bool = True

@@ -139,9 +139,9 @@ class Session:
 
 
 def enter_segment(debugger: Debugger) -> None:
-    """Advance to the next instruction of a core if the run is at its start.
+    """Advance a run that has not executed an instruction to the first device segment.
 
-    Before the first device segment no core has an address.
+    Before this segment, no core has a program counter to show.
     """
     retired = debugger.machine.cores.retired
     while not (debugger.is_started or debugger.is_over or retired.any()):

@@ -99,9 +99,9 @@ class InferenceSession:
             from nmpsim import onnx_backend
             from nmpsim.frontends.onnx.model import load_model, parse_model
 
-        place = Place("<bytes>")
+        place = Place()  # a model in memory must not read files as external data
         if isinstance(path_or_bytes, bytes | bytearray | memoryview):
-            model = parse_model(bytes(path_or_bytes), place)
+            model = parse_model(bytes(path_or_bytes), Place("<bytes>"))
         else:
             place = Place(str(path_or_bytes))
             model = load_model(Path(path_or_bytes))
@@ -120,7 +120,7 @@ class InferenceSession:
         return list(self._outputs)
 
     def get_providers(self) -> list[str]:
-        """Return the names of the execution providers: the simulated device."""
+        """Return the name of the simulated device as the list of execution providers."""
         return get_available_providers()
 
     def get_modelmeta(self) -> SessionModelMetadata:
@@ -173,7 +173,7 @@ class InferenceSession:
 
 
 def get_available_providers() -> list[str]:
-    """Return the names of the execution providers: the simulated device."""
+    """Return the name of the simulated device as the list of execution providers."""
     return [PROVIDER]
 
 

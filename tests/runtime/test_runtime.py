@@ -132,3 +132,25 @@ def test_a_session_returns_recorded_results(shared: Path, form: Any) -> None:
     with pytest.raises(ValueError, match="wrong shape"):
         session.run(None, {name: sample})
     assert session.get_modelmeta().graph_name
+
+
+def test_a_session_of_bytes_reads_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model in memory has no folder, so its external data are not read from the working one."""
+    import onnx
+
+    values = onnx.numpy_helper.from_array(np.ones(4, np.float32), "w")
+    onnx.external_data_helper.set_external_data(values, "w.bin", offset=0, length=16)
+    values.ClearField("raw_data")
+    kind = onnx.TensorProto.FLOAT
+    x, y = (onnx.helper.make_tensor_value_info(name, kind, [4]) for name in "xy")
+    node = onnx.helper.make_node("Add", ["x", "w"], ["y"])
+    graph = onnx.helper.make_graph([node], "g", [x], [y], [values])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    content = onnx.helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
+    (tmp_path / "m.onnx").write_bytes(content)
+    (tmp_path / "w.bin").write_bytes(np.full(4, 2, np.float32).tobytes())
+    monkeypatch.chdir(tmp_path)
+    (result,) = runtime.InferenceSession("m.onnx").run(None, {"x": np.ones(4, np.float32)})
+    assert result.tolist() == [3.0] * 4
+    with pytest.raises(UserError, match="of a model in memory has external data"):
+        runtime.InferenceSession(content)

@@ -83,7 +83,7 @@ def _find_fault_of_shifts(
 
 
 def _replace_scales(layer: RecordedLayer, weights: Array, bias: Array) -> RecordedLayer:
-    """Replace the scales of a layer's weights and bias, one for each channel."""
+    """Return a copy of a layer with other scales [channels] of its weights and its bias."""
     scales = layer.scales
     changed = attrs.evolve(scales.bias, scales=bias)
     return attrs.evolve(layer, scales=attrs.evolve(scales, weight_scales=weights, bias=changed))

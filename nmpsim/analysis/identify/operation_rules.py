@@ -153,7 +153,10 @@ def _make_float_sums(sign: str) -> Iterator[RuleFamily]:
 
 
 def _make_raised(count: int, bits: int) -> RuleFactor:
-    """Make the factors of operands that are shifted left before they are scaled."""
+    """Make the factors of two operands that are shifted left by ``count`` bits and then scaled.
+
+    Factors are fixed point with ``bits`` significant bits.
+    """
     largest = "(2 * max(Dl, Dr))"
     sides = {name: f"round_bits(D{name[0]} / {largest}, {bits})" for name in ("lhs", "rhs")}
     return RuleFactor(

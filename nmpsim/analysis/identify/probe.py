@@ -224,7 +224,7 @@ def _find_inputs(module: Module, layer: RecordedLayer, changed: RecordedLayer) -
 
 
 def _stack(values: Array) -> Array:
-    """Return items [N, B, ...] as one batch."""
+    """Return an array [N, B, ...] of N batches reshaped to one batch [N * B, ...]."""
     return np.ascontiguousarray(values).reshape(-1, *values.shape[2:])
 
 

@@ -23,7 +23,7 @@ class FitOptions:
 
 @define_command
 def command(options: FitOptions) -> None:
-    """Adjust assumed settings of a device file to measured cycles of layers.
+    """Fit the assumed settings of a device file to measured cycles of layers.
 
     MEASURED.csv has the columns program, layer and cycles. Settings that the measurements determine
     become measured; the others stay assumed. The command names the layers to measure next.

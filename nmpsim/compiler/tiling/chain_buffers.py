@@ -84,7 +84,7 @@ def _count_wanted_bytes(constant_bytes: int) -> int:
 
 
 def get_fewest_constant_bytes(constant_bytes: int, strips: Integers) -> Integers:
-    """Return the fewest bytes for constants beside the tensors of tilings with so many strips."""
+    """Return the minimum bytes for constants in a scratchpad, for numbers of strips [N]."""
     return np.where(strips > 1, _count_wanted_bytes(constant_bytes), MIN_CONSTANT_BYTES)
 
 

@@ -64,7 +64,7 @@ class ChosenChain:
         return 0 if weighted is None else weighted.macs
 
     def keeps_in_scratchpads(self, layer: int) -> bool:
-        """Return whether the layer with the program index ``layer`` stores no output in DRAM."""
+        """Return whether a layer, by its index in the program, stores no output in DRAM."""
         return self.chain.layers[layer - self.chain.first].output not in self.chain.stored
 
 

@@ -203,7 +203,7 @@ class BinaryElementwisePattern(UnaryElementwisePattern):
         host.place_tensor(self.target, margins, self._element)
 
     def add_tile(self, spm: TileScratchpad, d: Words, stored: int | None) -> None:
-        """Add a tile of rows with strides, see the base class."""
+        """Prove that a tile of rows reads the bytes of its results, and count the results."""
         w, element = ELTWISE, self._element
         first, rows, columns = d[w.event_origin], d[w.rows], d[w.columns]
         step = columns if rows == 1 else d[w.event_stride_y]

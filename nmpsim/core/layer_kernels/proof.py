@@ -153,7 +153,7 @@ def _list_groups(found: Iterable[int], layers: Sequence[Layer]) -> list[list[int
 
 
 def _select_parts(epochs: Sequence[Epoch], group: Sequence[int]) -> list[Parts]:
-    """Return the instructions of some consecutive layers, by core in each epoch."""
+    """Return the instructions of the consecutive layers ``group`` by core, for each epoch."""
     found: list[Parts] = []
     for epoch in epochs:
         own = {

@@ -150,7 +150,7 @@ def begin_tensor_instruction(s: InstructionContext, d: Descriptor) -> int:
 
 
 def finish_tensor_instruction(s: InstructionContext, d: Descriptor, layer: int) -> None:
-    """Finish a tensor instruction: add its work to the counts of its layer, and retire it."""
+    """Retire a tensor instruction and add its operations and bytes to the counters of a layer."""
     assert s.instruction.unit is not None
     kind, words = checks.KINDS[get_descriptor_name(s)], list(d.values())
     counts = s.machine.layers[layer]["counts"]

@@ -326,7 +326,7 @@ class PointerCheck:
     # --- reports ----------------------------------------------------------------------------------
 
     def _report(self, core: CoreShadow, commit: Commit, text: str) -> None:
-        """Add a finding, unless its line has the same finding at another address."""
+        """Add a finding unless one with the same text, apart from numbers, exists for its line."""
         sources = self._source_map
         line, (frame, *_) = sources.find_line(commit.pc), sources.list_frames(commit.pc)
         place = Place(f"{commit.pc:#x}") if line is None else Place(line.file, line.line)

@@ -1,7 +1,8 @@
 """Conversion of a float TFLite model to a graph of ONNX operators.
 
-Float networks of both formats are then lowered and quantized by the same code. TFLite has channels
-last, so Transpose nodes surround operators on images; the lowering turns them into views.
+The lowering and quantization of float ONNX networks then also applies to TFLite networks. TFLite
+has channels last, so Transpose nodes surround operators on images; the lowering turns them into
+views.
 """
 
 from __future__ import annotations
