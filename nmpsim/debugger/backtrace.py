@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import attrs
 
 from nmpsim.core.execution_log import CodeLayout, JumpKind
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debuginfo import SourceMap
 from nmpsim.escape import escape_line
 from nmpsim.memory.address_map import read_word
 
@@ -16,6 +15,8 @@ MAX_FRAMES = 64
 """Maximum number of frames of a backtrace."""
 _RETURN_ADDRESS, _STACK_POINTER = 1, 2
 """Numbers of the registers ``ra`` and ``sp``."""
+_CALLER_SAVED = (*range(5, 8), *range(10, 18), *range(28, 32))
+"""Registers that a called function may change without saving them."""
 
 
 @attrs.frozen
@@ -33,6 +34,21 @@ class StackFrame:
     is_inlined: bool
 
 
+@attrs.frozen(eq=False)
+class CallFrame:
+    """Active call of a function on a core, with the state of the core in this call."""
+
+    core: int
+    address: int
+    """Next instruction; after a call the return address."""
+    place: int
+    """Address whose source line and variables belong to the frame."""
+    registers: Mapping[int, int | None]
+    """Unsigned value of each register; None or missing if it is unknown."""
+    base: int | None
+    """Canonical frame address (CFA); None without unwind rules."""
+
+
 def list_stack_frames(debugger: Debugger, core: int) -> tuple[StackFrame, ...]:
     """List the stack frames of a core, innermost first.
 
@@ -40,29 +56,43 @@ def list_stack_frames(debugger: Debugger, core: int) -> tuple[StackFrame, ...]:
     caller is taken from ``ra`` if this register contains the address after a call in another
     function.
     """
-    frames: list[StackFrame] = []
-    for number, address in enumerate(_list_addresses(debugger, core)):
-        # A caller's line is that of the call, which the return address follows.
-        for frame in debugger.source_map.list_frames(address - 4 * (number > 0)):
-            place = frame.source
-            file, line = ("", 0) if place is None else (escape_line(place.file), place.line)
+    return tuple(frame for frame, _ in list_frames_with_state(debugger, core))
+
+
+def list_frames_with_state(debugger: Debugger, core: int) -> list[tuple[StackFrame, CallFrame]]:
+    """List the stack frames of a core with the state of their calls, innermost first."""
+    frames: list[tuple[StackFrame, CallFrame]] = []
+    for call in iter_call_frames(debugger, core):
+        for frame in debugger.source_map.list_frames(call.place):
+            source = frame.source
+            file, line = ("", 0) if source is None else (escape_line(source.file), source.line)
             function = escape_line(frame.function or "")
-            frames.append(StackFrame(address, function, file, line, frame.is_inlined))
-    return tuple(frames[:MAX_FRAMES])
+            shown = StackFrame(call.address, function, file, line, frame.is_inlined)
+            frames.append((shown, call))
+    return frames[:MAX_FRAMES]
 
 
-def _list_addresses(debugger: Debugger, core: int) -> Iterator[int]:
-    """Yield the next instruction of a core, then the return address of each caller."""
+def iter_call_frames(debugger: Debugger, core: int) -> Iterator[CallFrame]:
+    """Yield the active calls of a core, innermost first."""
     state = debugger.machine.cores[debugger.check_core_number(core)]
     registers: dict[int, int | None] = {
         number: int(value) & 0xFFFF_FFFF for number, value in enumerate(state.registers)
     }
     layout = CodeLayout(debugger.bundle, ())
     address = int(state.pc)
-    yield address
     for depth in range(MAX_FRAMES):
-        place = address - 4 * (depth > 0)
-        found = _unwind(debugger, core, debugger.source_map, place, registers)
+        place = address - 4 * (depth > 0)  # a caller's line is that of the call
+        row = debugger.source_map.find_unwind_row(place)
+        start = None if row is None else registers.get(row.base_register)
+        base = None if row is None or start is None else start + row.base_offset & 0xFFFF_FFFF
+        yield CallFrame(core, address, place, dict(registers), base)
+        found = None
+        if row is not None and base is not None:
+            registers |= dict.fromkeys(_CALLER_SAVED)
+            for number, offset in row.saved.items():
+                registers[number] = read_word(debugger.machine, core, base + offset & 0xFFFF_FFFF)
+            registers[_STACK_POINTER] = base
+            found = registers.get(row.return_register)
         if found is None and depth == 0:
             found = registers[_RETURN_ADDRESS] or 0
             find = debugger.source_map.find_function
@@ -71,23 +101,3 @@ def _list_addresses(debugger: Debugger, core: int) -> Iterator[int]:
         if not found or layout.find_jump_kind(found - 4) != JumpKind.CALL:
             return
         address = found
-        yield address
-
-
-def _unwind(
-    debugger: Debugger,
-    core: int,
-    source_map: SourceMap,
-    address: int,
-    registers: dict[int, int | None],
-) -> int | None:
-    """Replace registers by those of the caller; return its address, or None if it is unknown."""
-    row = source_map.find_unwind_row(address)
-    base = None if row is None else registers.get(row.base_register)
-    if row is None or base is None:
-        return None
-    frame = base + row.base_offset & 0xFFFF_FFFF
-    for number, offset in row.saved.items():
-        registers[number] = read_word(debugger.machine, core, frame + offset & 0xFFFF_FFFF)
-    registers[_STACK_POINTER] = frame
-    return registers.get(row.return_register)

@@ -150,6 +150,8 @@ class BreakpointRun(PositionedRun):
             return None
         for _, one in met:
             one.hits += 1
+            if one.is_temporary:
+                self.breakpoints.remove(one)
         if self.trap is not None:
             return self.make_stop(
                 "trap", hits=tuple(hit for hit, _ in met), message=self.trap.message

@@ -117,6 +117,8 @@ class Breakpoint:
     text: str
     is_enabled: bool = True
     hits: int = 0
+    is_temporary: bool = False
+    """Whether the breakpoint is deleted when the run stops at it."""
     predicate: Callable[[], bool] | None = None
     """Evaluated in the state in which the run would stop; it stops only if this is true."""
 
@@ -143,13 +145,13 @@ class BreakpointHit:
 
 
 def list_stop_addresses(
-    breakpoints: Sequence[Breakpoint], more: AddressCondition | None = None
+    breakpoints: Sequence[Breakpoint], more: SourceCondition | None = None
 ) -> npt.NDArray[np.int64]:
     """Return core (-1 for all) and address of each address breakpoint, as int64 [n, 2]."""
     conditions = [one.condition for one in breakpoints if one.is_enabled]
-    wanted = [c for c in (*conditions, more) if isinstance(c, AddressCondition)]
+    wanted = [c for c in conditions if isinstance(c, AddressCondition)]
     pairs = [(-1 if c.core is None else c.core, c.address) for c in wanted]
-    for c in conditions:
+    for c in (*conditions, more):
         if isinstance(c, SourceCondition):
             pairs += [(-1 if c.core is None else c.core, address) for address in c.source]
     return np.array(pairs, np.int64).reshape(-1, 2)

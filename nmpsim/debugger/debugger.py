@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from nmpsim.debugger.breakpoint_run import (
     ends_step,
 )
 from nmpsim.debugger.breakpoints import (
-    AddressCondition,
+    SourceCondition,
     find_stop_cycle,
     list_stop_addresses,
 )
@@ -141,7 +141,26 @@ class Debugger(BreakpointRun):
         target = None if chosen is None else self._return_address(chosen)
         if chosen is None or target is None:
             return self.step("instruction", core=core)
-        return self._forward(address=AddressCondition(target, chosen))
+        return self.run_to((target,), chosen)
+
+    def run_to(self, addresses: Sequence[int], core: int) -> StopResult:
+        """Run until a core is about to execute an address, or to a breakpoint, trap or end."""
+        return self._forward(target=SourceCondition(tuple(addresses), core))
+
+    def run_back_to(
+        self, addresses: Sequence[int], core: int, count: int, is_target: Callable[[], bool]
+    ) -> StopResult:
+        """Go back to the ``count``-th last position with a core at an address; else to the start.
+
+        Breakpoints are ignored. ``is_target`` is called there, and tells whether it counts.
+        """
+        pairs = np.array([(core, one) for one in addresses], np.int64).reshape(-1, 2)
+
+        def look(pause: Pause) -> list[int]:
+            is_here = pause.reason == PauseReason.STOPPED and is_target()
+            return [pause.position] if is_here else []
+
+        return self._go_back(count, look, addresses=pairs)
 
     def run(self, *, back: bool = False) -> StopResult:
         """Run to the next breakpoint, trap or end, or backwards to a breakpoint or the start."""
@@ -220,7 +239,7 @@ class Debugger(BreakpointRun):
         layers: int = 0,
         layer: int | None = None,
         cycle: int = NEVER,
-        address: AddressCondition | None = None,
+        target: SourceCondition | None = None,
     ) -> StopResult:
         """Continue until the target or a breakpoint is reached."""
         if self.is_over:
@@ -231,7 +250,7 @@ class Debugger(BreakpointRun):
             self.skip_address(self.passed_core)
         else:
             self.skip_address(self.find_next_core())
-        addresses = list_stop_addresses(self.breakpoints, address)
+        addresses = list_stop_addresses(self.breakpoints, target)
         while True:
             pause = self.advance(
                 cycle=min(cycle, find_stop_cycle(self.breakpoints, self.events.resume_cycle)),
@@ -251,7 +270,7 @@ class Debugger(BreakpointRun):
                 layers -= 1
                 if layers == 0 or layer in pause.layers:
                     return self.make_stop("step")
-            if hits and not self._is_target(pause, after, cores, cycle, address):
+            if hits and not self._is_target(pause, after, cores, cycle, target):
                 self._continue_past()
             elif ends_step(pause, after, cores):
                 steps -= 1
@@ -277,13 +296,13 @@ class Debugger(BreakpointRun):
         after: int,
         cores: npt.NDArray[np.bool_] | None,
         cycle: int,
-        address: AddressCondition | None,
+        target: SourceCondition | None,
     ) -> bool:
         """Return whether the run would have stopped here without breakpoints."""
         if pause.reason != PauseReason.STOPPED or self.cycle >= cycle:
             return True
-        if address is not None and pause.core == address.core:
-            return int(self.machine.cores[address.core].pc) == address.address
+        if target is not None and pause.core == target.core:
+            return int(self.machine.cores[pause.core].pc) in target.source
         if not after:
             return False
         self.seek_position(pause.start)
@@ -330,9 +349,15 @@ class Debugger(BreakpointRun):
         def stops(pause: Pause) -> list[int]:
             return [pause.position - undo] if ends_step(pause, after, cores) else []
 
+        return self._go_back(count, stops, after=after, cores=cores)
+
+    def _go_back(
+        self, count: int, look: Callable[[Pause], list[int]], **conditions: Any
+    ) -> StopResult:
+        """Go to the ``count``-th last position that ``look`` returns, or to the start."""
         here = self.position
         try:
-            found = self._find_earlier(count, stops, here - 1, after=after, cores=cores)
+            found = self._find_earlier(count, look, here - 1, **conditions)
         except SearchInterruptedError:
             self.seek_position(here, self._record)
             return self.make_stop("interrupted")

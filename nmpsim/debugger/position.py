@@ -16,6 +16,7 @@ from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.execution import UNLIMITED, ReversibleExecution, RunLog
 from nmpsim.debugger.hazards import HazardLog
 from nmpsim.debugger.work_log import CriticalPathLog, WorkLog
+from nmpsim.debuginfo.source_text import read_source_line
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.memory.address_map import read_word
 
@@ -47,6 +48,8 @@ class RunLocation:
     instruction: str
     source: str = ""
     """Function and source line of the instruction; empty if the program has no source lines."""
+    source_text: str = ""
+    """Text of the source line; empty if the file cannot be read."""
 
 
 @attrs.frozen
@@ -157,6 +160,7 @@ class PositionedRun(ReversibleExecution):
         index, core = self.find_current_layer(), self.find_next_core()
         layer = None if index is None else self.layers[index]
         pc = None if core is None else int(self.machine.cores[core].pc)
+        source = self.source_map.find_line(pc) if pc and self.has_source_lines else None
         return RunLocation(
             position=self.position,
             cycle=self.cycle,
@@ -170,8 +174,14 @@ class PositionedRun(ReversibleExecution):
             core=core,
             pc=pc,
             instruction=self.disassemble_at(core, pc) if core is not None and pc else "",
-            source=self.source_map.describe(pc) if pc and _LINES in self.bundle.debug else "",
+            source=self.source_map.describe(pc) if pc and self.has_source_lines else "",
+            source_text=read_source_line(source, self.bundle.path).strip() if source else "",
         )
+
+    @property
+    def has_source_lines(self) -> bool:
+        """Whether the program has a line table."""
+        return _LINES in self.bundle.debug
 
     def disassemble_at(self, core: int, pc: int) -> str:
         """Disassemble the instruction at an address; return "" for an invalid address."""

@@ -13,7 +13,6 @@ from io import BytesIO
 from typing import Any
 
 from elftools.dwarf.callframe import FDE
-from elftools.dwarf.dwarf_expr import DWARFExprParser
 from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
 from elftools.dwarf.ranges import BaseAddressEntry
 
@@ -23,10 +22,10 @@ from nmpsim.debuginfo.source_map import (
     LineRow,
     SourceLine,
     SourceMap,
-    StackVariable,
     UnwindRow,
+    Variable,
 )
-from nmpsim.debuginfo.variables import decode_stack_variables
+from nmpsim.debuginfo.variables import VariableDecoder
 
 SECTIONS = {
     f"{'' if name == 'eh_frame' else 'debug_'}{name}_sec": f".{prefix}{name}"
@@ -52,7 +51,9 @@ def decode_dwarf(sections: Mapping[str, tuple[int, bytes]]) -> SourceMap:
     functions: list[CodeFunction] = []
     inlined: list[InlinedCall] = []
     lines: list[LineRow] = []
-    variables: list[StackVariable] = []
+    variables: list[Variable] = []
+    producers: dict[str, None] = {}
+    decoder = VariableDecoder(info.location_lists(), _find_origin)
     for unit in info.iter_CUs() if info.debug_info_sec else ():
         program = info.line_program_for_CU(unit)
         files = [] if program is None else _list_files(unit, program)
@@ -61,9 +62,12 @@ def decode_dwarf(sections: Mapping[str, tuple[int, bytes]]) -> SourceMap:
         functions += functions_here
         inlined += inlined_here
         ranges = partial(_list_ranges, info, unit)
-        parser = DWARFExprParser(unit.structs)
-        variables += decode_stack_variables(unit, parser, ranges, _find_origin)
-    return SourceMap(functions, inlined, lines, tuple(_decode_unwind_rows(info)), variables)
+        variables += decoder.decode_unit(unit, ranges)
+        producers[_decode_text(unit.get_top_DIE().attributes.get("DW_AT_producer"))] = None
+    return SourceMap(
+        functions, inlined, lines, tuple(_decode_unwind_rows(info)), variables, decoder.types,
+        tuple(producers),
+    )  # fmt: skip
 
 
 def _open(sections: Mapping[str, tuple[int, bytes]]) -> DWARFInfo:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import defaultdict
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from pathlib import PurePath
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
+
+from nmpsim.debuginfo.c_types import Types
 
 
 @attrs.frozen
@@ -84,16 +86,47 @@ class UnwindRow:
     """Offset from the CFA at which each saved register is stored, by register number."""
 
 
+Operation = tuple[str, tuple[Any, ...]]
+"""Name and operands of an operation of a DWARF expression."""
+
+
 @attrs.frozen
-class StackVariable:
-    """Variable of a function in its stack frame, for addresses from ``start`` to ``end``."""
+class Location:
+    """Place of a variable for addresses from ``start`` to ``end``, as a DWARF expression."""
+
+    start: int
+    end: int
+    operations: Sequence[Operation]
+
+
+@attrs.frozen
+class Variable:
+    """Variable or parameter that the code from ``start`` to ``end`` can name."""
 
     start: int
     end: int
     name: str
-    offset: int
-    """Address minus the canonical frame address (CFA)."""
     nbytes: int
+    """Size; 0 if it is unknown."""
+    locations: Sequence[Location]
+    frame_base: Sequence[Operation] = ()
+    """Expression of the function's frame base."""
+    type: int = -1
+    """Key of the type in :attr:`SourceMap.types`."""
+    function: str = ""
+    """Function that contains the variable; empty for a global variable."""
+    depth: int = 1
+    """Number of scopes that contain the variable; an inner variable hides an outer one."""
+    is_parameter: bool = False
+
+    @property
+    def frame_offset(self) -> int | None:
+        """Address minus the canonical frame address (CFA), or None if it is not a constant."""
+        is_cfa = [name for name, _ in self.frame_base] == ["DW_OP_call_frame_cfa"]
+        if not is_cfa or len(self.locations) != 1 or len(self.locations[0].operations) != 1:
+            return None
+        ((name, operands),) = self.locations[0].operations
+        return int(operands[0]) if name == "DW_OP_fbreg" else None
 
 
 @attrs.frozen
@@ -138,7 +171,11 @@ class SourceMap:
     inlined: Sequence[InlinedCall] = ()
     lines: Sequence[LineRow] = ()
     unwind_rows: Sequence[UnwindRow] = ()
-    variables: Sequence[StackVariable] = ()
+    variables: Sequence[Variable] = ()
+    types: Types = attrs.field(factory=dict)
+    """Types of the variables."""
+    producers: Sequence[str] = ()
+    """Compiler and its options, for each compilation unit."""
     warning: str = ""
     """Why debug information of the file is not used; empty if there is no reason."""
 
@@ -194,6 +231,27 @@ class SourceMap:
     def find_function_starts(self, name: str) -> tuple[int, ...]:
         """Return the first address of each function with a name; () if there is none."""
         return tuple(one.start for one in self.functions if one.name == name and one.is_entry)
+
+    @cached_property
+    def _statement_starts(self) -> Sequence[int]:
+        """First addresses of statements, without those of prologues."""
+        rows = Counter(row.start for row in self.lines if row.is_statement)
+        starts = sorted(rows)
+        prologues = {
+            one.start
+            for one in self.functions
+            if rows[one.start] == 1
+            and bisect_left(starts, one.end) - bisect_left(starts, one.start) > 1
+        }
+        return [start for start in starts if start not in prologues]
+
+    def list_statements(self, start: int = 0, end: int = 1 << 32) -> Sequence[int]:
+        """List the first addresses of statements from ``start`` to ``end``, without prologues.
+
+        A prologue is the code of a function before its second statement.
+        """
+        starts = self._statement_starts
+        return starts[bisect_left(starts, start) : bisect_left(starts, end)]
 
     def list_files(self) -> tuple[str, ...]:
         """List the source files that have code, sorted by path."""

@@ -98,9 +98,10 @@ class StopDescriber:
         found = [one for one in map(self._breakpoints.find, by_core) if one is not None]
         for kind, address in sorted(found, key=lambda one: one[0].access is None):
             return GdbSignal.SIGTRAP, f"{kind.name}:{f'{address:x}' if kind.access else ''};"
-        for hit in stopped.hits:
-            if isinstance(debugger.get_breakpoint(hit.breakpoint).condition, HazardCondition):
-                return HAZARD_SIGNAL, ""
+        numbers = [hit.breakpoint for hit in stopped.hits]
+        known = [one for one in debugger.breakpoints if one.number in numbers]
+        if any(isinstance(one.condition, HazardCondition) for one in known):
+            return HAZARD_SIGNAL, ""
         return GdbSignal.SIGTRAP, ""
 
     def list_lines(self, stopped: StopResult) -> Iterator[str]:

@@ -19,10 +19,11 @@ from nmpsim.debuginfo.read import read_source_map
 from nmpsim.debuginfo.source_map import (
     CodeFunction,
     LineRow,
+    Location,
     SourceLine,
     SourceMap,
-    StackVariable,
     UnwindRow,
+    Variable,
 )
 from nmpsim.diagnostics import Diagnostic
 
@@ -100,11 +101,12 @@ def check_assembly(text: str, cores: int = 1, frame_bytes: int = 0) -> list[str]
         LineRow(pc, pc + 4, SourceLine("x.c", (pc - first) // 4 + 1), True)
         for pc in range(first, end, 4)
     ]
+    place = Location(first, end, (("DW_OP_fbreg", (-8,)),))
     source_map = SourceMap(
         functions=(CodeFunction(first, end, "f"),),
         lines=lines,
         unwind_rows=(UnwindRow(first, end, 2, frame_bytes, 1, {}),),
-        variables=(StackVariable(first, end, "buf", -8, 8),),
+        variables=(Variable(first, end, "buf", 8, (place,), (("DW_OP_call_frame_cfa", ()),)),),
     )
     return [f"{one.place}: {one.message}" for one in check(bundle, source_map, cores)]
 

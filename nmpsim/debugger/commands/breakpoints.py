@@ -30,13 +30,23 @@ def add_breakpoint(
     context: CommandContext, text: Text, *, if_: Text | None = None
 ) -> CommandResult:
     """Add a breakpoint for a location or an event."""
-    condition = parse_condition(
+    return _add(context, _parse(context, text), text, if_)
+
+
+def add_temporary_breakpoint(
+    context: CommandContext, text: Text, *, if_: Text | None = None
+) -> CommandResult:
+    """Add a breakpoint that is deleted when the run stops at it."""
+    return _add(context, _parse(context, text), text, if_, is_temporary=True)
+
+
+def _parse(context: CommandContext, text: str) -> Condition:
+    return parse_condition(
         text,
         lambda word: context.find_layer(word).index,
         lambda word: find_address(context.debugger, word),
         lambda word: find_source_addresses(context.debugger, word),
     )
-    return _add(context, condition, text, if_)
 
 
 def add_watchpoint(
@@ -73,7 +83,12 @@ def add_watchpoint(
 
 
 def _add(
-    context: CommandContext, condition: Condition, text: str, predicate: str | None
+    context: CommandContext,
+    condition: Condition,
+    text: str,
+    predicate: str | None,
+    *,
+    is_temporary: bool = False,
 ) -> CommandResult:
     """Add a breakpoint that stops the run only where an expression is true, if there is one."""
     holds = None
@@ -85,6 +100,7 @@ def _add(
         holds()  # refuses what is no expression
         text = f"{text} if {predicate}"
     added = context.debugger.add_breakpoint(condition, text, holds)
+    added.is_temporary = is_temporary
     is_difference = isinstance(condition, DifferenceCondition)
     return context.make_result(
         "breakpoint",
@@ -96,7 +112,7 @@ def _add(
 def _describe(one: Breakpoint) -> dict[str, Any]:
     """Return the JSON data of a breakpoint."""
     fields = {name: getattr(one, name) for name in ("number", "kind", "text", "hits")}
-    return fields | {"enabled": one.is_enabled}
+    return fields | {"enabled": one.is_enabled, "temporary": one.is_temporary}
 
 
 def list_breakpoints(context: CommandContext) -> CommandResult:

@@ -9,8 +9,13 @@ import attrs
 from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.audit import describe_bias_scale
-from nmpsim.debugger.backtrace import list_stack_frames
-from nmpsim.debugger.commands.command import Address
+from nmpsim.debugger.backtrace import (
+    CallFrame,
+    StackFrame,
+    list_frames_with_state,
+    list_stack_frames,
+)
+from nmpsim.debugger.commands.command import Address, Text, UsageError, bind_arguments
 from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.commands.results import (
     CommandResult,
@@ -22,6 +27,7 @@ from nmpsim.debugger.inspect import (
     disassemble,
     find_tensor,
     format_type,
+    get_tensors,
     list_core_states,
     list_layer_states,
     ravel_index,
@@ -30,6 +36,7 @@ from nmpsim.debugger.inspect import (
     read_values,
     unravel_index,
 )
+from nmpsim.debugger.variables import evaluate_variable, find_variables
 from nmpsim.report.savings import describe_savings, sum_path_by_limiter
 
 MAX_SHOWN = 256
@@ -198,6 +205,42 @@ def show_backtrace(context: CommandContext, *, core: int | None = None) -> Comma
     core = _select_core(context, core)
     frames = list_stack_frames(context.debugger, core)
     return context.make_result("backtrace", core=core, frames=frames)
+
+
+def show_variables(
+    context: CommandContext, *, frame: int = 0, core: int | None = None
+) -> CommandResult:
+    """Show the parameters and local variables of a function."""
+    shown, call = _select_frame(context, frame, core)
+    found = find_variables(context.debugger, call, shown.function)
+    values = [
+        evaluate_variable(context.debugger, call, one.name, [one]) for one in found if one.function
+    ]
+    return context.make_result("variables", core=call.core, frame=shown, variables=values)
+
+
+def show_variable(
+    context: CommandContext, text: Text, *, frame: int = 0, core: int | None = None
+) -> CommandResult:
+    """Show a variable or a part of one; other names are those of tensors."""
+    debugger, word = context.debugger, (text.split() or [""])[0]
+    if word in get_tensors(debugger) or not debugger.source_map.variables:
+        arguments = bind_arguments(context, show_tensor, text.split())
+        return show_tensor(context, **arguments)
+    shown, call = _select_frame(context, frame, core)
+    visible = find_variables(debugger, call, shown.function)
+    value = evaluate_variable(debugger, call, text, visible)
+    return context.make_result("variable", variable=value)
+
+
+def _select_frame(
+    context: CommandContext, number: int, core: int | None
+) -> tuple[StackFrame, CallFrame]:
+    """Return a frame of a core's backtrace; raise UsageError if there are fewer."""
+    frames = list_frames_with_state(context.debugger, _select_core(context, core))
+    if not 0 <= number < len(frames):
+        raise UsageError(f"the backtrace has the frames 0 to {len(frames) - 1}", str(number))
+    return frames[number]
 
 
 def show_source(context: CommandContext, layer: Layer | None = None) -> CommandResult:

@@ -9,6 +9,7 @@ from nmpsim.debugger.commands.context import CommandContext
 from nmpsim.debugger.commands.results import CommandResult, format_stop
 from nmpsim.debugger.debugger import StepUnit
 from nmpsim.debugger.position import StopResult
+from nmpsim.debugger.source_steps import finish_function, step_line, step_line_back
 
 
 def make_stop_result(
@@ -23,37 +24,73 @@ def make_stop_result(
     )
 
 
+SteppedUnit = StepUnit | Literal["line"]
+
+
 def step_forward(
     context: CommandContext,
-    unit: StepUnit = "layer",
+    unit: Literal["layer", "tile", "tensor", "instruction", "line"] | None = None,
     count: int = 1,
     *,
     core: int | None = None,
     over: bool = False,
     into: bool = False,
 ) -> CommandResult:
-    """Step forwards by layers, tiles, tensor instructions or instructions.
+    """Step forwards by layers, tiles, tensor instructions, instructions or source lines.
 
-    ``into`` is the opposite of ``over`` and the default.
+    The default is the source line, or the layer without source lines. ``into`` is the opposite of
+    ``over`` and the default.
     """
     if over and unit == "instruction" and not into:
         return make_stop_result(context, context.debugger.step_over(core))
-    return _step(context, unit, count, core)
+    return _step(context, unit, count, core, over=over and not into)
+
+
+def step_next(context: CommandContext, count: int = 1, *, core: int | None = None) -> CommandResult:
+    """Step by source lines over calls, or by layers if the program has no source lines."""
+    unit: SteppedUnit = "line" if context.debugger.has_source_lines else "layer"
+    return _step(context, unit, count, core, over=True)
 
 
 def step_back(
-    context: CommandContext, unit: StepUnit = "layer", count: int = 1, *, core: int | None = None
+    context: CommandContext,
+    unit: Literal["layer", "tile", "tensor", "instruction", "line"] | None = None,
+    count: int = 1,
+    *,
+    core: int | None = None,
+    over: bool = False,
 ) -> CommandResult:
-    """Step backwards by layers, tiles, tensor instructions or instructions."""
-    return _step(context, unit, count, core, back=True)
+    """Step backwards by layers, tiles, tensor instructions, instructions or source lines."""
+    return _step(context, unit, count, core, back=True, over=over)
 
 
 def _step(
-    context: CommandContext, unit: StepUnit, count: int, core: int | None, back: bool = False
+    context: CommandContext,
+    unit: SteppedUnit | None,
+    count: int,
+    core: int | None,
+    *,
+    back: bool = False,
+    over: bool = False,
 ) -> CommandResult:
+    debugger = context.debugger
     if count < 1:
         raise UsageError("the number of steps is less than 1", str(count))
-    return make_stop_result(context, context.debugger.step(unit, count, core=core, back=back))
+    if unit is None:
+        unit = "line" if debugger.has_source_lines else "layer"
+    if unit != "line":
+        if back and over:
+            raise UsageError("`over` requires steps by source lines", "over")
+        return make_stop_result(context, debugger.step(unit, count, core=core, back=back))
+    if debugger.is_over and not back:
+        return make_stop_result(context, debugger.run(), was_over=True)
+    step = step_line_back if back else step_line
+    return make_stop_result(context, step(debugger, count, core, over=over))
+
+
+def finish_call(context: CommandContext, *, core: int | None = None) -> CommandResult:
+    """Run until the function of a core returns."""
+    return make_stop_result(context, finish_function(context.debugger, core))
 
 
 def continue_run(context: CommandContext) -> CommandResult:

@@ -81,7 +81,7 @@ def format_next_instruction(at: RunLocation) -> str:
     """Format the next instruction of a run as a line of text, or return "" if there is none."""
     if at.core is None:
         return ""
-    source = f"  {escape_line(at.source)}" if at.source else ""
+    source = "".join(f"  {escape_line(one)}" for one in (at.source, at.source_text) if one)
     return f"  core {at.core}  {at.pc:#010x}  {at.instruction}{source}"
 
 

@@ -11,7 +11,7 @@ import attrs
 
 from nmpsim.bundle.elffile import ElfFile, ElfSection
 from nmpsim.bundle.read import Bundle
-from nmpsim.debuginfo.source_map import SourceMap, StackVariable
+from nmpsim.debuginfo.source_map import SourceMap, Variable
 
 _SYMBOL, _RELOCATION = Struct("<IIIBBH"), Struct("<IIi")
 _ADDRESS_TYPES = (27, 47)
@@ -89,7 +89,9 @@ class AllocationTable:
     """Table of the global objects of a program and of the stack variables of its functions."""
 
     def __init__(self, bundle: Bundle, source_map: SourceMap) -> None:
-        self._source_map = source_map
+        self._variables = [
+            one for one in source_map.variables if one.nbytes and one.frame_offset is not None
+        ]
         objects = [
             MemoryObject(name, address, nbytes)
             for name, address in bundle.symbols.items()
@@ -115,6 +117,6 @@ class AllocationTable:
             return None
         return self._objects[index]
 
-    def _find_variables(self, pc: int) -> Sequence[StackVariable]:
+    def _find_variables(self, pc: int) -> Sequence[Variable]:
         """Return the stack variables that the instruction at an address can access."""
-        return [one for one in self._source_map.variables if one.start <= pc < one.end]
+        return [one for one in self._variables if one.start <= pc < one.end]

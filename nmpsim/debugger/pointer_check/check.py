@@ -312,7 +312,7 @@ class PointerCheck:
         self, core: CoreShadow, commit: Commit, frame: int, address: int
     ) -> MemoryObject | None:
         for one in self._allocations.find_variables(commit.pc):
-            start = frame + one.offset
+            start = frame + (one.frame_offset or 0)
             if start <= address < start + one.nbytes:
                 known = core.variables.get((start, one.name))
                 if known is None or known.nbytes != one.nbytes:
