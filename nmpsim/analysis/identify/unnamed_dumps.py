@@ -132,7 +132,7 @@ def _make_tensor(name: str, view: BufferView, opcode: str, inputs: tuple[str, ..
     unknown = KnownValues(view.shape, np.empty(0, view.type.dtype))
     return StoredTensor(
         name, None, True, view.type, lambda: unknown, opcode=opcode, inputs=inputs,
-        begins_at_zero=view.is_narrow and view.offset == view.limits[0],
+        quantization=view.type.quant if view.is_narrow else None,
     )  # fmt: skip
 
 

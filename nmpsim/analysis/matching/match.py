@@ -19,6 +19,7 @@ from nmpsim.analysis.matching.alignment import (
 from nmpsim.analysis.matching.chains import ChainLink, find_chain_links, sort_functions
 from nmpsim.analysis.matching.layout import SAME, find_axis_order, infer_layout
 from nmpsim.analysis.matching.names import (
+    MAX_SHARED,
     NameKeys,
     find_operation_kind,
     list_all_names,
@@ -62,6 +63,12 @@ _TIERS: tuple[tuple[str, NameKeys], ...] = (
 )
 _MIN_IN_ORDER = 0.8
 """Smallest share of pairs by name in one order for which the order of a file is trusted."""
+MIN_INNER_ERROR, MIN_INNER_RATIO = 0.01, 16
+"""Smallest error (1 minus similarity) of a pair by order or values that contradicts a right pair.
+
+It exceeds that of a result that depends on it by at least the ratio. In random networks, errors of
+right pairs exceed it at most 10 times, those of tensors before a batch norm at least 22 times.
+"""
 MAX_GRAPH = 2000
 """Largest number of results whose dependences are examined."""
 _CONVERSIONS = frozenset({"quantize", "dequantize", "rescalequantized", "transpose", "copy"})
@@ -112,8 +119,8 @@ def match_tensors(
         matcher.pair_values()
         matcher.align()  # fewer results are exchangeable
     matcher.follow_chains()
-    matcher.remove_dissimilar()
     matcher.remove_inner()
+    matcher.remove_dissimilar()
     return matcher.finish()
 
 
@@ -224,8 +231,28 @@ class _Matcher:
         """Match tensors by unique keys; equal own names match even if shape or type do not fit."""
         if list_keys is list_own_names:
             self.add(how, pair_unique_names(*self._left(), list_keys, lambda one, other: True))
-        else:
-            self.add(how, pair_unique_names(*self._left(), list_keys, self._fits))
+            return
+        found = pair_unique_names(*self._left(), list_keys, self._fits)
+        if how == BY_ENDING:
+            matched: dict[str, list[StoredTensor]] = defaultdict(list)
+            for one in self._pairs:
+                for key in set(list_keys(one)):
+                    matched[key].append(one)
+            found = (pair for pair in found if not self._has_other_name(*pair, matched))
+        self.add(how, found)
+
+    def _has_other_name(
+        self,
+        one: StoredTensor,
+        other: StoredTensor,
+        matched: Mapping[str, Sequence[StoredTensor]],
+    ) -> bool:
+        """Return whether the common ending is that of a matched result, or only an operation."""
+        common = max(set(list_endings(one)) & set(list_endings(other)), key=len)
+        is_prefixed = all(common not in list_spellings(each) for each in (one, other))
+        return (is_prefixed and common.isalpha()) or any(
+            self._fits(each, other) for each in matched.get(common, ())[:MAX_SHARED]
+        )
 
     def remove_contradictions(self) -> None:
         """Decide whether the file's order is meaningful; remove weak pairs that contradict it."""
@@ -344,7 +371,7 @@ class _Matcher:
         for mine, theirs in segments:
             if all(one.dtype is not None and one.dtype.kind != "f" for one in mine):
                 theirs = [one for one in theirs if one in ends]
-            self.add(BY_VALUES, find_similar_pairs(mine, theirs, self._fits, self.layout))
+            self.add(BY_VALUES, find_similar_pairs(mine, theirs, self._is_possible, self.layout))
 
     def follow_chains(self) -> None:
         """Match quantized layers with the end of the float tensors that were folded into them."""
@@ -387,7 +414,7 @@ class _Matcher:
         for pair in list(self._pairs.values()):
             one, other = pair.tensor, pair.reference
             if (
-                pair.how == BY_ORDER
+                pair.how in (BY_ENDING, BY_ORDER)
                 and one.load().is_complete
                 and not is_similar(one, other, self.layout)
                 and sum(self._fits(one, each) for each in self._references) > 1
@@ -398,18 +425,25 @@ class _Matcher:
     def remove_inner(self) -> None:
         """Remove pairs of different float tensors on whose results a similar result depends.
 
-        The reference's tensor is then one before a batch norm or an activation of the layer.
+        The reference's tensor is then one before a batch norm or an activation of the layer. A pair
+        by order or values is removed, too, if a result that depends on it is much more similar.
         """
-        similarity = {
-            self._rows[one]: measure_similarity(one, pair.reference, self.layout)
+        if not self._ancestors:
+            return
+        errors = {
+            self._rows[one]: 1 - similarity
             for one, pair in self._pairs.items()
             if one in self._rows and pair.how != BY_MAP and _is_quantized_float(pair)
+            if (similarity := measure_similarity(one, pair.reference, self.layout))
         }
-        similar = [row for row, value in similarity.items() if value >= MIN_SIMILAR]
-        for row, value in similarity.items() if self._ancestors else ():
-            is_right = any(self._ancestors[one] >> row & 1 for one in similar)
-            if 0 < value <= MAX_DIFFERENT and is_right:
-                pair = self._pairs.pop(self._results[row])
+        for row, error in errors.items():
+            pair = self._pairs[self._results[row]]
+            limit = 1 - MIN_SIMILAR if error >= 1 - MAX_DIFFERENT else 0.0
+            if pair.how in (BY_ORDER, BY_VALUES) and error >= MIN_INNER_ERROR:
+                limit = max(limit, error / MIN_INNER_RATIO)
+            readers = (one for one in errors if one != row and self._ancestors[one] >> row & 1)
+            if any(errors[one] <= limit for one in readers):
+                del self._pairs[pair.tensor]
                 self._used.discard(pair.reference)
 
     def finish(self) -> TensorMatching:
@@ -450,6 +484,13 @@ class _Matcher:
             if all(segment):
                 yield segment
 
+    def _is_possible(self, one: StoredTensor, other: StoredTensor) -> bool:
+        """Return whether shape, type and range of a result fit a result of the reference.
+
+        Real numbers below zero do not fit a range that begins at zero: an activation follows.
+        """
+        return self._fits(one, other) and not (one.begins_at_zero and other.has_negatives)
+
     def _fits(self, one: StoredTensor, other: StoredTensor) -> bool:
         """Return whether shape and type of a result fit a result of the reference."""
         if one.dtype is not None and other.dtype is not None and one.dtype != other.dtype:
@@ -462,7 +503,10 @@ class _Matcher:
 
     def _score_all(self, mine: Sequence[StoredTensor], theirs: Sequence[StoredTensor]) -> Scores:
         """Return the scores of all pairs as a matrix; equal tensors have equal scores."""
-        keys = [(one.shape, one.dtype, one.opcode or find_operation_kind(one)) for one in mine]
+        keys = [
+            (one.shape, one.dtype, one.opcode or find_operation_kind(one), one.begins_at_zero)
+            for one in mine
+        ]
         links = self._find_links()
         others = [
             (
@@ -470,6 +514,7 @@ class _Matcher:
                 one.dtype,
                 find_operation_kind(one),
                 self._is_end(one),
+                one.has_negatives,
                 links[self._columns[one]],
             )
             for one in theirs
@@ -484,7 +529,7 @@ class _Matcher:
     def _score(self, one: StoredTensor, other: StoredTensor) -> int:
         """Return the score of a pair in an alignment, or 0 if the pair does not fit."""
         kinds = find_operation_kind(one), find_operation_kind(other)
-        if not self._fits(one, other) or (all(kinds) and kinds[0] != kinds[1]):
+        if not self._is_possible(one, other) or (all(kinds) and kinds[0] != kinds[1]):
             return 0
         link = self._find_links()[self._columns[other]]
         score = 64 + 4 * self._is_end(other) + 2 * link.is_function - 2 * link.is_copy

@@ -1,4 +1,8 @@
-"""Similarity of the values of tensors that fit otherwise, as correlation of sampled elements."""
+"""Similarity of the values of tensors that fit otherwise, from sampled elements.
+
+The similarity is the correlation. That of quantized values and real numbers also counts a different
+scale or offset, by which a result differs from the tensor before a batch norm or an activation.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import numpy.typing as npt
 from nmpsim.analysis.matching.layout import AXIS_ORDERS, SAME, find_axis_order
 from nmpsim.analysis.matching.tensors import StoredTensor
 from nmpsim.arrays import Array, Shape
+from nmpsim.lir.nodes import Quantization
 
 MIN_SIMILAR = 0.97
 """Smallest correlation of similar tensors; 12 dB is the error of a poorly quantized layer."""
@@ -18,6 +23,8 @@ MAX_DIFFERENT = 0.9
 """Largest correlation of different tensors; that of a tensor and its ReLU is 0.86 on average."""
 MIN_RATIO = 4
 """Smallest ratio of the errors (1 minus correlation) of another tensor and of the closest one."""
+_MIN_EXAMINED = 0.8
+"""Smallest correlation of quantized values and real numbers whose differences are examined."""
 _MIN_ERROR = 1e-6
 """Error below which tensors count as equal."""
 _MIN_ELEMENTS = 32
@@ -46,9 +53,12 @@ def find_similar_pairs(
         for theirs in _group_by_shape(references).values():
             if fits(tensors[mine[0]], references[theirs[0]]):
                 shape = tensors[mine[0]].shape
-                columns = _sample([references[index] for index in theirs], shape, layout)
-                rows = _sample([tensors[index] for index in mine], shape, "same")
-                correlations[np.ix_(mine, theirs)] = rows @ columns.T
+                correlations[np.ix_(mine, theirs)] = _compare(
+                    [tensors[index] for index in mine],
+                    [references[index] for index in theirs],
+                    shape,
+                    layout,
+                )
     errors = np.maximum(1 - correlations, _MIN_ERROR)
     for row, column in np.argwhere(correlations >= MIN_SIMILAR):
         error = errors[row, column]
@@ -65,9 +75,8 @@ def find_swapped_pairs(pairs: Sequence[_Pair], layout: str) -> set[_Pair]:
     swapped: set[_Pair] = set()
     for (shape, _), group in groups.items():
         if 2 <= len(group) <= _MAX_TENSORS:
-            rows = _sample([one for one, _ in group], shape, "same")
-            columns = _sample([other for _, other in group], shape, layout)
-            correlations = rows @ columns.T
+            mine, theirs = zip(*group, strict=True)
+            correlations = _compare(mine, theirs, shape, layout)
             wrong = np.diagonal(correlations) <= MAX_DIFFERENT
             for row, column in np.argwhere(correlations >= MIN_SIMILAR):
                 if row != column and wrong[row] and wrong[column]:
@@ -113,20 +122,52 @@ def is_closer(
 
 
 def measure_similarity(tensor: StoredTensor, reference: StoredTensor, layout: str) -> float:
-    """Return the correlation of a tensor with a reference tensor; 0 if values are unknown."""
-    shape = tensor.shape
-    return float((_sample([tensor], shape, "same") @ _sample([reference], shape, layout).T)[0, 0])
+    """Return the similarity of a tensor and a reference tensor; 0 if values are unknown."""
+    return float(_compare([tensor], [reference], tensor.shape, layout)[0, 0])
 
 
 def _group_by_shape(tensors: Sequence[StoredTensor]) -> dict[object, list[int]]:
     groups: dict[object, list[int]] = defaultdict(list)
     for index, one in enumerate(tensors):
-        groups[one.shape, one.dtype].append(index)
+        groups[one.shape, one.dtype, one.begins_at_zero, one.has_negatives].append(index)
     return groups
 
 
+def _compare(
+    tensors: Sequence[StoredTensor], references: Sequence[StoredTensor], shape: Shape, layout: str
+) -> _Reals:
+    """Return the similarity of each tensor (row) and reference tensor (column) of one shape."""
+    rows, columns = _sample(tensors, shape, SAME), _sample(references, shape, layout)
+    found = _standardize(rows) @ _standardize(columns).T
+    for row, one in enumerate(tensors):
+        if one.quantization is None or one.dtype is None or one.dtype.kind == "f":
+            continue
+        for column in map(int, np.flatnonzero(found[row] >= _MIN_EXAMINED)):
+            if (dtype := references[column].dtype) is not None and dtype.kind == "f":
+                found[row, column] = _measure_agreement(
+                    rows[row], columns[column], one.quantization
+                )
+    return found
+
+
+def _measure_agreement(stored: _Reals, expected: _Reals, quantization: Quantization) -> float:
+    """Return the similarity of quantized values and real numbers, which is at most 1.
+
+    It is the correlation if mean and variance are equal, and smaller if they differ.
+    """
+    values = quantization.scale * (stored - quantization.offset)
+    if values.min() == 0 and expected.min() < -quantization.scale:
+        return MAX_DIFFERENT  # the result is clipped at zero, the reference is not
+    expected = np.clip(expected, quantization.low, quantization.high)
+    power = float(expected @ expected)
+    expected = expected * max(float(values @ expected), 0) / power if power else expected
+    error = float(np.square(values - expected).sum())
+    scale = 2 * float(np.linalg.norm(values - values.mean()) * expected.std() * expected.size**0.5)
+    return max(1 - error / scale, _MIN_ERROR) if scale else _MIN_ERROR
+
+
 def _sample(tensors: Sequence[StoredTensor], shape: Shape, layout: str) -> _Reals:
-    """Return standardized samples of tensors of one shape, as rows in the order of ``shape``."""
+    """Return samples of tensors of one shape as rows in the order of ``shape``; 0 if unknown."""
     size = int(np.prod(shape))
     positions = np.arange(size)
     if size > _SAMPLES:
@@ -137,14 +178,13 @@ def _sample(tensors: Sequence[StoredTensor], shape: Shape, layout: str) -> _Real
         axes = find_axis_order(shape, values.shape, layout)
         if values.is_complete and size >= _MIN_ELEMENTS and axes is not None:
             array: Array = values.array.reshape(values.shape)
-            chosen = (array.transpose(axes) if axes else array).reshape(-1)[positions]
-            samples[row] = _standardize(chosen.astype(np.float64))
+            samples[row] = (array.transpose(axes) if axes else array).reshape(-1)[positions]
     return samples
 
 
-def _standardize(values: _Reals) -> _Reals:
-    """Return values with mean 0 and norm 1, or zeros if they are constant or not finite."""
+def _standardize(rows: _Reals) -> _Reals:
+    """Return rows with mean 0 and norm 1, or zeros where they are constant or not finite."""
     with np.errstate(all="ignore"):
-        centred = values - values.mean()
-        norm = float(np.linalg.norm(centred))
-    return centred / norm if np.isfinite(norm) and norm > 0 else np.zeros_like(values)
+        centred = rows - rows.mean(axis=1, keepdims=True)
+        found = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    return np.where(np.isfinite(found).all(axis=1, keepdims=True), found, 0)

@@ -13,7 +13,7 @@ import numpy as np
 
 from nmpsim.arrays import Array, Shape
 from nmpsim.bundle.metadata import Layer, Metadata, Tensor
-from nmpsim.lir.nodes import ELEM_DTYPES, TensorType
+from nmpsim.lir.nodes import Quantization, TensorType, make_quantized_type
 
 _NUMBERED = re.compile(r"(?:act/)?(\d{1,9}):([^:]+)(?::(.+))?")
 _NO_RESULTS = ("const/", "input/")
@@ -71,8 +71,21 @@ class StoredTensor:
     """Names of the layers whose outputs the layer reads; None if unknown."""
     is_partial: bool = False
     """Whether the layer writes only a part of its output, which later layers complete."""
-    begins_at_zero: bool = False
-    """Whether the range of the type is known to begin at zero, so that a ReLU may be folded in."""
+    quantization: Quantization | None = None
+    """Scale, offset and real range of the elements; None if unknown or not quantized."""
+
+    @property
+    def begins_at_zero(self) -> bool:
+        """Whether the range of the type begins at zero, so that a ReLU may be folded in."""
+        return self.quantization is not None and self.quantization.low == 0
+
+    @cached_property
+    def has_negatives(self) -> bool:
+        """Whether real values are known that are below zero by more than a quantization step."""
+        values = self.load().array
+        if values.dtype.kind != "f" or not values.size:
+            return False
+        return bool(255 * values.min() < -values.max())
 
     @cached_property
     def shape(self) -> Shape:
@@ -135,8 +148,7 @@ def find_partial_layers(metadata: Metadata) -> set[str]:
 def _describe_layer(
     layer: Layer, source_names: tuple[str, ...], inputs: tuple[str, ...], is_partial: bool
 ) -> StoredTensor:
-    output = layer.output
-    type_ = TensorType(output.elem, output.shape)
+    output, type_ = layer.output, _get_type(layer.output)
     unknown = KnownValues(output.shape, np.empty(0, type_.dtype))
     return StoredTensor(
         name=layer.name,
@@ -149,7 +161,7 @@ def _describe_layer(
         opcode=layer.op,
         inputs=inputs,
         is_partial=is_partial,
-        begins_at_zero=_begins_at_zero(output),
+        quantization=type_.quant,
     )
 
 
@@ -170,9 +182,11 @@ def find_layer_inputs(metadata: Metadata) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _begins_at_zero(output: Tensor) -> bool:
-    limits = np.iinfo(ELEM_DTYPES[output.elem]) if output.scale is not None else None
-    return limits is not None and output.offset == limits.min
+def _get_type(output: Tensor) -> TensorType:
+    """Return the type of a layer's output."""
+    if output.scale is None or output.offset is None:
+        return TensorType(output.elem, output.shape)
+    return make_quantized_type(output.elem, output.shape, output.scale, output.offset)
 
 
 def add_program_facts(tensors: Iterable[StoredTensor], metadata: Metadata) -> list[StoredTensor]:
@@ -193,7 +207,7 @@ def add_program_facts(tensors: Iterable[StoredTensor], metadata: Metadata) -> li
             opcode=layer.op,
             inputs=inputs[one.name],
             is_partial=one.name in partial_layers,
-            begins_at_zero=_begins_at_zero(layer.output),
+            quantization=_get_type(layer.output).quant,
         )
 
     return list(map(describe, tensors))

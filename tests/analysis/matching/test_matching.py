@@ -15,7 +15,7 @@ from nmpsim.analysis.matching import (
     make_stored_tensor,
     match_tensors,
 )
-from nmpsim.lir.nodes import TensorType
+from nmpsim.lir.nodes import TensorType, make_quantized_type
 
 RNG = np.random.default_rng(8)
 Values = npt.NDArray[Any]
@@ -235,3 +235,28 @@ def test_a_float_tensor_before_an_activation_is_no_result_of_a_layer() -> None:
     assert [one.name for one in found.unmatched] == ["conv"]
     right = match_tensors(mine, make_tensors(conv=inner * scales, next=after))
     assert [pair.tensor.name for pair in right.pairs] == ["conv", "next"]
+
+
+def test_tensors_inside_a_layer_are_not_matched_by_values() -> None:
+    """Batch norms and activations that change few values are recognized by real values."""
+    inner, after = np.abs(make_values(1, 8, 8, 8)) + 0.05, make_values(1, 8, 8, 4)
+    norm = inner + np.linspace(0, 0.6, 8, dtype=np.float32)
+    wide = inner - 0.15  # nearly all values are positive
+    for result, other in ((norm, inner), (np.maximum(wide, 0), wide)):
+        step = float(result.max()) / 255
+        layer = make_stored_tensor("conv", np.rint(result / step - 128).astype(np.int8))
+        quantization = make_quantized_type("i8", (), step, -128).quant
+        mine = [
+            attrs.evolve(layer, inputs=(), quantization=quantization),
+            attrs.evolve(make_stored_tensor("next", quantize(after)), inputs=("conv",)),
+        ]
+        for reference, expected in ((result, {"conv", "next"}), (other, {"next"})):
+            found = match_tensors(mine, make_tensors(a=reference, b=after))
+            assert {pair.tensor.name for pair in found.pairs} == expected
+
+
+def test_a_kind_of_operation_is_no_common_ending() -> None:
+    mine = {"a/one/Conv": make_values(1, 4, 4, 8), "a/two/Add": make_values(1, 4, 4, 8)}
+    theirs = {"a/two/Add": mine["a/two/Add"], "a/three/Conv": make_values(1, 4, 4, 8)}
+    assert match(mine, theirs) == {"a/two/Add": "a/two/Add"}
+    assert match(mine, {"Conv": mine["a/one/Conv"]}) == {"a/one/Conv": "Conv"}
