@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
+from nmpsim.bundle.elffile import ElfFile
 from nmpsim.core.limits import Limits
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 
@@ -170,7 +171,7 @@ class Suite:
 
 def _findings(case: SuiteCase, place: Place) -> list[Diagnostic]:
     title = f"case {case.name!r}"
-    if case.has_no_checks:
+    if case.has_no_checks and not _is_executable(case.bundle):
         message = f"{title} has nothing to check"
         hint = "Add expect, budget or baseline; for a single bundle, pass --expect or --top1."
         return [Diagnostic("SUITE002", message, place, hint=hint)]
@@ -179,6 +180,14 @@ def _findings(case: SuiteCase, place: Place) -> list[Diagnostic]:
         hint = 'Add baseline = "FILE.json", then run `nmpsim check --update-baseline`.'
         return [Diagnostic("SUITE001", message, place, hint=hint)]
     return []
+
+
+def _is_executable(path: Path) -> bool:
+    """Return whether a file is an executable that is no bundle, whose exit status is checked."""
+    try:
+        return path.is_file() and not ElfFile(memoryview(path.read_bytes()), str(path)).is_bundle
+    except (OSError, UserError):
+        return False
 
 
 def _twice(what: str, values: list[str], place: Place) -> list[Diagnostic]:

@@ -20,7 +20,7 @@ from nmpsim.debuginfo.c_types import (
     format_type_name,
     resolve_alias,
 )
-from nmpsim.debuginfo.source_map import Operation, Variable
+from nmpsim.debuginfo.source_map import Operation, SourceVariable
 from nmpsim.diagnostics import UserError, did_you_mean, fail
 from nmpsim.escape import escape_line
 from nmpsim.isa.table import DRAM_BASE, REGISTERS
@@ -50,7 +50,7 @@ class VariableValue:
     """Value of a variable or of a part of one."""
 
     name: str
-    """Variable or expression."""
+    """SourceVariable or expression."""
     type: str
     value: Any
     """Number, list, object of the members, or None if the value is unavailable."""
@@ -73,9 +73,9 @@ class TypedPlace:
     """First bit and number of bits of a bit field."""
 
 
-def find_variables(debugger: Debugger, frame: CallFrame, function: str) -> Sequence[Variable]:
+def find_variables(debugger: Debugger, frame: CallFrame, function: str) -> Sequence[SourceVariable]:
     """Return the variables that a call can name; inner variables hide outer ones."""
-    found: dict[str, Variable] = {}
+    found: dict[str, SourceVariable] = {}
     for one in debugger.source_map.variables:
         is_here = one.start <= frame.place < one.end and one.function in ("", function)
         if is_here and (one.name not in found or found[one.name].depth <= one.depth):
@@ -84,7 +84,7 @@ def find_variables(debugger: Debugger, frame: CallFrame, function: str) -> Seque
 
 
 def evaluate_variable(
-    debugger: Debugger, frame: CallFrame, text: str, variables: Sequence[Variable]
+    debugger: Debugger, frame: CallFrame, text: str, variables: Sequence[SourceVariable]
 ) -> VariableValue:
     """Evaluate a variable with members, elements and ``*``, such as ``*nodes[2].next``.
 
@@ -123,7 +123,7 @@ def evaluate_variable(
 # --- places ---------------------------------------------------------------------------------------
 
 
-def _locate(debugger: Debugger, frame: CallFrame, variable: Variable) -> TypedPlace:
+def _locate(debugger: Debugger, frame: CallFrame, variable: SourceVariable) -> TypedPlace:
     """Return the place of a variable in a call; raise UnavailableError if it has none."""
     if not variable.locations:
         # GCC gives thread-local variables no location.
@@ -149,7 +149,7 @@ def _locate(debugger: Debugger, frame: CallFrame, variable: Variable) -> TypedPl
 class _Evaluation:
     """Evaluation of a DWARF expression on a stack."""
 
-    def __init__(self, debugger: Debugger, frame: CallFrame, variable: Variable) -> None:
+    def __init__(self, debugger: Debugger, frame: CallFrame, variable: SourceVariable) -> None:
         self._debugger, self._frame, self._variable = debugger, frame, variable
 
     def run(self, operations: Sequence[Operation]) -> TypedPlace:
@@ -289,7 +289,8 @@ class _ValueReader:
         if found is None or found.kind not in ("array", "pointer"):
             raise self._make_error(place, "an array or a pointer")
         if not step["index"].isdecimal() or len(step["index"]) > 10:
-            raise fail("DEBUG001", "an index is no integer", found=step["index"])
+            expected = "a decimal number"
+            raise fail("DEBUG001", "invalid index", found=step["index"], expected=expected)
         index = int(step["index"])
         if found.kind == "pointer":
             place = self.dereference(place)

@@ -22,8 +22,8 @@ from nmpsim.debuginfo.source_map import (
     LineRow,
     SourceLine,
     SourceMap,
+    SourceVariable,
     UnwindRow,
-    Variable,
 )
 from nmpsim.debuginfo.variables import VariableDecoder
 
@@ -51,7 +51,7 @@ def decode_dwarf(sections: Mapping[str, tuple[int, bytes]]) -> SourceMap:
     functions: list[CodeFunction] = []
     inlined: list[InlinedCall] = []
     lines: list[LineRow] = []
-    variables: list[Variable] = []
+    variables: list[SourceVariable] = []
     producers: dict[str, None] = {}
     decoder = VariableDecoder(info.location_lists(), _find_origin)
     for unit in info.iter_CUs() if info.debug_info_sec else ():

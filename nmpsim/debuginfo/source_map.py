@@ -100,8 +100,8 @@ class Location:
 
 
 @attrs.frozen
-class Variable:
-    """Variable or parameter that the code from ``start`` to ``end`` can name."""
+class SourceVariable:
+    """SourceVariable or parameter that the code from ``start`` to ``end`` can name."""
 
     start: int
     end: int
@@ -171,7 +171,7 @@ class SourceMap:
     inlined: Sequence[InlinedCall] = ()
     lines: Sequence[LineRow] = ()
     unwind_rows: Sequence[UnwindRow] = ()
-    variables: Sequence[Variable] = ()
+    variables: Sequence[SourceVariable] = ()
     types: Types = attrs.field(factory=dict)
     """Types of the variables."""
     producers: Sequence[str] = ()

@@ -15,7 +15,7 @@ from elftools.dwarf.locationlists import (
 )
 
 from nmpsim.debuginfo.c_types import CType, Member, TypeKind, compute_size
-from nmpsim.debuginfo.source_map import Location, Operation, Variable
+from nmpsim.debuginfo.source_map import Location, Operation, SourceVariable
 
 _SCOPES = ("DW_TAG_subprogram", "DW_TAG_inlined_subroutine", "DW_TAG_lexical_block")
 _VARIABLES = ("DW_TAG_variable", "DW_TAG_formal_parameter")
@@ -66,7 +66,7 @@ class VariableDecoder:
         self._lists = LocationParser(location_lists)
         self._find_origin = find_origin
 
-    def decode_unit(self, unit: Any, list_ranges: RangeLister) -> Iterator[Variable]:
+    def decode_unit(self, unit: Any, list_ranges: RangeLister) -> Iterator[SourceVariable]:
         """Yield the variables of a unit, one for each address range of the variable's scope."""
         parser = DWARFExprParser(unit.structs)
         scopes: list[tuple[list[tuple[int, int]], tuple[Operation, ...], str]] = [
@@ -96,7 +96,7 @@ class VariableDecoder:
         parser: DWARFExprParser,
         depth: int,
         scope: tuple[list[tuple[int, int]], tuple[Operation, ...], str],
-    ) -> Iterator[Variable]:
+    ) -> Iterator[SourceVariable]:
         origin = self._find_origin(entry)
         name, kind = _get_text(origin), origin.attributes.get("DW_AT_type")
         is_declaration = "DW_AT_declaration" in entry.attributes
@@ -108,7 +108,7 @@ class VariableDecoder:
         nbytes = compute_size(self.types, key) or 0
         is_parameter = entry.tag == "DW_TAG_formal_parameter"
         for start, end in ranges:
-            yield Variable(
+            yield SourceVariable(
                 start, end, name, nbytes, places, base, key, function, depth, is_parameter
             )
 

@@ -1,6 +1,7 @@
 """Suites: expectations and budgets one by one, what is no suite, several cases at once."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,6 +118,18 @@ def test_a_trap_is_a_wrong_answer(project):
     done = project.check()
     assert done.exit_code == 1
     assert "cycle_limit" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("limit", "exit_code", "check"),
+    [("100000", 0, "exit       the exit status is 0"), ("10", 1, "trap       the run stopped")],
+)
+def test_an_executable_needs_no_expectations(
+    project, limit: str, exit_code: int, check: str
+) -> None:
+    program = Path(__file__).parents[1] / "debuginfo" / "programs" / "fir.elf"
+    done = project.check("--max-cycles", limit, program=str(program))
+    assert done.exit_code == exit_code and check in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from nmpsim.debuginfo.source_map import (
     Location,
     SourceLine,
     SourceMap,
+    SourceVariable,
     UnwindRow,
-    Variable,
 )
 from nmpsim.diagnostics import Diagnostic
 
@@ -106,7 +106,9 @@ def check_assembly(text: str, cores: int = 1, frame_bytes: int = 0) -> list[str]
         functions=(CodeFunction(first, end, "f"),),
         lines=lines,
         unwind_rows=(UnwindRow(first, end, 2, frame_bytes, 1, {}),),
-        variables=(Variable(first, end, "buf", 8, (place,), (("DW_OP_call_frame_cfa", ()),)),),
+        variables=(
+            SourceVariable(first, end, "buf", 8, (place,), (("DW_OP_call_frame_cfa", ()),)),
+        ),
     )
     return [f"{one.place}: {one.message}" for one in check(bundle, source_map, cores)]
 

@@ -11,7 +11,7 @@ import attrs
 
 from nmpsim.bundle.elffile import ElfFile, ElfSection
 from nmpsim.bundle.read import Bundle
-from nmpsim.debuginfo.source_map import SourceMap, Variable
+from nmpsim.debuginfo.source_map import SourceMap, SourceVariable
 
 _SYMBOL, _RELOCATION = Struct("<IIIBBH"), Struct("<IIi")
 _ADDRESS_TYPES = (27, 47)
@@ -117,6 +117,6 @@ class AllocationTable:
             return None
         return self._objects[index]
 
-    def _find_variables(self, pc: int) -> Sequence[Variable]:
+    def _find_variables(self, pc: int) -> Sequence[SourceVariable]:
         """Return the stack variables that the instruction at an address can access."""
         return [one for one in self._variables if one.start <= pc < one.end]
