@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -64,9 +65,10 @@ class Dumps:
                 hint="Pass a folder with an .npy file for each tensor, such as conv1.npy.",
             )
         self._keys: dict[str, str] = {}
-        for key in self.file.keys:
-            for name in list_name_forms(key):
-                self._keys.setdefault(name, key)
+        # A layer's own name comes before names that follow from a buffer, which layers may share.
+        forms = [(*pair, key) for key in self.file.keys for pair in enumerate(list_name_forms(key))]
+        for _, name, key in sorted(forms, key=itemgetter(0)):
+            self._keys.setdefault(name, key)
         self.read_keys: set[str] = set()
         """Keys of the arrays that were read."""
         self.partial: set[str] = set()
