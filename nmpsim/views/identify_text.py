@@ -25,9 +25,15 @@ def print_identification(
     """Print the rules of each kind of layer, the layers without any rule, and the probes."""
     for one in found.classes:
         _print_class(one, console, show_all)
-    unexplained = [one for one in found.layers if one.fault or not one.found.rules]
-    for layer in unexplained:
-        _print_unexplained(layer, found.program, console)
+    unexplained = [one for one in found.layers if not one.is_explained]
+    for layer in found.layers:
+        if layer in unexplained:
+            _print_unexplained(layer, found.program, console)
+        elif layer.fault is not None:
+            print_heading(
+                console, f"{found.program.get_display_name(layer.layer.name)}: or a fault"
+            )
+            print_line(console, f"  {layer.fault.text}")
     if found.by_order:
         print_line(console, f"tensors: {found.by_name:,} by name, {found.by_order:,} by order")
     _print_names("not in the dumps", map(found.program.get_display_name, found.missing), console)

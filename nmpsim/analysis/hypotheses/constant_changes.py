@@ -52,7 +52,8 @@ def change_bias(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
     if bias.dtype.kind != "i" or not bias.any():
         return
     for text, values in list_bias_forms(bias.reshape(-1)):
-        yield text, layer.replace_values({name: values.reshape(bias.shape)})
+        if not np.array_equal(values, bias.reshape(-1)):
+            yield text, layer.replace_values({name: values.reshape(bias.shape)})
     table = layer.find_constant("BiasScales")
     for label, scale in _list_bias_scales(layer):
         text = f"the bias on the scale of the {label}"

@@ -34,6 +34,11 @@ class IdentifiedLayer:
         """Layer with its recorded input and result."""
         return self.found.layer
 
+    @property
+    def is_explained(self) -> bool:
+        """Whether a rule explains all results, and is not less likely than a fault."""
+        return bool(self.found.rules) and (self.fault is None or self.fault.is_alternative)
+
 
 @attrs.frozen(eq=False)
 class RuleClass:
@@ -84,7 +89,7 @@ class Identification:
     def is_explained(self) -> bool:
         """Whether one rule for each kind of layer explains all recorded results."""
         kinds = [one.kind for one in self.classes]
-        is_complete = all(one.found.rules and one.fault is None for one in self.layers)
+        is_complete = all(one.is_explained for one in self.layers)
         return is_complete and len(set(kinds)) == len(kinds)
 
     @property
@@ -167,7 +172,7 @@ def identify_program(
     for kind in classes.values():
         _merge_classes(kind, program.numerics)
     for index, one in enumerate(found):  # a later layer may show the rule of an earlier one
-        if not one.found.rules and one.fault is None:
+        if not one.is_explained and (one.fault is None or one.fault.kind == "scale"):
             shared = _share_rules(one.layer, classes[one.layer.kind], program.numerics)
             found[index] = one if shared is None else IdentifiedLayer(shared)
     further = sum(file.blocks - 1 for file in files) * len(layers)
@@ -252,15 +257,14 @@ def _identify_layer(layer: AnyLayer, classes: list[RuleClass], numerics: str) ->
     if shared is not None:
         return IdentifiedLayer(shared)
     found = find_rules(layer)
-    if not found.rules:
-        # Arrays of another layer are no fault of the data.
-        fault = None if layer.is_by_order else find_fault(found)
-        if fault is None:
-            return IdentifiedLayer(found)
+    # Arrays of another layer are no fault of the data.
+    fault = None if layer.is_by_order else find_fault(found, numerics)
+    if fault is not None and not fault.is_alternative:
         return IdentifiedLayer(attrs.evolve(found, rules=fault.rules), fault)
-    rules = sort_rules(found.rules, numerics)
-    classes.append(RuleClass(layer.kind, (layer,), rules))
-    return IdentifiedLayer(found)
+    if found.rules:
+        rules = sort_rules(found.rules, numerics)
+        classes.append(RuleClass(layer.kind, (layer,), rules))
+    return IdentifiedLayer(found, fault)
 
 
 def _share_rules(layer: AnyLayer, classes: list[RuleClass], numerics: str) -> LayerRules | None:

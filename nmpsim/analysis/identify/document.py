@@ -129,7 +129,7 @@ def _make_layer(one: IdentifiedLayer) -> dict[str, Any]:
         "name": one.layer.name,
         "kind": one.layer.kind,
         "elements": one.layer.results.size,
-        "explained": bool(found.rules) and fault is None,
+        "explained": one.is_explained,
         "count": len(found.rules),
         "closest": found.closest and found.closest.name,
         "equal": found.equal,

@@ -65,6 +65,11 @@ class RuleFamily:
         """Whether a real bias is added to the sum before the multiplication by the factor."""
         return self.rounding.startswith("bias first")
 
+    @property
+    def rounds_twice(self) -> bool:
+        """Whether a product is rounded twice, or a sum before its multiplication."""
+        return ", then " in self.rounding or self.rounding.startswith("TOSA")
+
     def make_factor_row(self, factor: RuleFactor) -> Mapping[str, str]:
         """Make the row of a formulas file's table of factors for the rule with ``factor``."""
         row = {"form": factor.form, **({"out": factor.out} if factor.out else {}), **factor.words}

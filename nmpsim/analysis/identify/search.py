@@ -38,6 +38,8 @@ _PREDICTIONS = 1 << 14
 """Predictions of a group of rules that are computed at a time."""
 _CLOSEST = 5
 """Rules of which the one with the most equal results is reported."""
+_MIXED = 10
+"""How much less simple each factor is than the one before if a rule rounds twice."""
 _CHANNELS = 24
 """Most channels of the first sample."""
 Words: TypeAlias = Mapping[str, Integers]
@@ -84,7 +86,8 @@ class RequantizationRule:
         """Rank of the rule by simplicity; a smaller rank means a simpler rule."""
         if self.family is None:
             return -1, list(PROFILES).index(self.profile)
-        return self.index + self.family.rank, self.family.rank
+        index = self.index * (_MIXED if self.family.rounds_twice else 1)
+        return index + self.family.rank, self.family.rank
 
 
 @attrs.frozen(eq=False)
@@ -344,7 +347,9 @@ def select_elements(layer: AnyLayer, sample: LayerSample, count: int) -> Integer
 
 
 def find_rules(
-    layer: AnyLayer, groups: Sequence[Sequence[RequantizationRule]] | None = None
+    layer: AnyLayer,
+    groups: Sequence[Sequence[RequantizationRule]] | None = None,
+    first: LayerSample | None = None,
 ) -> LayerRules:
     """Find the rules whose predictions equal all recorded results of a layer.
 
@@ -357,10 +362,15 @@ def find_rules(
         Layer with its recorded results.
     groups
         Rules to try without further limits, grouped by formula. None for all rules.
+    first
+        Distinct elements of the layer's first block, if they are known. No closest rule is then
+        determined.
     """
     evaluator = RuleEvaluator(layer)
-    whole = next(layer.iterate_samples())
-    first = remove_duplicates(whole)
+    whole = None
+    if first is None:
+        whole = next(layer.iterate_samples())
+        first = remove_duplicates(whole)
     limits = find_limits(layer, first) if groups is None else []
     if groups is None:
         groups = _list_all_rules(layer)
@@ -393,7 +403,7 @@ def find_rules(
                 (rule for group in remaining for rule in group), key=lambda rule: rule.rank
             )
             return LayerRules(layer, tuple(rules), int(layer.results.size))
-    is_later = block.size and block is not first
+    is_later = whole is not None and block.size and block is not first
     return _describe_failure(layer, groups, block, block if is_later else whole)
 
 
@@ -457,12 +467,14 @@ def _describe_failure(
     layer: AnyLayer,
     groups: Sequence[Sequence[RequantizationRule]],
     sample: LayerSample,
-    block: LayerSample,
+    block: LayerSample | None,
 ) -> LayerRules:
     """Return the rule with the most equal results, and the pattern of the other results.
 
-    The best rules of a sample are compared on a block of the layer.
+    The best rules of a sample are compared on a block of the layer, if there is one.
     """
+    if block is None:
+        return LayerRules(layer, (), 0)
     evaluator = RuleEvaluator(layer)
     counts: list[tuple[int, RequantizationRule]] = []
     for group in groups:

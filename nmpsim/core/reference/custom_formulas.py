@@ -119,15 +119,69 @@ def make_primitives(integer: type) -> Mapping[str, Callable[..., Any]]:
     }
 
 
-_PRIMITIVES = make_primitives(object)
-
-
-class _Evaluator:
-    """Evaluation of a formula on an array of values.
+class TermEvaluator:
+    """Evaluator of the terms of formulas on arrays of integers.
 
     Parameters
     ----------
-    values
+    primitives
+        Functions by name.
+    integer
+        Type of the elements of constants, see :func:`make_primitives`.
+    """
+
+    def __init__(self, primitives: Mapping[str, Callable[..., Any]], integer: type) -> None:
+        self._primitives, self._integer = primitives, integer
+
+    def evaluate_term(self, node: ast.expr, values: Mapping[str, Any]) -> Any:
+        """Evaluate a term with the values of its names; return an array or a number."""
+
+        def visit(node: ast.expr) -> Any:
+            if isinstance(node, ast.Name):
+                return values[node.id]
+            if isinstance(node, ast.Constant):
+                return self._to_integers(node.value)
+            if isinstance(node, ast.UnaryOp):
+                return -visit(node.operand)
+            if isinstance(node, ast.BinOp):
+                return _OPERATORS[type(node.op)](visit(node.left), visit(node.right))
+            if isinstance(node, ast.IfExp):
+                test = node.test
+                assert isinstance(test, ast.Compare)
+                compare = _OPERATORS[type(test.ops[0])]
+                holds = compare(visit(test.left), visit(test.comparators[0]))
+                return np.where(holds.astype(bool), visit(node.body), visit(node.orelse))
+            assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+            words = map(visit, node.args)  # operators return a single integer as an int
+            return self._primitives[node.func.id](
+                *(self._to_integers(one) if isinstance(one, int) else one for one in words)
+            )
+
+        return visit(node)
+
+    def _to_integers(self, words: Any) -> Any:
+        return np.asarray(words).astype(self._integer)
+
+
+def combine_operands(operation: Any, left: Any, right: Any) -> Any:
+    """Return the result of an operation of two operands, whose number is the same everywhere."""
+    return OPERATIONS[int(np.max(operation))](left, right)
+
+
+def _evaluate(
+    formula: Formula,
+    words: Mapping[str, Any],
+    shape: tuple[int, ...],
+    stage: int,
+    place: ResultPositions,
+) -> FormulaSteps:
+    """Evaluate the steps of a formula and return its result, int64.
+
+    Parameters
+    ----------
+    formula
+        The formula.
+    words
         Values of the names in the formula: integers, or ``total`` in float32.
     shape
         Shape of the results.
@@ -137,65 +191,35 @@ class _Evaluator:
         Positions of the results in the layer's output.
     """
 
-    def __init__(
-        self, values: Mapping[str, Any], shape: tuple[int, ...], stage: int, place: ResultPositions
-    ) -> None:
-        self._values = {name: _to_integers(value) for name, value in values.items()}
-        self._shape, self._stage, self._place = shape, stage, place
+    def limit(value: Any, low: Any, high: Any) -> Any:
+        return clamp(np.broadcast_to(value, shape), low, high, (stage, stage), place)
 
-    def evaluate(self, formula: Formula) -> FormulaSteps:
-        """Evaluate the steps of a formula and return its result, int64."""
-        shown = dict(self._values)
-        value: Any = None
-        for name, term in (*formula.constants, *formula.steps):
-            value = np.broadcast_to(self._visit(ast.parse(term, mode="eval").body), self._shape)
-            self._values[name] = value
-            title = formula.names.get(name, name)
-            if name != RESULT and title == name:
-                continue  # a constant that is part of a step
-            value = _to_int64(value) if name == RESULT else value
-            text = formula.restore_names(term)
-            known = {one.id for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Name)}
-            numbers = {one: shown[one] for one in sorted(known & shown.keys())}
-            words = ", ".join(f"{one} = {{{one}}}" for one in numbers if one != "acc")
-            shown_text = f"{text}; {words}" if words else text
-            yield FormulaStep(title, value, shown_text, numbers, None)
-            shown[title] = value
-        return value
-
-    def _visit(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.Name):
-            return self._values[node.id]
-        if isinstance(node, ast.Constant):
-            return _to_integers(node.value)
-        if isinstance(node, ast.UnaryOp):
-            return -self._visit(node.operand)
-        if isinstance(node, ast.BinOp):
-            return _OPERATORS[type(node.op)](self._visit(node.left), self._visit(node.right))
-        if isinstance(node, ast.IfExp):
-            test = node.test
-            assert isinstance(test, ast.Compare)
-            compare = _OPERATORS[type(test.ops[0])]
-            holds = compare(self._visit(test.left), self._visit(test.comparators[0]))
-            return np.where(holds.astype(bool), self._visit(node.body), self._visit(node.orelse))
-        assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        values = map(self._visit, node.args)  # operators return a single integer as an int
-        return self._call(
-            node.func.id, [_to_integers(one) if isinstance(one, int) else one for one in values]
-        )
-
-    def _call(self, name: str, values: list[Any]) -> Any:
-        if name == "combine":
-            return OPERATIONS[int(values[0])](*values[1:])
-        if name not in ("saturate", "limit"):
-            return _PRIMITIVES[name](*values)
-        value = np.broadcast_to(values[0], self._shape)
-        low, high = (
-            (-(1 << values[1] - 1), (1 << values[1] - 1) - 1)
-            if name == "saturate"
-            else (-values[1], values[1])
-        )
-        return clamp(value, low, high, (self._stage, self._stage), self._place)
+    primitives: dict[str, Callable[..., Any]] = {
+        **make_primitives(object),
+        "combine": combine_operands,
+        "limit": lambda x, most: limit(x, -most, most),
+        "saturate": lambda x, bits: limit(x, -(1 << bits - 1), (1 << bits - 1) - 1),
+    }
+    evaluator = TermEvaluator(primitives, object)
+    values = {name: _to_integers(value) for name, value in words.items()}
+    shown = dict(values)
+    value: Any = None
+    for name, term in (*formula.constants, *formula.steps):
+        node = ast.parse(term, mode="eval").body
+        value = np.broadcast_to(evaluator.evaluate_term(node, values), shape)
+        values[name] = value
+        title = formula.names.get(name, name)
+        if name != RESULT and title == name:
+            continue  # a constant that is part of a step
+        value = _to_int64(value) if name == RESULT else value
+        text = formula.restore_names(term)
+        known = {one.id for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Name)}
+        numbers = {one: shown[one] for one in sorted(known & shown.keys())}
+        named = ", ".join(f"{one} = {{{one}}}" for one in numbers if one != "acc")
+        shown_text = f"{text}; {named}" if named else text
+        yield FormulaStep(title, value, shown_text, numbers, None)
+        shown[title] = value
+    return value
 
 
 def _list_words(q: RequantizationParameters) -> dict[str, Any]:
@@ -227,7 +251,7 @@ def make_program_formulas(custom: CustomFormulas, number: int) -> ProfileFormula
         formula = FormulaReader(custom.table, ELEMENTS[words["element"]]).read(table[kind])
         known = {one: words[one] for one in KINDS[kind].names & words.keys()}
         shape = next(iter(values.values())).shape
-        return _Evaluator({**known, **values}, shape, stage, place).evaluate(formula)
+        return _evaluate(formula, {**known, **values}, shape, stage, place)
 
     def scale_bias(q: RequantizationParameters, place: ResultPositions) -> FormulaSteps:
         return run("bias", _list_words(q), {"bias": q.bias}, place, BIAS)

@@ -27,18 +27,18 @@ def compute_sums(x: Any = X, weights: Any = WEIGHTS) -> Any:
     return np.einsum("nchwij,ocij->nohw", windows, weights.astype(np.int64))
 
 
-def multipliers(bits: int) -> tuple[Any, Any]:
+def multipliers(bits: int, factors: Any = FACTORS) -> tuple[Any, Any]:
     """Return multipliers of ``bits`` bits, and the shifts to the right, [O, 1, 1]."""
-    fractions, exponents = np.frexp(FACTORS)
+    fractions, exponents = np.frexp(factors)
     whole = np.floor(np.ldexp(fractions, bits) + 0.5).astype(np.int64)
     return whole[:, None, None], (bits - exponents.astype(np.int64))[:, None, None]
 
 
-def record(path: Path, requantize: Callable[[Any, Any], Any], **changed: Any) -> Path:
+def record(path: Path, requantize: Callable[[Any, Any], Any], x: Any = X, **changed: Any) -> Path:
     """Write dumps of a device whose result, less the zero point, is ``requantize(sums, bias)``."""
-    exact = requantize(compute_sums(), BIAS.astype(np.int64)[:, None, None]) + ZERO_Y
+    exact = requantize(compute_sums(x), BIAS.astype(np.int64)[:, None, None]) + ZERO_Y
     y = np.clip(exact, -128, 127).astype(np.int8)
-    np.savez(path, **({"x": X, "y": y} | changed))
+    np.savez(path, **({"x": x, "y": y} | changed))
     return path
 
 
