@@ -20,7 +20,7 @@ from nmpsim.atomic import open_new_file
 from nmpsim.bundle import Bundle, BundleFile, get_bundle, parse_bundle, read_bundle
 from nmpsim.bundle.elf import MAGIC
 from nmpsim.config import DeviceConfig, make_device_config, resolve_device
-from nmpsim.core.device import Device
+from nmpsim.core.device import Device as _Device
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import Limits
 from nmpsim.core.run import Progress, ProgressCallback
@@ -59,6 +59,21 @@ __all__ = [
     "quantize",
     "save",
 ]
+
+
+class Device(_Device):
+    """Simulated device that runs the bundles compiled for its settings.
+
+    Runs that several Python threads request at the same time are done one after the other. The
+    parameters are those of :class:`nmpsim.core.device.Device`.
+    """
+
+    def _remove_chains(self, bundle: Bundle) -> Bundle:
+        if not any(layer.in_scratchpads for layer in bundle.metadata.layers):
+            return bundle
+        from nmpsim.analysis.program import compile_without_chains
+
+        return compile_without_chains(bundle, "simple")
 
 
 @frozen
@@ -491,7 +506,8 @@ def load(
         A bundle file, or a model file that :func:`compile` accepts alone. Later changes of the file
         have no effect.
     patch : path-like, optional
-        Changes that the debugger has exported; they are made in memory only.
+        Changes that the debugger has exported; they are made in memory only. As in the debugger, a
+        program with chains is compiled again without them.
     device : DeviceConfig, optional
         Device that a model is compiled for; by default :func:`default_device`.
     sample_shapes : mapping of str to tuple of int
@@ -519,6 +535,9 @@ def load(
         bundle = read_bundle(path)
     if patch is None:
         return bundle
+    from nmpsim.analysis.program import compile_without_chains
+
+    bundle = compile_without_chains(bundle)  # the program that the debugger changed
     return parse_bundle(apply_patch_file(bytes(bundle.file), patch, str(path)), str(path))
 
 

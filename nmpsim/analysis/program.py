@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,7 @@ class Program:
         return parse_bundle(image, self.module.name)
 
 
+@lru_cache(maxsize=2)
 def compile_without_chains(bundle: Bundle, tiling: str = "burst") -> Bundle:
     """Compile a bundle again without chains, or return ``bundle`` itself if it has no chains.
 

@@ -233,7 +233,10 @@ def _attach_core_file(
     try:
         if run.report.contract.violation is not None and not hazards:
             hazards = find_hazards(bundle, inputs, config, budget=budget, max_found=1).found
-        debugger = Debugger(bundle, inputs, config=config, engine=ENGINE)
+        wrong = {check.name for check in result.failed_checks if check.status == "wrong"}
+        is_safe = wrong.isdisjoint(("trap", "hazards"))
+        debugger = Debugger(bundle, inputs, config=config, engine=ENGINE, removes_chains=is_safe)
+        bundle = debugger.bundle
         with debugger.limit_time(budget):
             position, description = _place(result, debugger, hazards)
         values = prepare_inputs(bundle.metadata, inputs)

@@ -8,18 +8,17 @@ from typing import Any
 
 import attrs
 
-from nmpsim.analysis.program import compile_without_chains
 from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.layout import DEBUG_SECTIONS
 from nmpsim.checking.rescale import DescriptorRecorder, digest_rescale_values
 from nmpsim.config import DeviceConfig
-from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.run import ProgressCallback, make_layer_key
 from nmpsim.experiments.identity import compute_array_digest
 from nmpsim.interpreter import locate_tensors, view_tensor
 from nmpsim.report.data import LayerReport, RunReport
+from nmpsim.session import Device
 
 
 @attrs.frozen(eq=False)
@@ -77,11 +76,6 @@ class LoadedProgram:
         """Digest of each layer's constants, in layer order."""
         return digest_constants(self.bundle)
 
-    @cached_property
-    def unchained(self) -> Bundle:
-        """Bundle without chains, in which the outputs of all layers can be saved."""
-        return compile_without_chains(self.bundle, "simple")
-
     def run(
         self,
         inputs: Arrays,
@@ -90,8 +84,6 @@ class LoadedProgram:
         strict: bool = True,
     ) -> CheckedRun:
         """Run the program; return the run with the digests that checks compare.
-
-        If outputs of layers stay in scratchpads, a second run without chains computes them.
 
         Parameters
         ----------
@@ -113,16 +105,13 @@ class LoadedProgram:
         report = self.device.run(
             bundle,
             inputs,
-            save_layers=self.unchained is bundle,
+            save_layers=True,
             progress=progress,
             work=used,
             limits=limits,
             strict=strict,
         )
         saved = report.layer_outputs
-        if self.unchained is not bundle and report.trap is None:
-            separate = self.device.run(self.unchained, inputs, save_layers=True, limits=limits)
-            saved = separate.layer_outputs
         return CheckedRun(
             attrs.evolve(report, layer_outputs={}),
             bundle.digest,

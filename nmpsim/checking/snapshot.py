@@ -23,7 +23,6 @@ from nmpsim.checking.results import CaseResult, CheckResult
 from nmpsim.checking.run import CheckedRun, LoadedProgram
 from nmpsim.checking.suite import Budget, Expectations, SuiteCase
 from nmpsim.config import DeviceConfig, load_device, make_device_config
-from nmpsim.core.device import Device
 from nmpsim.diagnostics import UserError, fail
 
 
@@ -32,7 +31,7 @@ class ProgramRunner:
 
     def __init__(self) -> None:
         self._bundles: dict[Path, Bundle] = {}
-        self._devices: dict[DeviceConfig, Device] = {}
+        self._devices: dict[DeviceConfig, session.Device] = {}
 
     def load(self, path: Path | str) -> Bundle:
         """Load a bundle file or compile a model file; later calls return the same bundle."""
@@ -92,7 +91,7 @@ class ProgramRunner:
         base = dict(loaded.metadata.device) if device is None else load_device(device).settings()
         config = make_device_config({**base, **settings})
         if config not in self._devices:
-            self._devices[config] = Device(config)
+            self._devices[config] = session.Device(config)
         arrays = {name: np.asarray(array) for name, array in inputs.items()}
         run = LoadedProgram(loaded, self._devices[config]).run(arrays, strict=strict)
         trap = run.report.trap

@@ -29,36 +29,30 @@ def load_program(
     *,
     device: DeviceConfig | None = None,
     inputs: Sequence[str] = (),
-    needs_layers: bool = False,
 ) -> Bundle:
     """Load a bundle or compile a model; print progress and warnings.
 
     ``inputs`` are arguments of ``--input``; a model's open dimensions are taken from the first
-    array of each. Warnings about a model are printed. If the outputs of all layers are needed, a
-    bundle with chains is compiled again without them, and a note is printed.
+    array of each. Warnings about a model are printed.
     """
     from nmpsim import session
 
     with report_slow_loading(path):
         if not session.is_model(path):
-            bundle = session.load(path, patch)
-            return _unchain(bundle) if needs_layers and patch is None else bundle
+            return session.load(path, patch)
         from nmpsim.cli.inputs import read_sample_shapes
 
         shapes = read_sample_shapes(inputs)
         return session.load(path, patch, device=device, sample_shapes=shapes, warn=print_warning)
 
 
-def _unchain(bundle: Bundle) -> Bundle:
-    from nmpsim.analysis.program import compile_without_chains
-
-    unchained = compile_without_chains(bundle)
+def note_removed_chains(bundle: Bundle, unchained: Bundle) -> None:
+    """Print a note if ``unchained`` is another program because ``bundle`` has chains."""
     if unchained is not bundle:
         print_message(
             "note: compiled the program again without chains, which keep outputs of layers in"
             " scratchpads; the cycles differ from those with chains"
         )
-    return unchained
 
 
 def load_device(path: Path | None) -> DeviceConfig | None:

@@ -37,11 +37,12 @@ from nmpsim.core.counters import (
 )
 from nmpsim.core.critical_path import CriticalPath, PathSection
 from nmpsim.core.host_steps import HostClipping, read_tensor
+from nmpsim.core.memory_demand import count_tensor_bytes
 from nmpsim.core.state import NEVER, CountColumn, Machine
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 from nmpsim.lir.opcodes import OPCODES
-from nmpsim.report.data import OutputReport, RunReport
+from nmpsim.report.data import ChainReport, OutputReport, RunReport
 from nmpsim.report.savings import Savings
 from nmpsim.report.termination import ContractReport, TrapReport
 
@@ -284,6 +285,10 @@ def build_run_report(
             counted.values,
             host,
         ),
+        chains=tuple(
+            _report_chain(chain, counted, cycles_of_layers)
+            for chain in list_chains(metadata.layers)
+        ),
         trap=trap,
         exit_status=_find_exit_status(bundle, machine, trap),
         console=read_console(machine),
@@ -292,6 +297,19 @@ def build_run_report(
         layer_outputs=layer_outputs,
         notes=_notes(metadata),
         savings_meter=savings_meter,
+    )
+
+
+def _report_chain(
+    chain: Sequence[Layer], counted: Counters, cycles: Mapping[int, int]
+) -> ChainReport:
+    executed = [int(counted.counts[layer.index][CountColumn.MACS]) for layer in chain]
+    return ChainReport(
+        chain[0].index,
+        chain[-1].index,
+        sum(cycles[layer.index] for layer in chain),
+        sum(count_tensor_bytes(layer.output) for layer in chain if layer.in_scratchpads),
+        sum(max(0, done - layer.macs) for done, layer in zip(executed, chain, strict=True)),
     )
 
 

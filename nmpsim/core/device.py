@@ -21,7 +21,14 @@ from nmpsim.core.limits import NO_LIMITS, Limits, resolve_thread_count
 from nmpsim.core.load import check_outputs_in_dram, load_machine, reset_machine
 from nmpsim.core.memory_demand import check_saved_memory, has_memory_for_layer_kernels
 from nmpsim.core.repeat_run import RepeatedRun
-from nmpsim.core.run import Clock, ProgressCallback, Run, RunOptions, notify_compiling
+from nmpsim.core.run import (
+    Clock,
+    ProgressCallback,
+    Run,
+    RunOptions,
+    make_layer_key,
+    notify_compiling,
+)
 from nmpsim.core.run_modes import LASTING, TRANSITIONS, Mode, ModeEvent, RestartError
 from nmpsim.core.state import Machine, restart
 from nmpsim.core.work import WorkListener
@@ -75,6 +82,8 @@ class Device:
         self._max_memory = validate_memory_limit(max_memory)
         self._engine = make_engine(engine, self._threads)
         self._loaded: _LoadedBundle | None = None
+        self._unchained: Device | None = None
+        """Device for programs without chains, which compute outputs of layers."""
         self._turn = threading.RLock()
 
     def __repr__(self) -> str:
@@ -107,7 +116,8 @@ class Device:
             a single input may be given as the array alone. Float arrays are accepted for float
             inputs and quantized for quantized ones; integers must be of the input's own type.
         save_layers : bool
-            Keep every layer's output in the report.
+            Keep every layer's output in the report. If layers keep outputs in scratchpads, a second
+            run of the program without chains computes them.
         progress : callable, optional
             Called after every layer.
         work : callable, optional
@@ -138,9 +148,13 @@ class Device:
         ------
         UserError
             INPUT001, INPUT002 or BUN004; ARG001 for an invalid bundle or ``repeat`` < 1; MEM001 if
-            the run needs too much memory.
+            the run needs too much memory; BUN005 for outputs in scratchpads of a bundle without a
+            module.
         """
         bundle = get_bundle(bundle)
+        unchained = self._remove_chains(bundle) if save_layers else bundle
+        if unchained is not bundle:
+            save_layers = False
         if repeat < 1:
             message, expected = "the number of repetitions is invalid", "1 or more"
             raise fail("ARG001", message, found=f"repeat={repeat}", expected=expected)
@@ -177,7 +191,34 @@ class Device:
                     break
                 except RestartError as restart:
                     series.restart(loaded, restart)
-            return self._summarize(loaded, reports, repeat)
+            report = self._summarize(loaded, reports, repeat)
+        if unchained is bundle:
+            return report
+        return self._add_layer_outputs(report, bundle, unchained, inputs, limits)
+
+    def _remove_chains(self, bundle: Bundle) -> Bundle:
+        """Return the same program without outputs in scratchpads; raise UserError (ARG001)."""
+        check_outputs_in_dram(bundle)
+        return bundle
+
+    def _add_layer_outputs(
+        self, report: RunReport, bundle: Bundle, unchained: Bundle, inputs: Inputs, limits: Limits
+    ) -> RunReport:
+        """Return a report with the outputs that the layers have in the program without chains."""
+        if self._unchained is None:
+            self._unchained = Device(self.config, *self._arguments)
+        limits = attrs.evolve(limits, max_cycles=None)
+        separate = self._unchained.run(
+            unchained, inputs, save_layers=True, limits=limits, strict=False
+        )
+        outputs = separate.layer_outputs
+        if report.trap is not None:
+            cycles = {layer.index: layer.cycles for layer in report.layers}
+            reached = {make_layer_key(one) for one in bundle.metadata.layers if cycles[one.index]}
+            outputs = {name: values for name, values in outputs.items() if name in reached}
+        elif not _are_equal(report.outputs, separate.outputs):
+            check_outputs_in_dram(bundle)  # the program was changed after it was compiled
+        return attrs.evolve(report, layer_outputs=outputs)
 
     def run_batch(
         self,
@@ -337,7 +378,7 @@ class Device:
 
     def __reduce__(self) -> tuple[type[Device], tuple[Any, ...]]:
         """Pickle the arguments only; a run in another process makes its own machine."""
-        return Device, (self.config, *self._arguments)
+        return type(self), (self.config, *self._arguments)
 
     def machine_after(self, bundle: Bundle) -> Machine:
         """Return the machine in its state after the last run of a bundle.
@@ -358,7 +399,6 @@ class Device:
     def _load(self, bundle: Bundle, save_layers: bool = False) -> _LoadedBundle:
         if self._loaded is not None and self._loaded.bundle is bundle:
             if save_layers:
-                check_outputs_in_dram(bundle)
                 check_saved_memory(bundle, self._max_memory)
             return self._loaded
         self._loaded = None  # its memory is free for the next bundle

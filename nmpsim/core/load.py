@@ -28,12 +28,9 @@ def load_machine(
     ------
     UserError
         BUN004 if the bundle was compiled for another device; MEM001 or BUN001 as
-        :func:`~nmpsim.core.memory_demand.check_run_memory`, which takes the other arguments; as
-        :func:`check_outputs_in_dram` if all outputs are saved.
+        :func:`~nmpsim.core.memory_demand.check_run_memory`, which takes the other arguments.
     """
     _check_fits(bundle, config)
-    if save_layers:
-        check_outputs_in_dram(bundle)
     check_run_memory(bundle, config, max_memory, threads=threads, save_layers=save_layers)
     return make_bundle_machine(bundle, config)
 

@@ -120,7 +120,8 @@ class BreakpointRun(PositionedRun):
         """Record where layers end, and take snapshots there."""
         for index in pause.layers:
             self.layer_ends.setdefault(index, pause.position)
-            self._outputs[index] = read_tensor(self.machine, self.layers[index].output).copy()
+            if not self.layers[index].in_scratchpads:
+                self._outputs[index] = read_tensor(self.machine, self.layers[index].output).copy()
         if pause.reason == PauseReason.LAYER:
             self.take_snapshot()
             if self.progress is not None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.analysis.program import compile_without_chains
 from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, make_device_config
@@ -56,8 +57,12 @@ class Debugger(BreakpointRun):
         engine: str = "compiled",
         budget_mib: int = DEFAULT_BUDGET_MIB,
         max_memory: int | None = None,
+        removes_chains: bool = True,
     ) -> None:
         """Create a run at its start.
+
+        A program with chains is compiled again without them, so that DRAM holds every layer's
+        output; :attr:`bundle` is the program that runs.
 
         Parameters
         ----------
@@ -73,12 +78,17 @@ class Debugger(BreakpointRun):
             Memory for snapshots in MiB; with less, going back takes longer.
         max_memory : int, optional
             Bytes that the run may take without snapshots; by default the free memory less a margin.
+        removes_chains : bool
+            Whether chains are removed. Otherwise outputs that stay in scratchpads cannot be shown.
 
         Raises
         ------
         UserError
-            BUN004, INPUT001, INPUT002, ARG001; MEM001 if the run needs too much memory.
+            BUN004, INPUT001, INPUT002, ARG001; MEM001 if the run needs too much memory; BUN005 for
+            chains without a module.
         """
+        if removes_chains:
+            bundle = compile_without_chains(bundle)
         device = make_device_config(bundle.metadata.device) if config is None else config
         super().__init__(bundle, inputs, device, engine, budget_mib, max_memory)
         self.search_progress: Callable[[Progress], None] | None = None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import attrs
@@ -154,6 +155,10 @@ class ReversibleExecution:
         """Changes to the program and to DRAM, see :meth:`apply_edits`."""
         self.layers = bundle.metadata.layers
         """Layers of the program; outputs have the scale that they have after the edits."""
+        groups = groupby(self.layers, lambda layer: layer.barrier)
+        self._layers_at_barrier = {
+            barrier: tuple(layer.index for layer in group) for barrier, group in groups
+        }
         self.snapshots = SnapshotStore(budget_mib)
         self.position = 0
         self.trap: TrapReport | None = None
@@ -416,8 +421,7 @@ class ReversibleExecution:
         self.position = int(stops.noted[StopState.TURNS])
         if outcome == Outcome.LAYER_END:
             barrier = int(self.machine.shared[0].last_barrier)
-            index = int(self.machine.barriers[barrier].layer)
-            done = (index,) if index < len(self.layers) else ()
+            done = self._layers_at_barrier.get(barrier, ())
             return self._pause(PauseReason.LAYER if done else PauseReason.BUSY, start, done)
         if outcome == Outcome.DONE:
             return self._end(step, start)

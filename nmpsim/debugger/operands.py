@@ -84,6 +84,8 @@ def read_layer_output(debugger: Debugger, layer: Layer) -> OperandValues:
         return _of(tensor, kept, layer=layer.index)
     is_current = layer.index == debugger.find_current_layer() and debugger.position > 0
     state = "being computed" if is_current else "not computed yet"
+    if debugger.is_layer_done(layer.index):
+        state = debugger.explain_missing_output(layer.index)
     return _of(tensor, read_values(debugger, tensor), f"{state}: current contents of memory")
 
 

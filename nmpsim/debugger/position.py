@@ -120,6 +120,11 @@ class PositionedRun(ReversibleExecution):
                         break
         return found
 
+    def explain_missing_output(self, index: int) -> str:
+        """Return why the output of a layer is not known."""
+        is_kept = self.is_layer_done(index) and self.layers[index].in_scratchpads
+        return "keeps its output in scratchpads" if is_kept else "has not run yet"
+
     def find_next_core(self) -> int | None:
         """Return the core that executes the next instruction, or None if all cores have stopped."""
         cores = self.machine.cores

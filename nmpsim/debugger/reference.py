@@ -297,7 +297,7 @@ def compare_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -
     if expected is None:
         found = "not in the reference"
     elif actual is None:
-        found = "has not run yet"
+        found = debugger.explain_missing_output(index)
     else:
         found = measure_difference(layer, actual, expected)
     if isinstance(found, str):

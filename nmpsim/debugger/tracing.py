@@ -18,12 +18,13 @@ from nmpsim.isa.table import Unit
 def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
     """Return the executed instructions of a layer that has run.
 
-    Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if the layer has not run yet.
+    Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if the layer's output is unknown.
     """
     name = debugger.layers[index].name
     if index not in debugger.layer_outputs or index not in debugger.layer_ends:
-        message = f"layer {name} has not run yet"
-        raise fail("DEBUG002", message, hint=f"Run `until layer {name}` first.")
+        reason = debugger.explain_missing_output(index)
+        hint = f"Run `until layer {name}` first."
+        raise fail("DEBUG002", f"layer {name} {reason}", hint=hint)
     found: list[ExecutedInstruction] = []
 
     def look(pause: Pause) -> None:

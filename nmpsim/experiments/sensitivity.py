@@ -7,6 +7,8 @@ import time
 from nmpsim.analysis.program import make_bundle_program
 from nmpsim.arrays import Arrays
 from nmpsim.bundle import Bundle
+from nmpsim.bundle.metadata import list_chains
+from nmpsim.compiler.tiling.search import CHAIN, LAYER_TILINGS
 from nmpsim.config import SETTINGS, DeviceConfig, make_device_config
 from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, TimeBudget
@@ -112,7 +114,8 @@ def measure_sensitivity(
 
 def _recompile(bundle: Bundle, config: DeviceConfig) -> Bundle:
     fuse = any(layer.fused for layer in bundle.metadata.layers)
-    return make_bundle_program(bundle).compile(config, fuse_activations=fuse)
+    tiling = CHAIN if list_chains(bundle.metadata.layers) else LAYER_TILINGS[0]
+    return make_bundle_program(bundle).compile(config, fuse_activations=fuse, tiling=tiling)
 
 
 def _list_assumed(config: DeviceConfig) -> list[str]:

@@ -72,6 +72,17 @@ class BytesMoved:
 
 
 @frozen
+class ChainReport:
+    """Chain of layers that keep results in scratchpads."""
+
+    first: Annotated[Count, "index of its first layer in `layers`"]
+    last: Annotated[Count, "index of its last layer in `layers`"]
+    cycles: Annotated[Count, "cycles of all its layers"]
+    bytes_kept: Annotated[Count, "bytes of outputs that stay in scratchpads"]
+    repeated_macs: Annotated[Count, "multiplications that several cores repeat"]
+
+
+@frozen
 class Bound:
     """Bound of a layer's cycles, with the cycles that each resource needs at least."""
 
@@ -415,6 +426,11 @@ class RunReport:
     layers: Annotated[
         Sequence[LayerReport], "list of [layers](#layer), in the order in which they ran"
     ]
+    chains: Annotated[
+        tuple[ChainReport, ...],
+        "list of chains of layers, a [chain](#chain) each; missing if there are none",
+        OMITTED_IF_EMPTY,
+    ] = ()
     layer_outputs: Annotated[Arrays, NOT_IN_JSON] = attrs.field(factory=dict)
     """``NNNN:name`` -> output of a layer, if requested."""
     shadow: Annotated[

@@ -80,8 +80,7 @@ class Interpreter:
         from nmpsim.frontends.tflite.model import read_model
 
         self._model = read_model(path)
-        tiling = "burst" if self._keeps_all else None  # chains leave results in scratchpads
-        self._bundle = session.compile(path, device=self._config, tiling=tiling).bundle
+        self._bundle = session.compile(path, device=self._config).bundle
 
     def allocate_tensors(self) -> None:
         """Set all inputs to zero."""

@@ -272,6 +272,7 @@ _LAYER_READERS: Readers = {
     "DRAM busy": _dram_share("use.dram_busy"),
     "row misses": _dram_share("use.row_misses"),
     "wasted": _dram_share("use.bursts_wasted"),
+    "repeated MACs": lambda layer: layer.repeated_macs or None,
     "saturated": _saturated,
     "worst": _worst,
     "arithmetic": lambda layer: layer.numerics or None,
@@ -307,11 +308,20 @@ DEBUGGER_COLUMNS, RUN_COLUMNS = (
 """Columns for layers of a stopped run; and for runs, points of a sweep and entries of a history."""
 
 
+def list_chain_columns(report: RunReport) -> list[TableColumn]:
+    """Return the table columns for the chains of a run."""
+    return make_columns(
+        "run_chains",
+        first=lambda chain: make_name_cell(report.layers[chain.first]),
+        last=lambda chain: make_name_cell(report.layers[chain.last]),
+    )
+
+
 def list_layer_columns(report: RunReport, view: str) -> list[TableColumn]:
     """Return the table columns for the layers of a run in a view, such as ``slowest``.
 
-    The share of a scratchpad is omitted if the run recorded no timeline, and the limiting resource
-    if it is unknown.
+    The share of a scratchpad is omitted if the run recorded no timeline, the limiting resource if
+    it is unknown, and repeated MACs if there are none.
     """
     used: Counter[int] = Counter()
     for block in report.scratchpads:
@@ -330,8 +340,13 @@ def list_layer_columns(report: RunReport, view: str) -> list[TableColumn]:
         readers["limited by"] = lambda layer: (
             describe_limiter(saved[layer.index], layer.cycles) or None
         )
+    omitted = {
+        "scratchpad": not used,
+        "limited by": not savings,
+        "repeated MACs": not any(chain.repeated_macs for chain in report.chains),
+    }
     return [
         attrs.evolve(LAYER_COLUMNS[key], value=readers.get(key, LAYER_COLUMNS[key].value))
         for key in shown
-        if (used or key != "scratchpad") and (savings or key != "limited by")
+        if not omitted.get(key)
     ]

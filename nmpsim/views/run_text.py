@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import groupby
 
 from rich.console import Console
 
@@ -18,6 +17,7 @@ from nmpsim.views.measures import (
     CORE_CAUSES,
     PATH_CAUSES,
     describe_critical_path,
+    list_chain_columns,
     list_largest,
     list_layer_columns,
 )
@@ -96,22 +96,13 @@ def _print_layers(report: RunReport, console: Console) -> None:
 
 
 def _print_chains(report: RunReport, console: Console) -> None:
-    """Print a line per chain: its layers, cycles and repeated multiplications."""
-    chains = [
-        list(layers) for name, layers in groupby(report.layers, lambda layer: layer.chain) if name
-    ]
-    if chains:
-        print_heading(console, "chains (cycles of layers in proportion to their work)")
-    for layers in chains:
-        first, last = layers[0], layers[-1]
-        cycles, macs, repeated = (
-            sum(getattr(layer, name) for layer in layers)
-            for name in ("cycles", "macs", "repeated_macs")
+    """Print a row per chain: its layers, cycles, bytes on the chip and repeated MACs."""
+    if report.chains:
+        print_heading(
+            console,
+            "chains (cycles of layers in proportion to work; repeated MACs count saturation again)",
         )
-        text = f"{first.index} {first.display_name} to {last.index} {last.display_name}"
-        share = format_percent(repeated, macs)
-        more = f"; {share}% of the MACs repeated, which counts saturation again" if repeated else ""
-        print_line(console, f"  {text}: {cycles:,} cycles{more}")
+        print_table(console, report.chains, *list_chain_columns(report))
 
 
 def _arithmetic(report: RunReport) -> str:

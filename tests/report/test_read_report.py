@@ -9,7 +9,7 @@ import pytest
 from report_samples import TRAP, detailed_report, sample_report
 
 from nmpsim.diagnostics import UserError
-from nmpsim.report.data import OutputReport
+from nmpsim.report.data import ChainReport, OutputReport
 from nmpsim.report.json import format_json, make_report_schema, to_json, write_report
 from nmpsim.report.read import decode_report, read_report
 from nmpsim.report.termination import ConsoleLine
@@ -109,7 +109,8 @@ def test_nothing_of_a_report_is_lost():
     lost = {"layer_outputs", "savings_meter"}
     told = {"output_reports": "outputs"}
     line = ConsoleLine(3, 5, "hello\n")
-    report = sample_report(exit_status=0, console=(line,), console_dropped=1)
+    chain = ChainReport(0, 1, 5, 64, 2)
+    report = sample_report(exit_status=0, console=(line,), console_dropped=1, chains=(chain,))
     fields = {f.name for f in attrs.fields(type(report))} - lost
     document = to_json(report)
     assert {told.get(name, name) for name in fields} <= set(document)

@@ -26,7 +26,7 @@ from nmpsim.analysis.reduce.instruction import (
 from nmpsim.arrays import Arrays
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.formulas import find_custom_formulas
-from nmpsim.compiler.tiling.search import DEFAULT_TILING, LAYER_TILINGS
+from nmpsim.compiler.tiling.search import LAYER_TILINGS
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.core.inputs import prepare_inputs
@@ -38,7 +38,6 @@ from nmpsim.report.data import RunReport
 Inputs = Arrays
 _MAX_PLACES = 1000
 """Number of failing elements that are tried as a part."""
-_TILINGS = (DEFAULT_TILING, *(one for one in LAYER_TILINGS if one != DEFAULT_TILING))
 
 
 @attrs.frozen(eq=False)
@@ -205,11 +204,11 @@ def _windows(whole: _FailedRun) -> Iterator[_Attempt]:
         wanted = range(last + 1 - count, last + 1)
         name = layers[last].name
         layer = f"layer {name}" if count == 1 else f"{count} layers up to {name}"
-        tilings = _TILINGS if count == 1 else (DEFAULT_TILING,)
+        tilings = LAYER_TILINGS if count == 1 else LAYER_TILINGS[:1]
         for cores, tiling in product(dict.fromkeys((1, config.cores_count)), tilings):
             device = attrs.evolve(config, cores_count=cores)
             on = "one core" if cores == 1 else f"{cores} cores"
-            tiled = "" if tiling == DEFAULT_TILING else f", tiling {tiling}"
+            tiled = "" if tiling == LAYER_TILINGS[0] else f", tiling {tiling}"
             make = partial(_make_part, whole, module, wanted, device, tiling)
             yield _Attempt(f"{layer} on {on}{tiled}", make, device, tiling=tiling)
 

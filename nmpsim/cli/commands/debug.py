@@ -18,7 +18,7 @@ import click
 from nmpsim.cli.environment import choose_engine
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.interrupt import interactive_command, interactive_session
-from nmpsim.cli.loading import load_device, load_program
+from nmpsim.cli.loading import load_device, load_program, note_removed_chains
 from nmpsim.cli.options import (
     ENGINE_OPTION,
     FORMAT_OPTION,
@@ -289,20 +289,22 @@ def _make_debugger(options: DebugOptions, core: CoreDump | None) -> Debugger:
         config, engine = core.config, core.engine
     else:
         device, arguments = load_device(options.device), options.inputs.arguments
-        bundle = load_program(
-            options.bundle, options.patch, device=device, inputs=arguments, needs_layers=True
-        )
+        bundle = load_program(options.bundle, options.patch, device=device, inputs=arguments)
         config = device or session.get_device(bundle)
         arrays = load_inputs(options.inputs, bundle.metadata)
         engine = choose_engine(options.engine)
-    return Debugger(
+    debugger = Debugger(
         bundle,
         arrays,
         config=options.limits.make_limits().apply_to_device(config),
         engine=engine,
         budget_mib=options.budget,
         max_memory=options.max_memory,
+        removes_chains=core is None,  # positions of a core file are those of its program
     )
+    if core is None:
+        note_removed_chains(bundle, debugger.bundle)
+    return debugger
 
 
 def _open_core(options: DebugOptions) -> CoreDump:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nmpsim.atomic import STDOUT
 from nmpsim.cli.environment import choose_engine
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.loading import load_device, load_program
+from nmpsim.cli.loading import load_device, load_program, note_removed_chains
 from nmpsim.cli.options import (
     ENGINE_OPTION,
     Engine,
@@ -70,6 +70,7 @@ def command(options: ReduceOptions) -> int:
     """
     config = load_device(options.device)
     from nmpsim import session
+    from nmpsim.analysis.program import compile_without_chains
     from nmpsim.analysis.reduce import add_program_outputs, reduce_program, write_repro
     from nmpsim.cli.inputs import load_inputs
 
@@ -78,9 +79,9 @@ def command(options: ReduceOptions) -> int:
             "ARG001", "--reference cannot be used with --saturates", hint="Pass one of them."
         )
     _check_folder(options.output)
-    bundle = load_program(
-        options.bundle, device=config, inputs=options.inputs.arguments, needs_layers=True
-    )
+    loaded = load_program(options.bundle, device=config, inputs=options.inputs.arguments)
+    bundle = compile_without_chains(loaded)
+    note_removed_chains(loaded, bundle)
     arrays = load_inputs(options.inputs, bundle.metadata)
     engine = choose_engine(options.engine)
     device = session.Device(config or session.get_device(bundle), engine=engine)

@@ -164,7 +164,6 @@ def command(options: RunCommandOptions) -> int:
         options.patch,
         device=config,
         inputs=arguments,
-        needs_layers=_needs_layers(options),
     )
     if session.is_model(options.bundle):
         warn_if_unquantized(bundle.metadata, options.bundle)

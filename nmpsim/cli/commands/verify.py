@@ -86,7 +86,7 @@ def command(options: VerifyOptions) -> int:
 
     check_outputs([options.output], [options.program, options.reference])
     names, arguments = options.matching.read_names(), options.inputs.arguments
-    bundle = load_program(options.program, device=config, inputs=arguments, needs_layers=True)
+    bundle = load_program(options.program, device=config, inputs=arguments)
     inputs = ProgramInputs.from_bundle(bundle.metadata, options.inputs.images)
     samples = find_samples(arguments, inputs)
     check_outputs([options.output], list_input_paths(arguments, list(inputs.tensors)))

@@ -157,7 +157,8 @@ class TilingSearch:
 
     def _simulate_few(self, options: TilingOptions) -> LayerCostEstimate:
         """Return the cost of the fastest of the most promising tilings."""
-        tilings, _ = _rank(options, self._memory)
+        ranked, _ = _rank(options, self._memory)
+        tilings = ranked or [options.simple]
         best = simulate_fully(options.build(tilings[0], False), self._memory)
         for tiling in tilings[1:ROUGH_TRIALS]:
             best = simulate(options.build(tiling, False), self._memory, best.cycles - 1) or best

@@ -37,6 +37,7 @@ from nmpsim.debugger.inspect import (
     unravel_index,
 )
 from nmpsim.debugger.variables import evaluate_variable, find_variables
+from nmpsim.diagnostics import fail
 from nmpsim.report.savings import describe_savings, sum_path_by_limiter
 
 MAX_SHOWN = 256
@@ -136,6 +137,10 @@ def _read_tensor(context: CommandContext, name: str, in_memory: bool) -> tuple[T
     found = find_tensor(debugger, name)
     for one in debugger.layers:
         if one.output == found and not in_memory and debugger.is_layer_done(one.index):
+            if one.in_scratchpads:
+                reason = debugger.explain_missing_output(one.index)
+                hint = "Debug the bundle instead of the core file, or add `memory`."
+                raise fail("DEBUG002", f"layer {one.name} {reason}", hint=hint)
             return found, debugger.layer_outputs[one.index]
     return found, read_values(debugger, found)
 

@@ -16,6 +16,7 @@ from nmpsim.views.measures import (
     NAME,
     TableCell,
     TableColumn,
+    list_chain_columns,
     list_layer_columns,
     make_columns,
     make_placement_cell,
@@ -43,6 +44,11 @@ def make_table(rows: Iterable[object], *columns: TableColumn) -> HtmlTable:
 def make_layer_table(report: RunReport) -> HtmlTable:
     """Return an HTML table of all layers of a run."""
     return make_table(report.layers, *list_layer_columns(report, "page"))
+
+
+def make_chain_table(report: RunReport) -> HtmlTable:
+    """Return an HTML table of the chains of a run."""
+    return make_table(report.chains, *list_chain_columns(report))
 
 
 def make_slow_table(report: RunReport) -> HtmlTable:
