@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.timing.compute import ceil_div, convert_to_ticks, count_grant_ticks
+from nmpsim.timing.compute import convert_to_ticks, count_grant_ticks
 
 MAX_CHANNELS, MAX_BANKS, MAX_GROUPS, MAX_BUFFERED = 8, 32, 4, 64
 FREE, REFRESHES, PHASE, WRITES, POSTED, BUFFERED, ENTRIES, OPENED = range(8)
@@ -87,15 +87,21 @@ def find_channel(row: int, costs: Any) -> int:
     return int(row % costs.dram_channels)
 
 
-def find_bank(row: int, costs: Any) -> int:
-    """Return the index at which a channel's state stores the bank of a row in the first group."""
+def find_bank(row: int, group: int, costs: Any) -> int:
+    """Return the index at which a channel's state stores the bank of a row in a bank group."""
     bank = row // costs.dram_channels % costs.dram_banks
+    bank += group % costs.dram_bank_groups * costs.dram_banks
     return int(BANKS + bank * BANK_WORDS)
 
 
 def find_group(address: int, costs: Any) -> int:
     """Return the bank group that contains the burst at an address."""
     return int(address // costs.dram_burst_bytes % costs.dram_bank_groups)
+
+
+def count_bursts(ticks: int, costs: Any) -> int:
+    """Return the number of bursts of a grant, at least one."""
+    return int(max(ticks // count_grant_ticks(costs.dram_burst_bytes, costs), 1))
 
 
 def refresh_channel(channel: Any, tick: int, costs: Any) -> None:
@@ -138,12 +144,9 @@ def compute_first_burst(
     if channel[WRITES] != NONE and channel[WRITES] != is_store:
         idle = costs.dram_read_write_cycles if is_store else costs.dram_write_read_cycles
         begin = max(begin, channel[FREE] + convert_to_ticks(idle, costs))
-    one_burst = count_grant_ticks(costs.dram_burst_bytes, costs)
-    bank = find_bank(row, costs)
-    for number in range(min(max(ticks // one_burst, 1), costs.dram_bank_groups)):
-        current = (group + number) % costs.dram_bank_groups
-        begin = max(begin, channel[GROUPS + current] - number * one_burst)
-        current = bank + current * costs.dram_banks * BANK_WORDS
+    begin = max(begin, channel[GROUPS + group])
+    for number in range(min(count_bursts(ticks, costs), costs.dram_bank_groups)):
+        current = find_bank(row, group + number, costs)
         if channel[current + OPEN_ROW] != row:
             begin = max(begin, compute_opening(channel, current, known, costs))
     return int(begin)
@@ -208,33 +211,41 @@ def serve_grant(
     tuple of int and bool
         Tick at which the channel is free again, and whether the row had to be opened.
     """
-    is_queued = request < channel[FREE]
+    # A transfer requests its next grant in the cycle in which its previous one ends.
+    is_queued = request + convert_to_ticks(1, costs) <= channel[FREE]
     refresh_channel(channel, max(request, channel[FREE]), costs)
     begin = compute_first_burst(channel, row, group, is_store, known, request, ticks, costs)
-    one_burst = count_grant_ticks(costs.dram_burst_bytes, costs)
-    bursts, groups = max(ticks // one_burst, 1), costs.dram_bank_groups
-    bank, is_miss = find_bank(row, costs), False
-    for number in range(min(bursts, groups)):
-        current = bank + (group + number) % groups * costs.dram_banks * BANK_WORDS
+    banks, is_miss = min(count_bursts(ticks, costs), costs.dram_bank_groups), False
+    for number in range(banks):
+        current = find_bank(row, group + number, costs)
         if channel[current + OPEN_ROW] != row:
             is_miss = True
             opened = compute_opening(channel, current, known, costs)
             begin = max(begin, delay_opening(channel, opened, costs))
             channel[current + OPEN_ROW] = row
-    same_group = convert_to_ticks(costs.dram_group_burst_cycles, costs)
-    length = max(ticks, bursts * ceil_div(same_group, groups))
+    end = transfer_bursts(channel, group, begin, ticks, costs)
     if is_queued:
-        length += length * costs.dram_interleave_percent // 100
-    end = begin + length
+        end += (end - begin) * costs.dram_interleave_percent // 100
     recovery = costs.dram_write_recovery_cycles if is_store else 0
-    for number in range(min(bursts, groups)):
-        current = (group + bursts - 1 - number) % groups
-        channel[GROUPS + current] = end - (number + 1) * one_burst + same_group
-        current = bank + current * costs.dram_banks * BANK_WORDS
+    for number in range(banks):
+        current = find_bank(row, group + number, costs)
         channel[current + READY] = end + convert_to_ticks(recovery, costs)
     channel[FREE] = end
     channel[WRITES] = is_store
     return int(end), bool(is_miss)
+
+
+def transfer_bursts(channel: Any, group: int, begin: int, ticks: int, costs: Any) -> int:
+    """Transfer the bursts of a grant as early as their bank groups permit; return the end tick."""
+    same_group = convert_to_ticks(costs.dram_group_burst_cycles, costs)
+    if same_group == 0:
+        return begin + ticks
+    for number in range(count_bursts(ticks, costs)):
+        current = GROUPS + (group + number) % costs.dram_bank_groups
+        begin = max(begin, channel[current])
+        channel[current] = begin + same_group
+        begin += count_grant_ticks(costs.dram_burst_bytes, costs)
+    return int(begin)
 
 
 def drain_writes(channel: Any, tick: int, costs: Any) -> int:

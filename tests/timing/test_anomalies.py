@@ -7,11 +7,10 @@ import pytest
 from core_machines import device, from_text, run, run_both
 from hypothesis import example, given
 from hypothesis import strategies as st
-from test_dram_model import ROW_0, drams, programs
+from test_dram_model import ROW_0, count_dram_busy_cycles, drams, programs
 from tiers import examples
 
 from nmpsim.config import DeviceConfig
-from nmpsim.core.state import CountColumn, Machine
 
 DOUBLED = ("queues_depth", "dma_fill_bytes_per_cycle", "dram_bytes_per_cycle")
 HALVED = (
@@ -72,12 +71,6 @@ def with_more(config: DeviceConfig, setting: str) -> DeviceConfig:
     """Return a device with more of one resource or half of one cost."""
     value = getattr(config, setting)
     return attrs.evolve(config, **{setting: value * 2 if setting in DOUBLED else value // 2})
-
-
-def count_dram_busy_cycles(m: Machine) -> int:
-    """Return the number of cycles in which the channels of the DRAM serve transfers."""
-    counts = m.layers.counts.sum(axis=0)
-    return int(counts[CountColumn.BUSY_LOAD] + counts[CountColumn.BUSY_STORE])
 
 
 @given(programs(), drams(), st.sampled_from((*DOUBLED, *HALVED)))

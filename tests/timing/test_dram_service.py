@@ -71,9 +71,11 @@ def test_all_rows_are_closed_at_first() -> None:
 def test_rows_go_round_channels_then_banks() -> None:
     numbers = costs(channels=2, banks=4)
     assert [find_channel(row, numbers) for row in range(5)] == [0, 1, 0, 1, 0]
-    banks = [(find_bank(row, numbers) - BANKS) // 2 for row in range(18)]
+    banks = [(find_bank(row, 1, numbers) - BANKS) // 2 for row in range(18)]
     assert banks == [0, 0, 1, 1, 2, 2, 3, 3, 0, 0, 1, 1, 2, 2, 3, 3, 0, 0]
-    assert [find_bank(row, costs()) for row in (0, 1, 7)] == [BANKS] * 3
+    assert [find_bank(row, 0, costs()) for row in (0, 1, 7)] == [BANKS] * 3
+    grouped = costs(banks=4, bank_groups=2)
+    assert [(find_bank(5, group, grouped) - BANKS) // 2 for group in range(3)] == [1, 5, 1]
 
 
 @pytest.mark.parametrize(
@@ -233,29 +235,38 @@ LIMITS |= {"four_activates_cycles": 15, "interleave_percent": 10}
 @pytest.mark.parametrize("interval", [0, 37])
 @pytest.mark.parametrize("more", [{}, LIMITS, {"write_buffer_bursts": 8}])
 def test_a_restart_changes_no_grant(interval: int, more: dict[str, int]) -> None:
-    """Random grants, once by a clock that goes on and once by one that begins again."""
+    """Random grants, once by a clock that goes on and once by one that begins again.
+
+    A restart drains the write buffer if the channel is idle, which changes only where its time and
+    row misses are counted.
+    """
     rng = np.random.default_rng(5)
     dram: dict[str, int] = {"banks": 3, "precharge_cycles": 2, "write_recovery_cycles": 4}
     dram |= {"read_write_cycles": 5, "write_read_cycles": 6, "refresh_cycles": 9}
     dram |= {"burst_bytes": 10}
     numbers = costs(**dram, **more, refresh_interval_cycles=interval)
-    one, other = new_channel().reshape(1, -1), new_channel().reshape(1, -1)
-    tick = begin = 0
+    one, drained, other = (new_channel().reshape(1, -1) for _ in range(3))
+    tick = begin = misses = 0
     for _ in range(300):
         tick += int(rng.integers(0, 250))
         if rng.random() < 0.2:
             cycle = -(-tick // 10)
+            misses -= drain_while_idle(drained[0], cycle * 10, numbers)[1]
             restart_dram(other, cycle - begin // 10, numbers)
             tick = begin = cycle * 10
         row, group, is_store, bursts = (int(n) for n in rng.integers((0, 0, 0, 1), (7, 2, 2, 9)))
         known = tick - int(rng.integers(0, tick - begin + 1))
         words = (row, group % numbers.dram_bank_groups, is_store)
-        expected = serve_request(one[0], *words, known, tick, 10 * bursts, numbers)
+        unbroken = serve_request(one[0], *words, known, tick, 10 * bursts, numbers)
+        expected = serve_request(drained[0], *words, known, tick, 10 * bursts, numbers)
         now, asked = tick - begin, known - begin
         again = serve_request(other[0], *words, asked, now, 10 * bursts, numbers)
-        assert again[1] == expected[1] - begin
-        if not numbers.dram_write_buffer_bursts:  # else a restart may have drained it
-            assert (again[0], *again[2:]) == (expected[0] - begin, *expected[2:])
+        assert again == (expected[0] - begin, expected[1] - begin, *expected[2:])
+        assert unbroken[1] == expected[1]
+        misses += unbroken[2] - expected[2]
+        assert misses == 0
+        if not numbers.dram_write_buffer_bursts:
+            assert unbroken == expected
 
 
 def test_bursts_alternate_between_bank_groups() -> None:
@@ -270,6 +281,17 @@ def test_bursts_alternate_between_bank_groups() -> None:
     assert serve_grant(channel, 3, 1, LOAD, 260, 260, 40, numbers) == (260 + 40, False)
 
 
+def test_a_slow_bank_group_delays_only_its_own_bursts() -> None:
+    numbers = costs(bank_groups=2, banks=2, group_burst_cycles=8, burst_bytes=20)
+    channel = new_channel()
+    # Bursts begin at 70 and 90, and at 70 + 80 in the first group again.
+    assert serve_grant(channel, 3, 0, LOAD, 0, 0, 60, numbers) == (150 + 20, True)
+    # At 90 + 80 in the second group, and at 150 + 80 in the first one.
+    assert compute_first_burst(channel, 3, 1, LOAD, 100, 100, 40, numbers) == 170
+    assert compute_first_burst(channel, 3, 0, LOAD, 100, 100, 40, numbers) == 230
+    assert serve_grant(channel, 3, 1, LOAD, 100, 100, 40, numbers) == (230 + 20, False)
+
+
 def test_openings_of_rows_have_a_minimum_distance() -> None:
     numbers = costs(banks=8, activate_cycles=3, four_activates_cycles=15)
     channel = new_channel()
@@ -282,7 +304,11 @@ def test_a_grant_that_waits_takes_longer() -> None:
     channel = new_channel()
     assert serve_grant(channel, 3, 0, LOAD, 0, 0, 100, numbers)[0] == 100
     assert serve_grant(channel, 3, 0, LOAD, 50, 50, 100, numbers)[0] == 100 + 110
-    assert serve_grant(channel, 3, 0, LOAD, 210, 210, 100, numbers)[0] == 210 + 100
+    assert serve_grant(channel, 3, 0, LOAD, 210, 210, 105, numbers)[0] == 210 + 105
+    # Requested in the cycle in which the previous grant ends, at tick 315.
+    assert serve_grant(channel, 3, 0, LOAD, 310, 310, 95, numbers)[0] == 315 + 95
+    # One cycle earlier.
+    assert serve_grant(channel, 3, 0, LOAD, 400, 400, 100, numbers)[0] == 410 + 110
 
 
 def test_the_write_buffer_gathers_stores() -> None:
