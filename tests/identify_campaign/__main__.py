@@ -81,7 +81,7 @@ def run_case(device: Device, rng: np.random.Generator, folder: Path, count: int)
         return Outcome(device, False, seconds)
     rules = found.classes[0].rules
     one = Outcome(device, True, seconds, len(rules), name=rules[0].name)
-    text = make_formulas_file(found)
+    text = make_formulas_file(found).text
     one.wrong, one.fresh = compare_fresh(device, layers[0], text, rng, folder, size)
     while len(found.classes[0].rules) > 1:
         (known,) = found.classes

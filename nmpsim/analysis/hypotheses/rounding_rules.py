@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-import numpy as np
-
 from nmpsim.analysis.hypotheses.layer import IsolatedLayer
 from nmpsim.analysis.hypotheses.recorded import record_layer
-from nmpsim.analysis.identify.layers import RecordedLayer
-from nmpsim.analysis.identify.limits import ArithmeticLimits, find_limits
-from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator, find_rules
+from nmpsim.analysis.identify.limits import find_limits
+from nmpsim.analysis.identify.search import RequantizationRule, find_rules
 from nmpsim.arrays import Array
 from nmpsim.compiler.numerics import PROFILES
 
@@ -27,29 +23,14 @@ def list_rounding_rules(
     if recorded is None:
         return
     if layer.program.numerics in PROFILES:
-        rule = RequantizationRule(profile=layer.program.numerics)
         # A clamp of results often has the same effect as a narrow accumulator.
         found = find_limits(recorded, next(recorded.iterate_samples()))
         for limits in sorted(found, key=lambda one: one.clamp is not None):
+            rule = RequantizationRule(profile=layer.program.numerics, limits=limits)
             text = f"arithmetic in which {limits.description}"
-            yield text, _explains_results(rule, limits, recorded)
+            yield text, bool(find_rules(recorded, [[rule]]).rules)
     if not may_be_rounding:
         return
     rules = find_rules(recorded).rules
     more = f" (or {len(rules) - 1} other rules)" if len(rules) > 1 else ""
     yield f"the requantization `{rules[0].name}`{more}" if rules else "", bool(rules)
-
-
-def _explains_results(
-    rule: RequantizationRule, limits: ArithmeticLimits, layer: RecordedLayer
-) -> bool:
-    """Return whether a rule with other limits of sums and results explains all results."""
-    evaluator = RuleEvaluator(layer)
-    low, high = limits.clamp or layer.clip
-    for sample in layer.iterate_samples():
-        bias = layer.biases[sample.channels]
-        limited = attrs.evolve(sample, sums=limits.limit_sums(sample.sums + bias) - bias)
-        predicted = np.clip(evaluator.predict([rule], limited)[0], low, high)
-        if not np.array_equal(predicted, sample.results):
-            return False
-    return True

@@ -231,7 +231,7 @@ def measure_share(layer: RecordedLayer, distance: int = 1) -> float:
     """Measure the share of recorded results that differ from the ideal by at most ``distance``."""
     near = count = 0
     for sample in layer.iterate_samples():
-        ideal = np.clip(np.rint(layer.compute_ideal_results(sample)) + layer.offset, *layer.clip)
-        near += int((np.abs(sample.results - ideal) <= distance).sum())
+        error = np.abs(sample.results - layer.estimate_results(sample))
+        near += int((error <= distance).sum())
         count += sample.size
     return near / max(count, 1)

@@ -175,10 +175,8 @@ def _estimate_result(op: Operation, program: Program, inputs: list[Any]) -> Arra
     layer = make_recorded_layer(program.module, op, inputs[0], empty)
     if layer is None:
         return None
-    exact = (layer.compute_sums(layer.inputs) + layer.biases) * layer.ideal_factors
-    rounded = np.clip(np.rint(exact + layer.offset), *layer.clip)
-    estimate: Array = rounded.astype(view.type.dtype).reshape(1, *view.shape)
-    return estimate
+    estimate = layer.estimate_results(next(layer.iterate_samples()))
+    return estimate.astype(view.type.dtype).reshape(1, *view.shape)
 
 
 def _set_result(known: dict[str, Array], op: Operation, result: Array | None) -> None:

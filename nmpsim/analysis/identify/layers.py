@@ -47,10 +47,36 @@ class LayerSample:
 
 
 @attrs.frozen(eq=False)
-class RecordedLayer:
-    """Quantized layer with weights, and the recorded values of its input and result."""
+class _QuantizedLayer:
+    """Layer whose results are quantized, with what layers with and without weights share."""
 
     operation: Operation
+
+    @property
+    def name(self) -> str:
+        """Name of the layer's LIR instruction."""
+        return self.operation.instruction.name
+
+    @property
+    def opcode(self) -> str:
+        """Opcode of the layer's operation."""
+        return self.operation.instruction.opcode
+
+    @property
+    def element(self) -> int:
+        """Value of the descriptor word ``element``: 0 for Int8, 1 for Int16."""
+        return self.operation.operands[0].element
+
+    @property
+    def offset(self) -> int:
+        """Zero point of the layer's result."""
+        return self.operation.operands[0].offset
+
+
+@attrs.frozen(eq=False)
+class RecordedLayer(_QuantizedLayer):
+    """Quantized layer with weights, and the recorded values of its input and result."""
+
     scales: WeightedLayerScales
     weights: Integers
     """Weights without zero points, in the layout of the operation."""
@@ -68,19 +94,14 @@ class RecordedLayer:
     """Whether the weights or the bias are in the dumps, in place of those of the program."""
 
     @property
-    def name(self) -> str:
-        """Name of the layer's LIR instruction."""
-        return self.operation.instruction.name
-
-    @property
     def kind(self) -> str:
         """Kind of the layer: "convolution" or "fully connected"."""
         return CONVOLUTION if self.scales.is_convolution else CONNECTED
 
     @property
-    def source_name(self) -> str:
-        """Name of the tensor that the layer reads."""
-        return self.operation.operands[1].name
+    def sources(self) -> dict[str, Array]:
+        """Recorded values [N, *shape] of the tensor that the layer reads, by its name."""
+        return {self.operation.operands[1].name: self.inputs}
 
     @property
     def stored_weights(self) -> Integers:
@@ -102,16 +123,6 @@ class RecordedLayer:
         """Number of products in each sum, which is the number of weights per output channel."""
         return self.weights.size // self.scales.channels
 
-    @property
-    def element(self) -> int:
-        """Value of the descriptor word ``element``: 0 for Int8, 1 for Int16."""
-        return self.operation.operands[0].element
-
-    @property
-    def offset(self) -> int:
-        """Zero point of the layer's result."""
-        return self.scales.target.offset
-
     @cached_property
     def biases(self) -> Integers:
         """Bias of each channel, rounded to an integer on the scale of the sums."""
@@ -130,6 +141,12 @@ class RecordedLayer:
         totals = sample.sums + self.biases[sample.channels]
         ideal: Array = totals * self.ideal_factors[sample.channels]
         return ideal
+
+    def estimate_results(self, sample: LayerSample) -> Integers:
+        """Estimate the clipped results of a sample by rounding the ideal ones."""
+        rounded = np.rint(self.compute_ideal_results(sample)).astype(np.int64)
+        estimate: Integers = np.clip(rounded + self.offset, *self.clip)
+        return estimate
 
     def iterate_samples(self) -> Iterator[LayerSample]:
         """Yield all elements of the layer as consecutive samples of limited size."""
@@ -189,10 +206,9 @@ OPERATION_KINDS = {
 
 
 @attrs.frozen(eq=False)
-class RecordedOperation:
+class RecordedOperation(_QuantizedLayer):
     """Quantized operation without weights, and the recorded values of its inputs and result."""
 
-    operation: Operation
     place: Place
     inputs: tuple[Array, ...]
     """Stored elements of each operand: [N, *shape] or [1, *shape]."""
@@ -204,13 +220,10 @@ class RecordedOperation:
     """Whether a recorded tensor was matched by order."""
     has_recorded_constants: bool = False
     """Always False: constants are read from the program."""
+    program_inputs: Mapping[str, Array] = attrs.field(factory=dict)
+    """Always empty: the operands of a probe are inputs of the program."""
     channels: int = 1
     """All elements have the same factors."""
-
-    @property
-    def name(self) -> str:
-        """Name of the operation's LIR instruction."""
-        return self.operation.instruction.name
 
     @property
     def operation_kind(self) -> OperationKind:
@@ -223,16 +236,6 @@ class RecordedOperation:
         return self.operation_kind.name
 
     @property
-    def element(self) -> int:
-        """Value of the descriptor word ``element``: 0 for Int8, 1 for Int16."""
-        return self.operation.operands[0].element
-
-    @property
-    def offset(self) -> int:
-        """Zero point of the result."""
-        return self.operation.operands[0].offset
-
-    @property
     def has_bias(self) -> bool:
         """False, because the operation has no bias."""
         return False
@@ -242,9 +245,10 @@ class RecordedOperation:
         return encoder.get_factor_words(self.operation, self.place)
 
     @property
-    def opcode(self) -> str:
-        """Opcode of the operation."""
-        return self.operation.instruction.opcode
+    def sources(self) -> dict[str, Array]:
+        """Recorded values of the tensors that the operation reads and that are no constants."""
+        pairs = zip(self.operation.operands[1:], self.inputs, strict=True)
+        return {view.name: values for view, values in pairs if not view.buffer.constant}
 
     @cached_property
     def window(self) -> SlidingWindow:

@@ -20,6 +20,7 @@ from nmpsim.analysis.identify.probe_layers import (
     find_all_thresholds,
     probe_bias,
     probe_inputs,
+    probe_operands,
     probe_weights,
     probe_weights_and_inputs,
 )
@@ -44,7 +45,7 @@ _ELEMENTS = 1 << 14
 class Probe:
     """Probe of a rule class: inputs of a layer for which groups of rules give different results."""
 
-    layer: RecordedLayer
+    layer: AnyLayer
     """Layer with the probe's weights."""
     inputs: Arrays
     """Stacked inputs of the program by name, in its layout; empty if they were not recorded."""
@@ -87,7 +88,7 @@ def make_class_probes(found: Identification, *, weights: bool = False) -> tuple[
         if len(one.rules) > 1:
             probe = make_probe(found, one, weights=weights)
             is_equal = has_equal_rules(one) if probe is None else False
-            may_have_weights = not weights and _list_layers(one) is not None
+            may_have_weights = not weights and isinstance(one.layers[0], RecordedLayer)
             probes.append(ClassProbe(one, probe, is_equal, may_have_weights))
             if probe is not None:
                 break
@@ -96,8 +97,6 @@ def make_class_probes(found: Identification, *, weights: bool = False) -> tuple[
 
 def make_probe(found: Identification, one: RuleClass, *, weights: bool = False) -> Probe | None:
     """Make a probe of a rule class, or return None if no probe divides the rules into groups.
-
-    Only layers with weights have probes.
 
     Parameters
     ----------
@@ -108,24 +107,25 @@ def make_probe(found: Identification, one: RuleClass, *, weights: bool = False) 
     weights
         Whether the probe may replace weights and biases if no input divides the rules.
     """
-    known = _list_layers(one)
-    if len(one.rules) < 2 or known is None:
+    if len(one.rules) < 2:
         return None
     module = found.program.module
     rules = [rule for group in group_rules(one.rules) for rule in group]
-    layers = [layer for layer in known if not layer.has_recorded_constants]
-    reads_input = [find_input_moves(module, layer.source_name) is not None for layer in layers]
-    makers: list[tuple[Callable[..., Iterator[RecordedLayer]], bool]] = [(probe_inputs, True)]
-    if weights:
+    layers = [layer for layer in _list_layers(one) if not layer.has_recorded_constants]
+    makers: list[tuple[Callable[..., Iterator[AnyLayer]], bool]] = [(probe_inputs, True)]
+    if not isinstance(one.layers[0], RecordedLayer):
+        makers = [(probe_operands, True)]
+    elif weights:
         makers += [
             (probe_weights_and_inputs, True), (probe_bias, False), (probe_weights, False),
         ]  # fmt: skip
     for make, needs_input in makers:
-        for layer, has_input in zip(layers, reads_input, strict=True):
+        for layer in layers:
+            has_input = all(find_input_moves(module, name) for name in layer.sources)
             for changed in make(layer, rules) if has_input or not needs_input else ():
                 groups, results = _group_results(changed, rules)
                 if len(groups) > 1:
-                    inputs = _find_inputs(module, layer, changed)
+                    inputs = _find_inputs(module, changed)
                     constants = _find_constants(module, layer, changed)
                     return Probe(changed, inputs, constants, groups, results)
     return None
@@ -138,15 +138,15 @@ def has_equal_rules(one: RuleClass) -> bool | None:
     Returns None if there are too many to compare.
     """
     rules = [rule for group in group_rules(one.rules) for rule in group]
-    layers = _list_layers(one)
     if len(rules) == 1:
         return True
-    if layers is None:
+    if isinstance(one.layers[0], RecordedOperation):
         return _compare_operands(one, rules)
     if not has_complete_limits(rules):
         return None
     work = 0
-    for layer in layers:
+    for layer in _list_layers(one):
+        assert isinstance(layer, RecordedLayer)
         work += len(rules) * (layer.clip[1] - layer.clip[0]) * layer.channels
         if work > MAX_THRESHOLDS:
             return None
@@ -174,15 +174,9 @@ def _compare_operands(one: RuleClass, rules: Sequence[RequantizationRule]) -> bo
     return True
 
 
-def _list_layers(one: RuleClass) -> list[RecordedLayer] | None:
-    """Return the layers of a class without repetitions; those with the model's weights first.
-
-    Returns None for operations without weights.
-    """
-    layers = [layer for layer in one.layers if isinstance(layer, RecordedLayer)]
-    if not layers:
-        return None
-    ordered = sorted(layers, key=lambda layer: layer.has_recorded_constants)
+def _list_layers(one: RuleClass) -> list[AnyLayer]:
+    """Return the layers of a class without repetitions; those with the model's weights first."""
+    ordered = sorted(one.layers, key=lambda layer: layer.has_recorded_constants)
     return list({layer.name: layer for layer in reversed(ordered)}.values())[::-1]
 
 
@@ -211,16 +205,16 @@ def _group_results(
     return members, tuple(results)
 
 
-def _find_inputs(module: Module, layer: RecordedLayer, changed: RecordedLayer) -> Arrays:
+def _find_inputs(module: Module, changed: AnyLayer) -> Arrays:
     """Return the program's inputs by name for the inputs of a probe's layer."""
-    traced = find_input_moves(module, layer.source_name)
-    if traced is None or changed.program_inputs:
-        return {name: _stack(values) for name, values in changed.program_inputs.items()}
-    name, moves = traced
-    values = changed.inputs
-    for move in reversed(moves):
-        values = move.undo(values)
-    return {name: _stack(values)}
+    inputs = dict(changed.program_inputs)
+    for source, values in changed.sources.items() if not inputs else ():
+        traced = find_input_moves(module, source)
+        if traced is not None:
+            for move in reversed(traced[1]):
+                values = move.undo(values)
+            inputs[traced[0]] = values
+    return {name: _stack(values) for name, values in inputs.items()}
 
 
 def _stack(values: Array) -> Array:
@@ -228,8 +222,10 @@ def _stack(values: Array) -> Array:
     return np.ascontiguousarray(values).reshape(-1, *values.shape[2:])
 
 
-def _find_constants(module: Module, layer: RecordedLayer, changed: RecordedLayer) -> Arrays:
+def _find_constants(module: Module, layer: AnyLayer, changed: AnyLayer) -> Arrays:
     """Return the stored weights and biases that differ from a layer's, by name of the constant."""
+    if not (isinstance(layer, RecordedLayer) and isinstance(changed, RecordedLayer)):
+        return {}
     own, bias = layer.operation.operands[2:4], changed.scales.bias
     values = {}
     if changed.weights is not layer.weights:

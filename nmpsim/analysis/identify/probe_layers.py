@@ -9,7 +9,13 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.identify.evaluation import Integers
-from nmpsim.analysis.identify.layers import CONNECTED, RecordedLayer
+from nmpsim.analysis.identify.layers import (
+    CONNECTED,
+    MATMUL,
+    LayerSample,
+    RecordedLayer,
+    RecordedOperation,
+)
 from nmpsim.analysis.identify.search import RequantizationRule
 from nmpsim.analysis.identify.thresholds import (
     MAX_THRESHOLDS,
@@ -20,6 +26,7 @@ from nmpsim.analysis.identify.thresholds import (
     has_complete_limits,
     iterate_thresholds,
 )
+from nmpsim.arrays import Array
 
 MAX_SUMS = 256
 """Most sums that a probe produces."""
@@ -35,6 +42,8 @@ _ITEMS = 4
 _WINDOWS = 256
 """Most windows of an item for whose values weights are solved."""
 _ATTEMPTS = 200
+_OPERANDS = 1 << 14, 1 << 16, 1 << 16, 1 << 16
+"""Results of each random probe of operands that is tried."""
 
 
 # --- sums ----------------------------------------------------------------------------------------
@@ -191,6 +200,53 @@ def probe_inputs(
     targets = np.concatenate([_find_wrapping_sums(layer, rules), targets])
     if targets.size:
         yield _make_inputs(layer, targets)
+
+
+def probe_operands(
+    layer: RecordedOperation, rules: Sequence[RequantizationRule]
+) -> Iterator[RecordedOperation]:
+    """Yield copies of an operation with random operands, for which rules may differ.
+
+    The values of an item are spread around its mean. A row of a matrix product has a sum near a
+    tie with the first column.
+    """
+    views, limits = layer.operation.operands[1:], np.iinfo(layer.results.dtype)
+    for seed, elements in enumerate(_OPERANDS):
+        items = max(elements // max(layer.results[0].size, 1), 1)
+        results = np.zeros((items, *layer.results.shape[1:]), layer.results.dtype)
+        rng, known = np.random.default_rng(seed), dict[str, Array]()
+        for view, values in zip(views, layer.inputs, strict=True):
+            shape = items, *(1 for _ in view.shape)
+            spread = rng.choice([0, 1, 16, 256], shape) << 8 * layer.element
+            mean = rng.integers(limits.min, limits.max + 1, shape)
+            drawn = mean + rng.integers(-spread, spread + 1, (items, *view.shape))
+            drawn = np.clip(drawn, limits.min, limits.max).astype(values.dtype)
+            known.setdefault(view.name, values if view.buffer.constant else drawn)
+        changed = attrs.evolve(
+            layer, inputs=tuple(known[view.name] for view in views), results=results
+        )
+        if layer.opcode == MATMUL and not views[0].buffer.constant:
+            _solve_rows(changed, rng)
+        yield changed
+
+
+def _solve_rows(layer: RecordedOperation, rng: np.random.Generator) -> None:
+    """Solve rows of the left operand of a matrix product for sums near ties, in place."""
+    left, right = layer.inputs
+    offsets = [view.offset for view in layer.operation.operands[1:]]
+    ends = np.iinfo(left.dtype)
+    limits = int(ends.min) - offsets[0], int(ends.max) - offsets[0]
+    unit = np.ones(1, np.int64)
+    factor = layer.compute_ideal_results(LayerSample(unit, unit, unit)).item()
+    rows = list(np.ndindex(left.shape[:-1]))[:MAX_SUMS]
+    levels = rng.integers(layer.clip[0], layer.clip[1], len(rows)) - layer.offset + 0.5
+    targets = np.rint(levels / factor).astype(np.int64) + rng.integers(-2, 3, len(rows))
+    for (item, *index), target in zip(rows, targets.tolist(), strict=True):
+        column = right[(item % len(right), *index[:-1])][:, 0].astype(np.int64) - offsets[1]
+        values = left[(item, *index)].astype(np.int64) - offsets[0]
+        solved = solve_sum(column, values, target, limits, rng, attempts=4)
+        if solved is not None:
+            left[(item, *index)] = solved + offsets[0]
 
 
 def probe_weights_and_inputs(

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from nmpsim.cli.loading import print_warnings, report_slow_loading
+from nmpsim.cli.loading import print_warning, print_warnings, report_slow_loading
 from nmpsim.cli.options import (
     FORMAT_OPTION,
     TENSORS_OPTION,
@@ -86,7 +86,11 @@ def command(options: IdentifyOptions) -> int:
             layout=options.matching.reference_layout,
         )
     if options.output is not None and found.is_explained:
-        write_file(options.output, make_formulas_file(found))
+        file = make_formulas_file(found)
+        write_file(options.output, file.text)
+        if file.omitted:
+            layers = ", ".join(map(program.get_display_name, file.omitted))
+            print_warning(f"{options.output} does not state the rule of {layers}")
     is_requested = options.probe is not None
     probes = make_class_probes(found, weights=options.probe_weights) if is_requested else ()
     if options.probe is not None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import identified_convolution as convolution
 import numpy as np
 import onnx
 import pytest
@@ -84,10 +85,10 @@ def add_rounded_operands() -> Any:
     return sum(parts)
 
 
-def add_once() -> Any:
+def add_once(left: Any = LEFT, right: Any = RIGHT) -> Any:
     """Return a sum of products with integers / 2^14, rounded half up."""
     a, b = (round(float(one) / float(SCALE_Y) * (1 << 14)) for one in (SCALE_A, SCALE_B))
-    return LEFT * a + RIGHT * b + (1 << 13) >> 14
+    return left * a + right * b + (1 << 13) >> 14
 
 
 def add_floats() -> Any:
@@ -202,24 +203,60 @@ def test_a_rule_of_an_average_pool_is_named(
     check_named(model, dumps, rounding)
 
 
-def test_a_rule_of_a_matrix_product_is_named(folder: Path) -> None:
-    model, dumps = folder / "product.onnx", folder / "product.npz"
-    values = {
-        "sa": np.asarray(SCALE_A), "za": np.asarray(ZERO_A, np.int8),
-        "sb": np.asarray(SCALE_B), "zb": np.asarray(ZERO_B, np.int8),
-        "sy": np.asarray(SCALE_Y * 64), "zy": np.asarray(ZERO_Y, np.int8),
-    }  # fmt: skip
-    words = ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"]
-    shapes = {"a": [96, 12], "b": [12, 12], "y": [96, 12]}
-    write_node(model, helper.make_node("QLinearMatMul", words, ["y"]), shapes, values)
-    a, b = A.reshape(-1, 12), B[:, 0].reshape(-1, 12)
-    products = LEFT.reshape(-1, 96, 12) @ RIGHT[:, 0]
+PRODUCT = {
+    "sa": np.asarray(SCALE_A), "za": np.asarray(ZERO_A, np.int8),
+    "sb": np.asarray(SCALE_B), "zb": np.asarray(ZERO_B, np.int8),
+    "sy": np.asarray(SCALE_Y * 64), "zy": np.asarray(ZERO_Y, np.int8),
+}  # fmt: skip
+PRODUCT_SHAPES = {"a": [96, 12], "b": [12, 12], "y": [96, 12]}
+
+
+def multiply_rows(arrays: dict[str, Any]) -> Any:
+    """Return products of stacked operands with a multiplier of 16 bits, rounded down."""
+    left = arrays["a"].reshape(-1, 96, 12).astype(np.int64) - ZERO_A
+    products = left @ (arrays["b"].reshape(-1, 12, 12).astype(np.int64) - ZERO_B)
     fraction, exponent = np.frexp(float(SCALE_A) * float(SCALE_B) / (64 * float(SCALE_Y)))
     mul = int(np.floor(fraction * 2.0**16 + 0.5))
     results = (products * mul >> 16 - int(exponent)) + ZERO_Y
-    y = np.clip(results, -128, 127).astype(np.int8).reshape(-1, 12)
-    np.savez(dumps, a=a, b=b, y=y)
+    return np.clip(results, -128, 127).astype(np.int8).reshape(-1, 12)
+
+
+def compute_products() -> dict[str, Any]:
+    """Return operands and their products."""
+    arrays = {"a": A.reshape(-1, 12), "b": B[:, 0].reshape(-1, 12)}
+    return arrays | {"y": multiply_rows(arrays)}
+
+
+def test_a_rule_of_a_matrix_product_is_named(folder: Path) -> None:
+    model, dumps = folder / "product.onnx", folder / "product.npz"
+    node = helper.make_node("QLinearMatMul", ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"], ["y"])
+    write_node(model, node, PRODUCT_SHAPES, PRODUCT)
+    np.savez(dumps, **compute_products())
     check_named(model, dumps, "16 bits; down")
+
+
+def test_a_layer_whose_formula_differs_from_that_of_the_file_is_named(folder: Path) -> None:
+    """A convolution and a matrix product share the formula of sums in a file."""
+    model, dumps, file = (folder / f"both.{one}" for one in ("onnx", "npz", "toml"))
+    convolution.write_model(model)
+    both, node = onnx.load(str(model)), folder / "product.onnx"
+    words = [f"p{one}" for one in ("a", "sa", "za", "b", "sb", "zb", "sy", "zy")]
+    shapes, values = ({f"p{k}": v for k, v in one.items()} for one in (PRODUCT_SHAPES, PRODUCT))
+    write_node(node, helper.make_node("QLinearMatMul", words, ["py"]), shapes, values)
+    product = onnx.load(str(node)).graph
+    for part in ("node", "input", "output", "initializer"):
+        getattr(both.graph, part).extend(getattr(product, part))
+    onnx.save(both, str(model))
+    mul, shift = convolution.multipliers(12)
+    convolution.record(dumps, lambda sums, bias: (sums + bias) * mul + (1 << shift >> 1) >> shift)
+    with np.load(dumps) as archive:
+        arrays = dict(archive)
+    np.savez(dumps, **arrays, **{f"p{key}": one for key, one in compute_products().items()})
+    words = ["identify", str(model), "--dumps", str(dumps), "-o", str(file)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "does not state the rule of py" in result.output
+    assert "# not stated: matrix product" in file.read_text()
 
 
 def test_results_that_no_rule_explains_have_no_name(folder: Path) -> None:
@@ -232,15 +269,43 @@ def test_results_that_no_rule_explains_have_no_name(folder: Path) -> None:
     assert result.exit_code == 1 and "no rule explains all results" in result.output
 
 
-def test_rules_of_pairs_are_compared_on_all_operands(folder: Path) -> None:
+def add_arrays(a: Any, b: Any) -> Any:
+    """Return the clipped results of ``add_once`` for stored operands."""
+    results = add_once(a.astype(np.int64) - ZERO_A, b.astype(np.int64) - ZERO_B)
+    return np.clip(results + ZERO_Y, -128, 127).astype(np.int8)
+
+
+def test_a_probe_divides_rules_of_pairs(folder: Path) -> None:
     model, dumps = write_model(folder / "model.onnx", "QLinearAdd"), folder / "few.npz"
-    y = np.clip(add_once() + ZERO_Y, -128, 127).astype(np.int8)
-    np.savez(dumps, a=A[:1], b=B[:1], y=y[:1])
-    words = ["identify", model, "--dumps", dumps, "--probe", folder / "probe.npz"]
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == 0, result.output
-    assert "probe of the class addition: none found: the rules differ" in result.output
-    assert "--probe-weights" not in result.output
+    np.savez(dumps, a=A[:1], b=B[:1], y=add_arrays(A[:1], B[:1]))
+    check_probe(model, dumps, lambda arrays: add_arrays(arrays["a"], arrays["b"]))
+
+
+@pytest.mark.slow
+def test_a_probe_divides_rules_of_matrix_products(folder: Path) -> None:
+    model, dumps = folder / "product.onnx", folder / "short.npz"
+    node = helper.make_node("QLinearMatMul", ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"], ["y"])
+    write_node(model, node, PRODUCT_SHAPES, PRODUCT)
+    arrays = {"a": A.reshape(-1, 12)[:96], "b": B[0, 0]}
+    np.savez(dumps, **arrays, y=multiply_rows(arrays))
+    check_probe(model, dumps, multiply_rows)
+
+
+def check_probe(model: Path, dumps: Path, run: Any) -> None:
+    """Check that a device that runs the probe of a class divides it, with a predicted result."""
+    probe, recorded = (dumps.with_stem(f"{dumps.stem}_{one}") for one in ("probe", "recorded"))
+    words = ["identify", model, "--dumps", dumps, "--probe", probe, "--format", "json"]
+    (known,) = json.loads(CliRunner().invoke(app, [str(one) for one in words]).stdout)["classes"]
+    with np.load(probe) as archive:
+        arrays = dict(archive)
+    y = run(arrays)
+    expected = [arrays[key] for key in arrays if key.endswith("/result")]
+    assert known["groups"] == len(expected) > 1
+    assert sum(np.array_equal(values.reshape(y.shape), y) for values in expected) == 1
+    np.savez(recorded, **arrays, y=y)
+    words[2:2] = ["--dumps", recorded]
+    (less,) = json.loads(CliRunner().invoke(app, [str(one) for one in words]).stdout)["classes"]
+    assert 0 < less["count"] < known["count"]
 
 
 @pytest.mark.parametrize(
