@@ -612,7 +612,7 @@ class Shadow:
             raise fail(
                 "ARG001", message, hint="Run with device.run(bundle, inputs, save_layers=True)."
             )
-        stored = prepare_inputs(self._bundle.metadata, inputs)
+        stored = prepare_inputs(self._bundle, inputs)
 
         def done(layer: ShadowLayer) -> None:
             if progress:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import attrs
+
 from nmpsim.bundle.formulas import find_custom_formulas
 from nmpsim.bundle.limits import DIMENSION, ELEMENTS, RANK
 from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Layer, Metadata, ProgramStep, Tensor
@@ -49,6 +51,9 @@ def _problems(metadata: Metadata, memory: MemoryRanges) -> Iterator[str]:
     for tensor in (*metadata.inputs, *metadata.outputs):
         if tensor.name in metadata.unsigned and tensor.elem not in UNSIGNED_ELEMS:
             yield f"{tensor.name!r} of element type {tensor.elem} cannot be unsigned"
+    for tensor in metadata.states:
+        yield from _tensor_problems(tensor, [memory.image])
+        yield from _state_problems(tensor, metadata)
     for position, layer in enumerate(metadata.layers):
         yield from _layer_problems(position, layer, memory)
     for position, step in enumerate(metadata.steps):
@@ -74,6 +79,13 @@ def _name_problems(what: str, tensors: Sequence[Tensor]) -> Iterator[str]:
     for name in names:
         if names.count(name) > 1:
             yield f"{names.count(name)} {what}s have the name {name!r}"
+
+
+def _state_problems(initial: Tensor, metadata: Metadata) -> Iterator[str]:
+    for what, tensors in (("input", metadata.inputs), ("output", metadata.outputs)):
+        found = [one for one in tensors if one.name == initial.name]
+        if not any(attrs.evolve(one, address=initial.address) == initial for one in found):
+            yield f"the state tensor {initial.name!r} is no {what} of its type"
 
 
 def _layer_problems(position: int, layer: Layer, memory: MemoryRanges) -> Iterator[str]:

@@ -199,6 +199,9 @@ class Metadata:
     """Mapping of each operation of the model's file; empty if the program was LIR."""
     normalizations: Annotated[tuple[Normalization, ...], limits.TENSORS] = ()
     """Normalization of inputs that are images, if the model's file contains it."""
+    states: Annotated[tuple[Tensor, ...], limits.TENSORS, OMITTED_IF_EMPTY] = ()
+    """Initial values, in read-only memory, of the tensors that are both inputs and outputs and that
+    a run leaves to the next one."""
     formulas: Annotated[str, OMITTED_IF_EMPTY] = ""
     """Formulas that replace those of device profiles, as stored text; empty if there are none."""
 
@@ -217,13 +220,26 @@ class Metadata:
 
     @property
     def user_inputs(self) -> tuple[Tensor, ...]:
-        """Inputs with the element types of the user's data."""
-        return tuple(map(self.user_tensor, self.inputs))
+        """Inputs with the element types of the user's data, without state tensors."""
+        return self._list_user_tensors(self.inputs)
 
     @property
     def user_outputs(self) -> tuple[Tensor, ...]:
-        """Outputs with the element types of the user's data."""
-        return tuple(map(self.user_tensor, self.outputs))
+        """Outputs with the element types of the user's data, without state tensors."""
+        return self._list_user_tensors(self.outputs)
+
+    @property
+    def user_states(self) -> tuple[Tensor, ...]:
+        """State tensors with the element types of the user's data."""
+        return tuple(self.user_tensor(one) for one in self.inputs if one.name in self._state_names)
+
+    @property
+    def _state_names(self) -> frozenset[str]:
+        return frozenset(one.name for one in self.states)
+
+    def _list_user_tensors(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        states = self._state_names
+        return tuple(self.user_tensor(one) for one in tensors if one.name not in states)
 
     def user_tensor(self, tensor: Tensor) -> Tensor:
         """Return an input or output tensor with the element type and offset of the user's data."""

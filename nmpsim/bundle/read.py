@@ -7,6 +7,7 @@ the outcome is a :class:`Bundle` or a :class:`~nmpsim.diagnostics.UserError`.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.schema import parse_metadata
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.escape import escape_line
+from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -99,6 +101,16 @@ class Bundle:
         module = read_module(self.debug, self.image, self.image_base, Place(self.path))
         origins = self.metadata.origins
         return module if not origins else _with_origins(module, origins)
+
+    def read_initial_state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the values of state tensors before the first run, as the device stores them."""
+        found = {}
+        for tensor in self.metadata.states:
+            dtype, start = ELEM_DTYPES[tensor.elem], tensor.address - self.image_base
+            nbytes = math.prod(tensor.shape) * dtype.itemsize
+            values = self.image[start : start + nbytes].view(dtype)
+            found[tensor.name] = values.reshape(tensor.shape)
+        return found
 
     def require_device(self) -> Mapping[str, Any]:
         """Return the device settings of the bundle; raise UserError (BUN004) if any are missing.

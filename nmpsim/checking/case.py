@@ -239,7 +239,7 @@ def _attach_core_file(
         bundle = debugger.bundle
         with debugger.limit_time(budget):
             position, description = _place(result, debugger, hazards)
-        values = prepare_inputs(bundle.metadata, inputs)
+        values = prepare_inputs(bundle, inputs)
         write_core_file(path, CoreDump(bytes(bundle.file), values, config, ENGINE, position))
     except UserError as error:
         return attrs.evolve(result, errors=(*result.errors, *error.diagnostics))

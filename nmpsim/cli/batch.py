@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from nmpsim.atomic import write_npz
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.output import show_progress, write_result
@@ -28,6 +30,7 @@ def run_batch(
     *,
     limits: Limits,
     strict: bool,
+    reset_state: bool,
     save_outputs: Path | None,
     format: str,
     output: Path | None,
@@ -43,7 +46,7 @@ def run_batch(
         sample.load()
     runs: list[RunSummary] = []
     outputs: list[dict[str, npt.NDArray[Any]]] = []
-    code = EXIT_OK
+    code, states = EXIT_OK, {one.name for one in bundle.metadata.states}
     with show_progress() as progress:
 
         def report_compiling(event: Progress) -> None:
@@ -53,9 +56,16 @@ def run_batch(
         for done, sample in enumerate(samples):
             progress(Progress("sample", done, len(samples), sample.name))
             report = device.run(
-                bundle, sample.load(), progress=report_compiling, limits=limits, strict=strict
+                bundle,
+                sample.load(),
+                progress=report_compiling,
+                limits=limits,
+                strict=strict,
+                reset_state=reset_state,
             )
-            runs.append(RunSummary.from_report(sample.files, report))
+            shown = tuple(one for one in report.output_reports if one.name not in states)
+            summary = attrs.evolve(report, output_reports=shown)
+            runs.append(RunSummary.from_report(sample.files, summary))
             outputs.append(dict(report.outputs) if save_outputs is not None else {})
             if report.trap is not None:
                 is_timeout = report.trap.kind == "timeout"

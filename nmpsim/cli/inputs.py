@@ -86,17 +86,23 @@ def find_samples(arguments: Sequence[str], inputs: ProgramInputs) -> list[InputS
         FILE001 for a folder or a pattern without files; INPUT003 for an unusable file.
     """
     names = list(inputs.tensors)
-    lists = [
-        group_batches([_find_sources(name, path, inputs) for path in paths])
-        for name, paths in (_expand(argument, names) for argument in arguments)
-    ]
+    series: dict[tuple[str, ...], list[dict[str, InputSource]]] = {}
+    titles: dict[tuple[str, ...], list[str]] = {}
+    for argument in arguments:
+        name, paths = _expand(argument, names)
+        files = [_find_sources(name, path, inputs) for path in paths]
+        is_series = name is None and inputs.states  # one run after the other changes the state
+        key = tuple(files[0]) if is_series else (argument, str(len(titles)))
+        series.setdefault(key, []).extend(files)
+        titles.setdefault(key, []).append(argument)
+    lists = [group_batches(files) for files in series.values()]
     longest = max(lists, key=lambda runs: (len(runs), _count_files(runs)), default=[])
-    for argument, found in zip(arguments, lists, strict=True):
+    for own, found in zip(titles.values(), lists, strict=True):
         if len(found) not in (1, len(longest)):
             raise fail(
                 "INPUT001",
                 "the inputs have different numbers of files",
-                found=f"--input {argument}: {_describe_count(found)}",
+                found=f"{' '.join(f'--input {one}' for one in own)}: {_describe_count(found)}",
                 expected=f"1 or {_describe_count(longest)}",
                 hint="Pass the same number of files for each input, or one file for all runs.",
             )
@@ -130,7 +136,7 @@ def _make_sample(
                     hint=hint,
                 )
             sources[name] = found
-    _check_complete(sources, inputs.tensors)
+    _check_complete(sources, inputs.required)
     files = tuple(str(source.path) for source in next(iter(own.values()), ()))
     return InputSample(files, sources, inputs)
 
@@ -348,12 +354,12 @@ def _suggest_name(file: ArrayFile, names: Iterable[str]) -> str:
     return "Save the arrays under the names of the inputs."
 
 
-def _check_complete(found: Mapping[str, object], tensors: Mapping[str, Tensor]) -> None:
-    missing = [name for name in tensors if name not in found]
+def _check_complete(found: Mapping[str, object], required: Sequence[str]) -> None:
+    missing = [name for name in required if name not in found]
     if missing:
         given = " ".join(f"--input {shlex.quote(f'{name}=FILE.npy')}" for name in missing[:4])
         hint = f"Pass {given}."
-        if len(tensors) == 1:
+        if len(required) == 1:
             hint = "Pass --input FILE: an array, an image, a folder, a pattern, or -."
         raise fail(
             "INPUT001",

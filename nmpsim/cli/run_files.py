@@ -177,6 +177,6 @@ def save_core_file(
 
         found = find_hazards(bundle, arrays, config, max_memory=max_memory, max_found=1).found
         position = found[0].position if found else None
-    inputs = prepare_inputs(bundle.metadata, arrays)
+    inputs = prepare_inputs(bundle, arrays)
     write_core_file(path, CoreDump(bytes(bundle.file), inputs, config, report.engine, position))
     print_message(f"wrote {path}; `nmpsim debug {path}` shows the run where it stopped")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -31,19 +31,28 @@ class ProgramInputs:
     """Inputs of a program: tensors, and the options for converting images to tensors."""
 
     tensors: Mapping[str, Tensor]
-    """Name -> tensor, in the user's layout."""
+    """Name -> tensor, in the user's layout; state tensors follow the inputs."""
     images: ImageOptions = DEFAULT_IMAGES
     channel_order: str = "RGB"
     """Order of the channels of images without ``--image-channel-order``."""
     normalizations: Mapping[str, Normalization] = MappingProxyType({})
     """Input -> normalization of images according to the model's file."""
+    states: Collection[str] = ()
+    """Tensors that are optional, because the bundle has their initial values."""
 
     @classmethod
     def from_bundle(cls, metadata: Metadata, images: ImageOptions) -> ProgramInputs:
         """Create the inputs from the metadata of a bundle and image options."""
-        tensors = {tensor.name: tensor for tensor in metadata.user_inputs}
+        states = metadata.user_states
+        tensors = {tensor.name: tensor for tensor in (*metadata.user_inputs, *states)}
         normalizations = {one.input: one for one in metadata.normalizations}
-        return cls(tensors, images, metadata.channel_order, normalizations)
+        names = tuple(tensor.name for tensor in states)
+        return cls(tensors, images, metadata.channel_order, normalizations, names)
+
+    @property
+    def required(self) -> list[str]:
+        """Names of the inputs without state tensors."""
+        return [name for name in self.tensors if name not in self.states]
 
     def get_batch_size(self, name: str) -> int:
         """Return the batch size of an input, or 1 if the input has no batch dimension."""
@@ -71,16 +80,17 @@ class ProgramInputs:
 
     def get_single_name(self, path: Path) -> str:
         """Return the name of the only input. Raises UserError (INPUT001) if there are several."""
-        if len(self.tensors) != 1:
+        names = self.required
+        if len(names) != 1:
             argument = shlex.quote(f"{next(iter(self.tensors), 'NAME')}={path}")
             raise fail(
                 "INPUT001",
                 "the file does not name the input that it belongs to",
                 place=path,
-                expected=f"one of the inputs {format_names(list(self.tensors))}",
+                expected=f"one of the inputs {format_names(names)}",
                 hint=f"Pass --input {argument}.",
             )
-        return next(iter(self.tensors))
+        return names[0]
 
     def read_image(self, name: str, path: Path) -> Array:
         """Read an image in the shape of a batch item of an input."""

@@ -101,7 +101,7 @@ def _load_case(
     arguments = tuple(one.argument for one in case.input)
     inputs = load_inputs(InputOptions(arguments=arguments, images=images), metadata)
     expect = case.expect
-    stored = prepare_inputs(metadata, inputs)
+    stored = prepare_inputs(bundle, inputs)
 
     def run_reference(path: Path) -> ReferenceRun | None:
         return run_live_reference(path, metadata, stored, case.timeout)

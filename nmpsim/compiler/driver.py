@@ -324,6 +324,12 @@ class _Compilation:
         inputs, outputs = (
             tuple(map(self._tensor, views)) for views in find_inputs_and_outputs(self._module)
         )
+        names = {one.name for one in inputs} & {one.name for one in outputs}
+        states = tuple(
+            attrs.evolve(self._tensor(self._weights[initial]), name=name)
+            for name, initial in self._module.states.items()
+            if name in names
+        )
         self._memory.add_symbols()
         emitter = Emitter(self._builder, self._config.cores_count, len(plans))
         steps: list[ProgramStep] = []
@@ -358,6 +364,7 @@ class _Compilation:
                     for step in steps
                 ),
                 unsigned=tuple(sorted(unsigned)),
+                states=states,
                 operators=tuple(operators),
                 normalizations=tuple(normalizations),
                 formulas=self._formulas,

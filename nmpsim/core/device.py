@@ -15,7 +15,7 @@ from nmpsim.config import DeviceConfig, resolve_device
 from nmpsim.core.batch import BatchResult
 from nmpsim.core.engine_selection import AutoEngine, make_engine
 from nmpsim.core.execution_log import ExecutionLog
-from nmpsim.core.host_steps import write_tensor
+from nmpsim.core.host_steps import read_tensor, write_tensor
 from nmpsim.core.inputs import Inputs, prepare_inputs
 from nmpsim.core.limits import NO_LIMITS, Limits, resolve_thread_count
 from nmpsim.core.load import check_outputs_in_dram, load_machine, reset_machine
@@ -104,6 +104,7 @@ class Device:
         limits: Limits = NO_LIMITS,
         strict: bool = True,
         repeat: int = 1,
+        reset_state: bool = False,
     ) -> RunReport:
         """Run a bundle on inputs, and return the report of the run.
 
@@ -114,7 +115,8 @@ class Device:
         inputs : mapping, sequence or array
             An array for each input of the bundle, in its shape, by name or in the program's order;
             a single input may be given as the array alone. Float arrays are accepted for float
-            inputs and quantized for quantized ones; integers must be of the input's own type.
+            inputs and quantized for quantized ones; integers must be of the input's own type. A
+            state tensor that is not given has the value that the last run of the bundle has left.
         save_layers : bool
             Keep every layer's output in the report. If layers keep outputs in scratchpads, a second
             run of the program without chains computes them.
@@ -137,7 +139,10 @@ class Device:
         repeat : int
             Number of runs on the same inputs, each on the memory and open DRAM rows that the one
             before left. The report is that of the first run, with the ``throughput`` of all; so are
-            ``work``, ``commits``, ``execution`` and ``save_layers``.
+            ``work``, ``commits``, ``execution`` and ``save_layers``, and the state after it.
+        reset_state : bool
+            Begin with the initial values of state tensors. The device also does so after it has run
+            another bundle.
 
         Returns
         -------
@@ -183,7 +188,7 @@ class Device:
                 and repeat == 1,
             )
             loaded.runs += 1
-            values = prepare_inputs(bundle.metadata, inputs)
+            values = prepare_inputs(bundle, inputs, {} if reset_state else loaded.state)
             series = self._begin_series(loaded, options)
             while True:
                 try:
@@ -192,9 +197,11 @@ class Device:
                 except RestartError as restart:
                     series.restart(loaded, restart)
             report = self._summarize(loaded, reports, repeat)
+            loaded.state = {} if report.trap else loaded.read_state()
         if unchained is bundle:
             return report
-        return self._add_layer_outputs(report, bundle, unchained, inputs, limits)
+        state = {one.name: values[one.name] for one in bundle.metadata.states}
+        return self._add_layer_outputs(report, bundle, unchained, inputs, state, limits)
 
     def _remove_chains(self, bundle: Bundle) -> Bundle:
         """Return the same program without outputs in scratchpads; raise UserError (ARG001)."""
@@ -202,12 +209,19 @@ class Device:
         return bundle
 
     def _add_layer_outputs(
-        self, report: RunReport, bundle: Bundle, unchained: Bundle, inputs: Inputs, limits: Limits
+        self,
+        report: RunReport,
+        bundle: Bundle,
+        unchained: Bundle,
+        inputs: Inputs,
+        state: Arrays,
+        limits: Limits,
     ) -> RunReport:
         """Return a report with the outputs that the layers have in the program without chains."""
         if self._unchained is None:
             self._unchained = Device(self.config, *self._arguments)
         limits = attrs.evolve(limits, max_cycles=None)
+        self._unchained._load(unchained, True).state = state
         separate = self._unchained.run(
             unchained, inputs, save_layers=True, limits=limits, strict=False
         )
@@ -226,6 +240,7 @@ class Device:
         samples: Sequence[Inputs],
         *,
         limits: Limits = NO_LIMITS,
+        reset_state: bool = False,
     ) -> BatchResult:
         """Run a bundle on the inputs of each sample, without a report of each run.
 
@@ -237,9 +252,11 @@ class Device:
             Inputs of each run, as :meth:`run` takes them.
         limits : Limits
             Limits of each run.
+        reset_state : bool
+            Begin each run with the initial values of state tensors.
         """
         bundle = get_bundle(bundle)
-        batch, may_repeat = BatchResult(), True
+        batch, may_repeat = BatchResult(), reset_state or not bundle.metadata.states
         with self._turn:
             for number, inputs in enumerate(samples):
                 repeated = self._load(bundle).repeated
@@ -248,7 +265,8 @@ class Device:
                     if rest is not None:
                         return batch.add(rest)
                     may_repeat = False  # single runs show which of them ends where
-                batch = batch.add(BatchResult.from_report(self.run(bundle, inputs, limits=limits)))
+                report = self.run(bundle, inputs, limits=limits, reset_state=reset_state)
+                batch = batch.add(BatchResult.from_report(report))
         return batch
 
     def _repeat_batch(
@@ -259,7 +277,7 @@ class Device:
         options = RunOptions(limits=limits, whole_layers=loaded.whole_layers)
         if not repeated.matches(options):
             return None
-        values = [prepare_inputs(bundle.metadata, one) for one in samples]
+        values = [prepare_inputs(bundle, one) for one in samples]
         series = self._begin_series(loaded, options)
         loaded.repeated = loaded.inputs = None
         try:
@@ -380,6 +398,12 @@ class Device:
         """Pickle the arguments only; a run in another process makes its own machine."""
         return type(self), (self.config, *self._arguments)
 
+    def read_state(self, bundle: Bundle | BundleHolder) -> Arrays:
+        """Return the state tensors with which the next run of a bundle begins, as stored."""
+        with self._turn:
+            bundle = get_bundle(bundle)
+            return {**bundle.read_initial_state(), **self._load(bundle).state}
+
     def machine_after(self, bundle: Bundle) -> Machine:
         """Return the machine in its state after the last run of a bundle.
 
@@ -425,6 +449,8 @@ class _LoadedBundle:
     runs: int = 0
     mode: Mode = Mode.PROVE
     """Mode in which the next run begins unless it can be repeated."""
+    state: Arrays = attrs.field(factory=dict)
+    """State tensors after the last run; empty before the first one and after a trap."""
     inputs: Arrays | None = None
     """Inputs of the last run if it did not fill the scratchpads; ``options`` likewise."""
     options: RunOptions | None = None
@@ -435,7 +461,14 @@ class _LoadedBundle:
 
     def __attrs_post_init__(self) -> None:
         metadata = self.bundle.metadata
-        self.batch = find_batch_size([one.shape for one in (*metadata.inputs, *metadata.outputs)])
+        tensors = (*metadata.user_inputs, *metadata.user_outputs)
+        self.batch = find_batch_size([one.shape for one in tensors])
+
+    def read_state(self) -> Arrays:
+        """Return copies of the state tensors in memory."""
+        states = {one.name for one in self.bundle.metadata.states}
+        tensors = (one for one in self.bundle.metadata.inputs if one.name in states)
+        return {one.name: read_tensor(self.machine, one).copy() for one in tensors}
 
 
 @attrs.define(eq=False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from nmpsim.arrays import Array, Arrays, Shape
-from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Metadata, Tensor
+from nmpsim.bundle import Bundle
+from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Tensor
 from nmpsim.diagnostics import Diagnostic, UserError, did_you_mean, fail
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor
@@ -19,20 +21,25 @@ Inputs = Arrays | Sequence[Array] | Array
 """Inputs by name, in the program's order, or the array of a program's only input."""
 
 
-def prepare_inputs(metadata: Metadata, given: Inputs) -> dict[str, Array]:
+def prepare_inputs(
+    bundle: Bundle, given: Inputs, states: Arrays = MappingProxyType({})
+) -> dict[str, Array]:
     """Check the user's inputs and convert them to the element types of the program.
 
-    Real values for a quantized input are quantized as the program's profile does it.
+    Real values for a quantized input are quantized as the program's profile does it. State tensors
+    that are not given have the value in ``states``, by default their initial value.
 
     Raises
     ------
     UserError
         INPUT001 or INPUT002 if the inputs do not fit the program.
     """
+    metadata = bundle.metadata
     tensors = metadata.inputs
+    states = {**bundle.read_initial_state(), **states}
     numerics = metadata.numerics if metadata.numerics in NUMERICS_NAMES else DEFAULT_NUMERICS
     names = [tensor.name for tensor in tensors]
-    given = _by_name(given, names)
+    given = _by_name(given, [name for name in names if name not in states])
     findings = [
         Diagnostic(
             "INPUT001",
@@ -46,6 +53,9 @@ def prepare_inputs(metadata: Metadata, given: Inputs) -> dict[str, Array]:
     ]
     values: dict[str, Array] = {}
     for tensor in tensors:
+        if tensor.name not in given and tensor.name in states:
+            values[tensor.name] = states[tensor.name]
+            continue
         if tensor.name not in given:
             findings.append(
                 Diagnostic(

@@ -150,7 +150,7 @@ class ReversibleExecution:
         self.engine, self.costs = make_engine(engine), get_costs(config)
         if isinstance(self.engine, AutoEngine):
             self.engine.choose_engine(bundle, NO_LIMITS)
-        self.inputs = prepare_inputs(bundle.metadata, inputs)
+        self.inputs = prepare_inputs(bundle, inputs)
         self.edits: tuple[Edit, ...] = ()
         """Changes to the program and to DRAM, see :meth:`apply_edits`."""
         self.layers = bundle.metadata.layers

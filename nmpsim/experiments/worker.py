@@ -140,7 +140,7 @@ def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
     """Run the samples of a chunk in a pool worker; return predictions and saturation counts."""
     with _turn:
         bundle, device = _load_device(work)
-        found = device.run_batch(bundle, chunk.samples, limits=work.limits)
+        found = device.run_batch(bundle, chunk.samples, limits=work.limits, reset_state=True)
     orders = rank_classes(np.stack([get_scores(run.outputs) for run in found.runs]))
     ranks = (orders == np.array(chunk.labels)[:, None]).argmax(axis=1)
     columns = (chunk.indices, found.runs, orders[:, 0].tolist(), ranks.tolist())

@@ -10,6 +10,7 @@ import numpy as np
 from nmpsim.arrays import Array, Shape
 from nmpsim.lir.names import UniqueNames
 from nmpsim.lir.nodes import (
+    INITIAL_SUFFIX,
     AttributeValue,
     Instruction,
     Module,
@@ -80,6 +81,10 @@ class ModuleBuilder(UniqueNames):
         stored.flags.writeable = False
         self._constants[name] = stored
         return BuilderTensor(name, type, name)
+
+    def add_initial_value(self, state: BuilderTensor, values: Array) -> None:
+        """Make an input a state tensor, which has these values before the first run."""
+        self.add_constant(state.name + INITIAL_SUFFIX, values, state.type)
 
     def allocate(self, name: str, type: TensorType) -> BuilderTensor:
         """Add a buffer for an activation; return it as a tensor."""

@@ -49,6 +49,10 @@ MAX_INTEGER = 2**31 - 1
 """Largest integer attribute, such as a size, step or index."""
 
 
+INITIAL_SUFFIX = ".initial"
+"""Suffix of the constant with the value that a state tensor has before the first run."""
+
+
 @frozen
 class SourcePosition:
     """Position in LIR text: 1-based line and column, or line 0 if there is no text."""
@@ -156,6 +160,20 @@ class Module:
     """File of the text, for messages."""
     floats: Mapping[str, npt.NDArray[np.float32]] = attrs.field(factory=dict, eq=False)
     """Values of constants before quantization, as far as known."""
+
+    @property
+    def states(self) -> Mapping[str, str]:
+        """State tensor -> constant with its initial value.
+
+        A state tensor is a mutable weight for which there is a constant of the same type, with the
+        suffix INITIAL_SUFFIX. A run reads and then writes it, and the next run begins with this.
+        """
+        types = {weight.name: weight.type for weight in self.weights if weight.constant}
+        return {
+            weight.name: weight.name + INITIAL_SUFFIX
+            for weight in self.weights
+            if not weight.constant and types.get(weight.name + INITIAL_SUFFIX) == weight.type
+        }
 
 
 def find_size_problem(shape: Sequence[int]) -> tuple[str, str] | None:

@@ -150,7 +150,7 @@ class LiveReference:
 
     def _pair_outputs(self, tensors: Arrays) -> dict[str, Array]:
         """Pair program outputs with model outputs by name, else by order; return their values."""
-        own, theirs = self._metadata.outputs, self.runtime.output_names
+        own, theirs = self._metadata.user_outputs, self.runtime.output_names
         names = {one.name: one.name for one in own}
         if len(own) == len(theirs) and not any(name in theirs for name in names):
             names = dict(zip(names, theirs, strict=True))
@@ -163,7 +163,9 @@ class LiveReference:
 
     def _pair_inputs(self) -> list[tuple[Tensor, ReferenceInput]]:
         """Pair the inputs of program and model by name, or by order if no name is equal."""
-        own, theirs = self._metadata.inputs, self.runtime.inputs
+        states = {one.name for one in self._metadata.states}
+        own = [one for one in self._metadata.inputs if one.name not in states]
+        theirs = self.runtime.inputs
         by_name = {one.name: one for one in theirs}
         if {one.name for one in own} == by_name.keys():
             return [(one, by_name[one.name]) for one in own]

@@ -19,7 +19,7 @@ from nmpsim.report.data import RunReport
 from nmpsim.runtime.errors import check_trap, errors_as_value_errors, refuse_argument
 
 if TYPE_CHECKING:
-    from nmpsim.frontends.tflite.model import TFLiteTensor
+    from nmpsim.frontends.tflite.model_data import TFLiteTensor
 
 
 class Interpreter:
@@ -74,7 +74,7 @@ class Interpreter:
                 path.write_bytes(model_content)
                 self._load(path)
         self._values: dict[int, Array] = {}
-        self._is_allocated = False
+        self._is_allocated = self._has_reset = False
 
     def _load(self, path: Path) -> None:
         from nmpsim.frontends.tflite.model import read_model
@@ -148,8 +148,11 @@ class Interpreter:
         values = [self._values[one.index] for one in self._model.inputs]
         inputs = dict(zip(names, values, strict=True))
         with errors_as_value_errors():
-            report = self._device.run(self._bundle, inputs, save_layers=self._keeps_all)
+            report = self._device.run(
+                self._bundle, inputs, save_layers=self._keeps_all, reset_state=self._has_reset
+            )
         check_trap(report)
+        self._has_reset = False
         self.report = report
         results = self._list_results(report)
         self._values.update(results)
@@ -181,7 +184,8 @@ class Interpreter:
         return lambda: self._values[tensor_index]
 
     def reset_all_variables(self) -> None:
-        """Do nothing: a program has no state between runs."""
+        """Let the next run begin with the initial values of variables."""
+        self._has_reset = True
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
         """Return the names of inputs and outputs of each signature of the file by its key."""
@@ -224,17 +228,18 @@ class Interpreter:
 
     def _list_results(self, report: RunReport) -> dict[int, Array]:
         """Return the results of a run by the index of the tensor."""
-        found = zip(self._model.outputs, report.outputs.values(), strict=True)
-        results = {one.index: _convert(values, one) for one, values in found}
+        found = zip(self._model.outputs, self._bundle.metadata.user_outputs, strict=True)
+        results = {one.index: _convert(report.outputs[own.name], one) for one, own in found}
         if not self._keeps_all:
             return results
         layers = {one.name: one for one in self._bundle.metadata.layers}
         operators = {one.index: one for one in self._model.operators}
         for row in self._bundle.metadata.operators:
             layer = layers.get(row.layers[-1]) if row.layers else None
-            if layer is None:  # computed with another operator
+            operator = operators.get(int(row.node.split(" ", 1)[0]))
+            if layer is None or operator is None:  # computed with another one, or on variables
                 continue
-            target = operators[int(row.node.split(" ", 1)[0])].outputs[0]
+            target = operator.outputs[0]
             values = report.layer_outputs[make_layer_key(layer)]
             results.setdefault(target.index, _convert(values, target))
         return results

@@ -133,6 +133,9 @@ class InspectDocument(TypedDict):
     numerics: Annotated[str, Source("metadata.numerics_label")]
     inputs: Annotated[list[BundleTensorDocument], Source("metadata.user_inputs")]
     outputs: Annotated[list[BundleTensorDocument], Source("metadata.user_outputs")]
+    states: Annotated[
+        list[BundleTensorDocument], Source("metadata.user_states"), "kept from run to run"
+    ]
     operations: Annotated[
         list[OperationDocument],
         Source(_operations),
@@ -173,6 +176,8 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     _print_elements(bundle, console)
     _print_tensors("inputs", metadata.user_inputs, console)
     _print_tensors("outputs", metadata.user_outputs, console)
+    if metadata.states:
+        _print_tensors("state", metadata.user_states, console)
     if metadata.operators:
         print_heading(console, "operations of the model")
         _print_operators(bundle, console)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from page_blocks import check_output, command_lines, pages, parse_blocks, run_block, run_here
 from PIL import Image
-from tflite_files import small_network
+from tflite_files import small_network, streaming_network
 from torch_records import record_half_bias
 
 import nmpsim
@@ -68,6 +68,9 @@ def prepared_folder(tmp_path_factory):
     for name, source in copies.items():
         shutil.copy(DIGITS / source, folder / name)
     (folder / "model.tflite").write_bytes(small_network(dtype="UINT8", depth=3))
+    (folder / "stream.tflite").write_bytes(streaming_network())
+    for name in ("a.npy", "b.npy"):
+        np.save(folder / name, np.zeros((1, 2, 1, 4), np.int8))
     (folder / "photos").mkdir()
     for name in ("photo.png", "photos/0.png", "photos/1.png"):
         Image.new("RGB", (4, 4), (10, 20, 30)).save(folder / name)

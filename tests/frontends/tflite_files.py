@@ -44,30 +44,14 @@ def tflite_file(
     inputs: Sequence[int],
     outputs: Sequence[int],
     metadata: bytes | None = None,
+    others: Sequence[tuple[Sequence[FileTensor], Sequence[FileOperator]]] = (),
 ) -> bytes:
-    """Return the bytes of a TFLite file with one subgraph and optional metadata."""
+    """Return the bytes of a TFLite file with optional metadata and ``others`` as subgraphs."""
     b = flatbuffers.Builder(1024)
     buffers = [_buffer(b, np.zeros(0, np.uint8))]
-    written = []
-    for tensor in tensors:
-        number = 0
-        if tensor.values is not None:
-            number = len(buffers)
-            buffers.append(_buffer(b, np.ascontiguousarray(tensor.values)))
-        written.append(_tensor(b, tensor, number))
-    codes = sorted({operator.name for operator in operators})
-    graph = _table(
-        b,
-        "SubGraph",
-        Tensors=_vector(b, tflite.SubGraphStartTensorsVector, written),
-        Inputs=_numbers(b, tflite.SubGraphStartInputsVector, inputs),
-        Outputs=_numbers(b, tflite.SubGraphStartOutputsVector, outputs),
-        Operators=_vector(
-            b,
-            tflite.SubGraphStartOperatorsVector,
-            [_operator(b, operator, codes) for operator in operators],
-        ),
-    )
+    graphs = [(tensors, operators, inputs, outputs), *((*one, (), ()) for one in others)]
+    codes = sorted({operator.name for graph in graphs for operator in graph[1]})
+    subgraphs = [_subgraph(b, buffers, codes, *graph) for graph in graphs]
     kinds = [
         _table(
             b,
@@ -90,7 +74,7 @@ def tflite_file(
         **extra,
         Version=3,
         OperatorCodes=_vector(b, tflite.ModelStartOperatorCodesVector, kinds),
-        Subgraphs=_vector(b, tflite.ModelStartSubgraphsVector, [graph]),
+        Subgraphs=_vector(b, tflite.ModelStartSubgraphsVector, subgraphs),
         Buffers=_vector(b, tflite.ModelStartBuffersVector, buffers),
     )
     b.Finish(model, file_identifier=b"TFL3")
@@ -165,6 +149,102 @@ def small_network(
     return tflite_file(tensors, operators, [0], [10], metadata)
 
 
+def streaming_network(
+    dtype: str = "INT8", init: int = 1, variables: Sequence[str] = ("frames", "old", "fixed")
+) -> bytes:
+    """Return a network with three variables, and a subgraph with their initial values.
+
+    ``frames`` has the last three rows, ``old`` the row before the last window; ``fixed`` is never
+    assigned. The subgraph gives values to ``variables``; CALL_ONCE names subgraph ``init``.
+    """
+    zero = 128 if dtype == "UINT8" else 0
+    initial = {
+        "frames": np.arange(12).reshape(1, 3, 1, 4),
+        "old": np.full((1, 1, 1, 4), 9),
+        "fixed": np.full((1, 1, 1, 4), 3),
+    }
+    tensors = [
+        FileTensor("x", (1, 2, 1, 4), dtype, (0.5,), (zero,)),
+        FileTensor("window", (1, 5, 1, 4), dtype, (0.5,), (zero,)),
+        FileTensor("next", (1, 3, 1, 4), dtype, (0.5,), (zero,)),
+        FileTensor("first", (1, 1, 1, 4), dtype, (0.5,), (zero,)),
+        FileTensor("most", (1, 1, 1, 4), dtype, (0.5,), (zero,)),
+        FileTensor("y", (1, 4, 1, 4), dtype, (0.5,), (zero,)),
+        FileTensor("begin", (4,), "INT32", (), (), np.array([0, 2, 0, 0], np.int32)),
+        FileTensor("end", (4,), "INT32", (), (), np.array([1, 5, 1, 4], np.int32)),
+        FileTensor("zeros", (4,), "INT32", (), (), np.zeros(4, np.int32)),
+        FileTensor("row", (4,), "INT32", (), (), np.array([1, 1, 1, 4], np.int32)),
+        FileTensor("ones", (4,), "INT32", (), (), np.ones(4, np.int32)),
+    ]
+    options = {"CallOnceOptions": {"InitSubgraphIndex": init}}
+    main = [FileOperator("CALL_ONCE", (), (), options)] * (init > 0)
+    constants: list[FileTensor] = []
+    assignments: list[FileOperator] = []
+    for name, values in initial.items():
+        handle = {"VarHandleOptions": {"SharedName": name}}
+        stored = values.astype(np.dtype(dtype.lower()))
+        constants += [
+            FileTensor(f"{name}_handle", (), "RESOURCE", (), ()),
+            FileTensor(f"{name}_0", values.shape, dtype, (0.5,), (zero,), stored),
+        ]
+        at, own = len(constants) - 2, len(tensors)
+        if name in variables:
+            assignments += [
+                FileOperator("VAR_HANDLE", (), (at,), handle),
+                FileOperator("ASSIGN_VARIABLE", (at, at + 1), ()),
+            ]
+        tensors += [
+            FileTensor(f"{name}_handle", (), "RESOURCE", (), ()),
+            FileTensor(f"{name}_read", values.shape, dtype, (0.5,), (zero,)),
+        ]
+        main += [
+            FileOperator("VAR_HANDLE", (), (own,), handle),
+            FileOperator("READ_VARIABLE", (own,), (own + 1,)),
+        ]
+    window = {"Padding": 1, "StrideW": 1, "StrideH": 1, "FilterWidth": 1, "FilterHeight": 5}
+    join = {"ConcatenationOptions": {"Axis": 1}}
+    main += [
+        FileOperator("CONCATENATION", (12, 0), (1,), join),
+        FileOperator("STRIDED_SLICE", (1, 6, 7, 10), (2,), {"StridedSliceOptions": {}}),
+        FileOperator("SLICE", (12, 8, 9), (3,), {"SliceOptions": {}}),
+        FileOperator("ASSIGN_VARIABLE", (11, 2), ()),
+        FileOperator("MAX_POOL_2D", (1,), (4,), {"Pool2DOptions": window}),
+        FileOperator("CONCATENATION", (4, 14, 3, 16), (5,), join),
+        FileOperator("ASSIGN_VARIABLE", (13, 3), ()),
+    ]
+    return tflite_file(tensors, main, [0], [5], others=[(constants, assignments)])
+
+
+def _subgraph(
+    b: flatbuffers.Builder,
+    buffers: list[int],
+    codes: Sequence[str],
+    tensors: Sequence[FileTensor],
+    operators: Sequence[FileOperator],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+) -> int:
+    written = []
+    for tensor in tensors:
+        number = 0
+        if tensor.values is not None:
+            number = len(buffers)
+            buffers.append(_buffer(b, np.ascontiguousarray(tensor.values)))
+        written.append(_tensor(b, tensor, number))
+    return _table(
+        b,
+        "SubGraph",
+        Tensors=_vector(b, tflite.SubGraphStartTensorsVector, written),
+        Inputs=_numbers(b, tflite.SubGraphStartInputsVector, inputs),
+        Outputs=_numbers(b, tflite.SubGraphStartOutputsVector, outputs),
+        Operators=_vector(
+            b,
+            tflite.SubGraphStartOperatorsVector,
+            [_operator(b, operator, codes) for operator in operators],
+        ),
+    )
+
+
 def _table(b: flatbuffers.Builder, kind: str, **fields: int) -> int:
     getattr(tflite, f"{kind}Start")(b)
     for name, value in fields.items():
@@ -226,6 +306,10 @@ def _operator(b: flatbuffers.Builder, operator: FileOperator, codes: Sequence[st
     outputs = _numbers(b, tflite.OperatorStartOutputsVector, operator.outputs)
     fields = {"OpcodeIndex": codes.index(operator.name), "Inputs": inputs, "Outputs": outputs}
     for kind, options in operator.options.items():
+        options = {
+            name: b.CreateString(value) if isinstance(value, str) else value
+            for name, value in options.items()
+        }
         fields["BuiltinOptions"] = _table(b, kind, **options)
         fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, kind)
     return _table(b, "Operator", **fields)

@@ -32,7 +32,7 @@ def test_a_network_equals_its_runtime(shared: Path, package: str, name: str, lay
     inputs = {data.name: np.load(model.with_name("inputs.npy"))[:1]}
     reference = open_reference(model, bundle.metadata)
     assert reference is not None
-    run = reference.run(prepare_inputs(bundle.metadata, inputs))
+    run = reference.run(prepare_inputs(bundle, inputs))
     found = verify_sample(bundle, nmpsim.Device(threads=1), inputs, run)
     assert found.is_equal
     assert len(found.compared) == layers
@@ -69,7 +69,7 @@ def test_a_torchscript_file_is_a_reference(torch_network: Any, tmp_path: Path) -
     reference = open_reference(path, bundle.metadata)
     assert reference is not None
     assert reference.runtime.name.endswith("engine fbgemm")
-    run = reference.run(prepare_inputs(bundle.metadata, inputs))
+    run = reference.run(prepare_inputs(bundle, inputs))
     found = verify_sample(bundle, nmpsim.Device(threads=1), inputs, run)
     assert found.is_equal
     assert len(found.compared) >= 5
@@ -90,7 +90,7 @@ def test_an_exported_program_is_a_reference(tmp_path: Path) -> None:
     inputs = {bundle.metadata.inputs[0].name: example.numpy()}
     reference = open_reference(path, bundle.metadata)
     assert reference is not None
-    run = reference.run(prepare_inputs(bundle.metadata, inputs))
+    run = reference.run(prepare_inputs(bundle, inputs))
     np.testing.assert_allclose(run.outputs["output"], model(example).detach().numpy(), atol=1e-6)
     assert verify_sample(bundle, nmpsim.Device(threads=1), inputs, run).compared
 
@@ -112,7 +112,7 @@ def test_a_model_of_pt2e_is_a_reference(tmp_path: Path) -> None:
     inputs = {bundle.metadata.inputs[0].name: examples[0].numpy()}
     reference = open_reference(path, bundle.metadata)
     assert reference is not None
-    run = reference.run(prepare_inputs(bundle.metadata, inputs))
+    run = reference.run(prepare_inputs(bundle, inputs))
     found = verify_sample(bundle, nmpsim.Device(threads=1), inputs, run)
     assert found.is_equal
     assert len(found.compared) == len(bundle.metadata.layers)

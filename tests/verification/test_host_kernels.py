@@ -25,7 +25,7 @@ def test_saturated_pairs_explain_a_fully_connected_layer() -> None:
     """The expected values come from a product with saturation that shares no code."""
     bundle = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").bundle
     module, layers = bundle.module(), bundle.metadata.layers
-    inputs = prepare_inputs(bundle.metadata, np.load(DIGITS / "images" / "7.npy"))
+    inputs = prepare_inputs(bundle, np.load(DIGITS / "images" / "7.npy"))
     report = nmpsim.Device(threads=1).run(bundle, inputs, save_layers=True)
     outputs = {key: values.copy() for key, values in report.layer_outputs.items()}
     index = next(one.index for one in layers if one.op == "fullyconnected")

@@ -57,6 +57,7 @@ def check_splat_values(subject: LintSubject) -> Iterator[LintFinding]:
 def check_unused_constants(subject: LintSubject) -> Iterator[LintFinding]:
     """Report constants that no instruction reads."""
     used = {operand.name for one in subject.module.instructions for operand in one.operands}
+    used |= {*subject.module.states.values()}
     for weight in subject.module.weights:
         if weight.constant and weight.name not in used:
             yield LintFinding(

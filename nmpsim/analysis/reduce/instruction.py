@@ -133,7 +133,7 @@ def _run_until(
     ``stop`` is the core and the address, ``earlier`` the number of executions to pass over.
     """
     machine = load_machine(bundle, config)
-    values = prepare_inputs(bundle.metadata, inputs)
+    values = prepare_inputs(bundle, inputs)
     for tensor in bundle.metadata.inputs:
         write_tensor(machine, tensor, values[tensor.name])
     stops = make_stop_conditions(config.cores_count, addresses=[stop])

@@ -226,7 +226,7 @@ def _make_part(
     whole: _FailedRun, module: Module, wanted: range, config: DeviceConfig, tiling: str
 ) -> BuiltProgram:
     metadata = whole.bundle.metadata
-    given = prepare_inputs(metadata, whole.inputs)
+    given = prepare_inputs(whole.bundle, whole.inputs)
     part = extract_layers(module, metadata.layers, wanted, given, whole.report.layer_outputs)
     return _compile_part(whole, part, config, tiling)
 

@@ -120,7 +120,7 @@ def _find_failure(
 
     if options.reference is not None:
         live = run_live_reference(
-            options.reference, bundle.metadata, prepare_inputs(bundle.metadata, inputs)
+            options.reference, bundle.metadata, prepare_inputs(bundle, inputs)
         )
         references = (
             _load_results(options.reference, bundle) if live is None else list(live.tensors)

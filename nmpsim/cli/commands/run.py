@@ -90,6 +90,7 @@ class RunCommandOptions:
     save_layers: OutputFile | None = define_option("Save every layer's output.", "L.npz")
     shadow: bool = define_option("Compare with float; split errors by cause.")
     repeat: Positive = define_option("Run N times and report the throughput.", "N", default=1)
+    reset_state: bool = define_option("Begin each run with the initial state.")
     patch: InputFile | None = PATCH_OPTION
     format: Format = FORMAT_OPTION
     output: OutputFile | None = make_output_option(
@@ -147,7 +148,8 @@ def command(options: RunCommandOptions) -> int:
 
     An input is an array (.npy, or .npz under the inputs' names), float or already quantized; an
     image (PNG, JPEG, BMP); or raw values (.bin, .raw). A folder or a quoted glob pattern starts one
-    run per file. LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the LIR.
+    run per file; so do several --input for a network with state, which runs keep. LAYER is an
+    index, a name (conv1 for conv1__2), line:N or number:N of the LIR.
 
     Exit code 1 if the run trapped (fault, deadlock, cycle limit) or violated the contract, 124 if
     it took longer than --timeout.
@@ -196,6 +198,7 @@ def command(options: RunCommandOptions) -> int:
         samples,
         limits=options.limits.make_limits(),
         strict=options.strict,
+        reset_state=options.reset_state,
         save_outputs=options.save_outputs,
         format=options.format,
         output=options.output,

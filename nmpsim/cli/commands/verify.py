@@ -101,7 +101,7 @@ def command(options: VerifyOptions) -> int:
     found = []
     with show_progress() as progress:
         for number, sample in enumerate(samples):
-            arrays = sample.load()
+            arrays = {**device.read_state(bundle), **sample.load()}
             if len(samples) > 1:
                 progress(Progress("sample", number, len(samples), sample.name))
             found.append(
@@ -109,7 +109,7 @@ def command(options: VerifyOptions) -> int:
                     bundle,
                     device,
                     arrays,
-                    reference.run(prepare_inputs(bundle.metadata, arrays), has_variants=True),
+                    reference.run(prepare_inputs(bundle, arrays), has_variants=True),
                     name=sample.name,
                     names=names,
                     layout=options.matching.reference_layout,

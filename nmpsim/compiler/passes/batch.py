@@ -38,9 +38,17 @@ def make_batch_module(module: Module, images: int) -> Module:
     Raises
     ------
     UserError
-        COMP001 if dimension 0 of an activation is not 1, or if an operation does not compute each
-        image separately; LIR codes if a tensor becomes too large.
+        COMP001 if dimension 0 of an activation is not 1, if an operation does not compute each
+        image separately, or if the module has state; LIR codes if a tensor becomes too large.
     """
+    if module.states:
+        raise fail(
+            "COMP001",
+            "a network with state cannot compute a batch",
+            found=f"the state tensors {', '.join(list(module.states)[:3])}",
+            expected="a network without state",
+            hint="Leave out --batch-cores and --images-per-core.",
+        )
     types = {weight.name: weight.type for weight in module.weights if not weight.constant}
     weights = tuple(
         weight

@@ -234,6 +234,33 @@ class TensorStore:
         self._stored[name] = {PLAIN: value}
         return value.name
 
+    def assign_states(self) -> dict[int, tuple[str, ...]]:
+        """Copy the next values of state tensors to them; return the layers by operator number.
+
+        A next value that is itself in a state tensor is copied to a buffer first.
+        """
+        states = {one.input: self.read_value(one.input) for one in self.graph.states}
+        values, layers = {}, {}
+        first = len(self.builder.layers)
+        for one in self.graph.states:
+            state, value = states[one.input], self.read_value(one.value)
+            found = f"{one.value} of type {format_type(value.type)}"
+            expected = f"type {format_type(state.type)}, as {one.input}"
+            require(value.type == state.type, found, expected)
+            if value.storage in (other.name for other in states.values()):
+                buffer = self.builder.allocate(f"{one.value}_res", value.type)
+                self.builder.add_instruction("copy", one.value, (buffer, value))
+                value = buffer
+            values[one.input] = value
+            initial = self.to_signed(one.initial)
+            self.builder.add_initial_value(state, initial)
+        for one in self.graph.states:
+            operands = states[one.input], values[one.input]
+            self.builder.add_instruction("copy", one.input, operands)
+            layers[one.index] = tuple(self.builder.layers[first:])
+            first = len(self.builder.layers)
+        return layers
+
     # --- results -----------------------------------------------------------------------------
 
     def define_tensor(self, name: str, value: BuilderTensor, layout: Layout, is_own: bool) -> None:

@@ -164,6 +164,19 @@ class GraphInput:
 
 
 @attrs.frozen(eq=False)
+class GraphState:
+    """State of a model: an input that has the value of another tensor in the next run."""
+
+    input: str
+    value: str
+    """Name of the tensor with the next value."""
+    initial: Array
+    """Value before the first run."""
+    index: int
+    """Number of the operator that assigns it."""
+
+
+@attrs.frozen(eq=False)
 class TensorDeclaration:
     """Declaration of a tensor in a model file: element type or quantization, and shape."""
 
@@ -191,6 +204,7 @@ class Graph:
     """Tensor name -> its declaration, for files that declare all tensors."""
     layers: Mapping[str, str] = MappingProxyType({})
     """Tensor name -> name of the layers that compute it, if different."""
+    states: tuple[GraphState, ...] = ()
     channels_last: bool = False
     """Whether images have their channels last instead of second."""
 

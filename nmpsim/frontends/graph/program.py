@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import attrs
+
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.frontends.graph.constant_folding import IS_CONSTANT, fold_node
@@ -71,8 +73,10 @@ def lower_graph(
             ) from error
         if lowering.is_unsigned(name):
             unsigned.add(outputs[name])
-    inputs = (one.name for one in lowering.graph.inputs)
-    lowering.builder.sort_variables([*inputs, *outputs.values()])
+    _assign_states(lowering, mappings)
+    states = [one.input for one in lowering.graph.states]
+    inputs = [one.name for one in lowering.graph.inputs if one.name not in states]
+    lowering.builder.sort_variables([*inputs, *outputs.values(), *states])
     return ImportedModel(
         lowering.builder.build(),
         frozenset(unsigned),
@@ -101,6 +105,19 @@ def _bind_inputs(lowering: GraphLowering) -> set[str]:
         if one.dtype in UNSIGNED_OFFSETS:
             unsigned.add(name)
     return unsigned
+
+
+def _assign_states(lowering: GraphLowering, mappings: dict[int, OperatorMapping]) -> None:
+    """Store the next values of state tensors; add the layers to the mappings of their operators."""
+    try:
+        layers = lowering.assign_states()
+    except UnsupportedError as error:
+        message, expected = "the state of the model cannot be compiled", error.expected
+        raise fail(
+            "MODEL002", message, place=lowering.place, found=error, expected=expected
+        ) from error
+    for index, added in layers.items():
+        mappings[index] = attrs.evolve(mappings[index], layers=added, why="")
 
 
 def _lower_nodes(

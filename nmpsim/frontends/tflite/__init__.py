@@ -9,8 +9,8 @@ from pathlib import Path
 import attrs
 
 from nmpsim.bundle.limits import CHANNELS
-from nmpsim.bundle.metadata import Normalization
-from nmpsim.diagnostics import Place
+from nmpsim.bundle.metadata import Normalization, OperatorMapping
+from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends.graph.operation import GraphLowering
 from nmpsim.frontends.graph.problems import UnsupportedOperators
 from nmpsim.frontends.graph.program import lower_graph
@@ -18,7 +18,8 @@ from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, make_o
 from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.tflite.float_graph import build_float_graph, is_float_model
 from nmpsim.frontends.tflite.graph import build_graph
-from nmpsim.frontends.tflite.model import TFLiteModel, TFLiteTensor, read_model
+from nmpsim.frontends.tflite.model import read_model
+from nmpsim.frontends.tflite.model_data import TFLiteModel, TFLiteTensor
 from nmpsim.frontends.tflite.operators import OPERATORS, lower_operator
 from nmpsim.lir.names import make_legal_name
 
@@ -49,6 +50,10 @@ def import_tflite(path: Path, options: ImportOptions) -> ImportedModel:
     builder = ModuleBuilder(make_legal_name(path.stem), str(path))
     problems = UnsupportedOperators(place, _hint)
     if is_float_model(model):
+        if model.states:
+            message = "a float model with variables cannot be quantized"
+            found = ", ".join(one.name for one in model.states)
+            raise fail("MODEL002", message, place=place, found=found, hint=_FLOAT_HINT)
         from nmpsim.frontends.onnx import lower_onnx_graph  # few models need it
 
         graph, names = build_float_graph(model)
@@ -57,7 +62,13 @@ def import_tflite(path: Path, options: ImportOptions) -> ImportedModel:
         graph, names = build_graph(model)
         lowering = GraphLowering(graph, graph.nodes, builder, place)
         operators = dict.fromkeys(OPERATORS, lower_operator)
-        imported = lower_graph(graph.nodes, lowering, {}, problems, NUMERICS, operators=operators)
+        mappings = {
+            one.index: OperatorMapping(f"{one.index} {one.name}", why="a state tensor")
+            for one in model.variable_operators
+        }
+        imported = lower_graph(
+            graph.nodes, lowering, mappings, problems, NUMERICS, operators=operators
+        )
     return attrs.evolve(
         imported,
         normalizations=tuple(_normalizations(model, names)),

@@ -10,7 +10,7 @@ from nmpsim.frontends.graph.nodes import Array
 from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.tflite.graph import to_snake_case
-from nmpsim.frontends.tflite.model import TFLiteOperator, TFLiteTensor
+from nmpsim.frontends.tflite.model_data import TFLiteOperator, TFLiteTensor
 
 MAX_ELEMENTS = 1 << 28
 """Limit for the elements of all constants of a model that DEQUANTIZE computes."""

@@ -11,7 +11,7 @@ from nmpsim.frontends.graph.nodes import OPSET, Graph
 from nmpsim.frontends.tflite.float_builder import FloatGraphBuilder
 from nmpsim.frontends.tflite.float_operators import CONVERTERS
 from nmpsim.frontends.tflite.graph import build_graph
-from nmpsim.frontends.tflite.model import TFLiteModel
+from nmpsim.frontends.tflite.model_data import TFLiteModel
 
 
 def is_float_model(model: TFLiteModel) -> bool:

@@ -16,7 +16,7 @@ from nmpsim.frontends.tflite.float_builder import (
     FloatGraphBuilder,
     Names,
 )
-from nmpsim.frontends.tflite.model import TFLiteOperator
+from nmpsim.frontends.tflite.model_data import TFLiteOperator
 
 _ONNX_TYPES = {dtype: number for number, dtype in ONNX_DTYPES.items()}
 

@@ -10,12 +10,13 @@ from nmpsim.frontends.graph.nodes import (
     OPSET,
     Graph,
     GraphInput,
+    GraphState,
     Kind,
     Node,
     QuantizedTensor,
     TensorDeclaration,
 )
-from nmpsim.frontends.tflite.model import TFLiteModel, TFLiteOperator, TFLiteTensor
+from nmpsim.frontends.tflite.model_data import TFLiteModel, TFLiteOperator, TFLiteTensor
 from nmpsim.lir.names import UniqueNames
 
 _PADDINGS = {0: "SAME", 1: "VALID"}
@@ -36,6 +37,8 @@ def build_graph(model: TFLiteModel) -> tuple[Graph, dict[int, str]]:
     unique = UniqueNames()
     ordered = sorted(model.tensors, key=lambda tensor: tensor.values is not None)
     names: dict[int, str] = {}
+    for state in model.states:
+        names[state.tensor.index] = unique.make_unique(state.name)
     for tensor in (*model.inputs, *model.outputs, *ordered):
         if tensor.index not in names:
             names[tensor.index] = unique.make_unique(tensor.name)
@@ -43,13 +46,22 @@ def build_graph(model: TFLiteModel) -> tuple[Graph, dict[int, str]]:
     graph = Graph(
         tuple(_node(operator, names) for operator in model.operators),
         {names[one.index]: one.values for one in model.tensors if one.values is not None},
-        tuple(GraphInput(names[one.index], one.dtype, one.shape) for one in model.inputs),
+        tuple(
+            GraphInput(names[one.index], one.dtype, one.shape)
+            for one in (*model.inputs, *(state.tensor for state in model.states))
+        ),
         tuple(names[one.index] for one in model.outputs),
         OPSET,
         quantization={
             name: kind for name, (kind, _) in kinds.items() if isinstance(kind, QuantizedTensor)
         },
         declarations={name: TensorDeclaration(*one) for name, one in kinds.items()},
+        states=tuple(
+            GraphState(
+                names[one.tensor.index], names[one.value.index], one.initial, one.assignment.index
+            )
+            for one in model.states
+        ),
         channels_last=True,
     )
     return graph, names

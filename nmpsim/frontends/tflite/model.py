@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import require_extra
-from nmpsim.frontends.imported_model import TFLITE_IDENTIFIER
+from nmpsim.frontends.imported_model import TFLITE_IDENTIFIER, UnsupportedError, require
+from nmpsim.frontends.tflite.model_data import (
+    VARIABLE_OPERATORS,
+    TFLiteModel,
+    TFLiteOperator,
+    TFLiteSignature,
+    TFLiteTensor,
+    decode_text,
+)
 from nmpsim.frontends.tflite.sparse import MAX_EXPANSION, SparseLevel, expand_sparse_values
+from nmpsim.frontends.tflite.variables import replace_variables
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.lir.nodes import find_size_problem
 
@@ -43,72 +51,6 @@ _OPTIONS = {"AVERAGE_POOL_2D": "Pool2D", "BATCH_MATMUL": "BatchMatMul", "MAX_POO
 """Operators whose table of options has another name."""
 _POWERS_OF_TWO = "PotScaleInt16"
 """Option that is true by the schema; without a table, as in old files, TFLite uses false."""
-
-
-@attrs.frozen(eq=False)
-class TFLiteTensor:
-    """Tensor of a TFLite model: shape, element type, quantization and constant values."""
-
-    index: int
-    name: str
-    shape: Shape
-    dtype: str
-    """NumPy name, or int4."""
-    scales: npt.NDArray[np.float32]
-    """[1], one for each index of ``axis``, or [0] if it is not quantized."""
-    zero_points: npt.NDArray[np.int64]
-    """As many as scales."""
-    axis: int
-    values: Array | None
-    """Values of a constant: a read-only view of the file if aligned; int4 is widened to int8."""
-    shape_signature: Shape
-    """Shape with -1 for sizes that the file leaves open."""
-
-    @property
-    def is_quantized(self) -> bool:
-        """Whether the tensor has scales and zero points."""
-        return self.scales.size > 0 and self.dtype not in ("float32", "float16", "bool")
-
-
-@attrs.frozen(eq=False)
-class TFLiteOperator:
-    """Operator of a TFLite model: name, inputs, outputs and options."""
-
-    index: int
-    name: str
-    """Name in the schema: CONV_2D."""
-    inputs: tuple[TFLiteTensor | None, ...]
-    """None for an optional input that is left out."""
-    outputs: tuple[TFLiteTensor, ...]
-    options: Mapping[str, Any]
-    """Name in the schema -> value, by default that of the schema."""
-
-
-@attrs.frozen(eq=False)
-class TFLiteSignature:
-    """Signature of a TFLite model: its key, and its names of inputs and outputs of the model."""
-
-    key: str
-    inputs: Mapping[str, TFLiteTensor]
-    outputs: Mapping[str, TFLiteTensor]
-
-
-@attrs.frozen(eq=False)
-class TFLiteModel:
-    """TFLite model: tensors, operators, inputs and outputs of the file's only subgraph."""
-
-    tensors: tuple[TFLiteTensor, ...]
-    operators: tuple[TFLiteOperator, ...]
-    inputs: tuple[TFLiteTensor, ...]
-    outputs: tuple[TFLiteTensor, ...]
-    normalizations: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = ()
-    """Means and deviations of each input in the metadata, empty if it has none."""
-    signatures: tuple[TFLiteSignature, ...] = ()
-
-    @property
-    def open_inputs(self) -> tuple[TFLiteTensor, ...]:
-        """Inputs with open dimensions after the first one, the batch."""
-        return tuple(one for one in self.inputs if min(one.shape_signature[1:], default=0) < 0)
 
 
 def read_model(path: Path) -> TFLiteModel:
@@ -152,34 +94,21 @@ class _Reader:
         self._place = place
         self._dense_elements = 0
         """Elements of all sparse tensors."""
+        self._tables = 0
+        """Tensors and operators of all subgraphs."""
 
     def read(self) -> TFLiteModel:
-        """Read the first subgraph, which is the one that runs."""
+        """Read the first subgraph, which is the one that runs, and those that it calls once."""
         self._check(
             self._data[4:8] == TFLITE_IDENTIFIER,
             f"{bytes(self._data[4:8])!r} at byte 4",
             "the identifier TFL3",
         )
         model = self._tflite.Model.GetRootAs(self._data, 0)
-        count = self._count(model.SubgraphsLength())
-        if count != 1:
-            raise fail(
-                "MODEL002",
-                "only models with one subgraph are supported",
-                place=self._place,
-                found=f"{count} subgraphs",
-                expected="1 subgraph",
-                hint="Remove control flow (IF, WHILE, CALL_ONCE) from the model.",
-            )
-        subgraph = model.Subgraphs(0)
-        stored = self._vector(subgraph, "Tensors")
-        tensors = tuple(self._tensor(model, one, i) for i, one in enumerate(stored))
+        subgraph, *others = self._vector(model, "Subgraphs")
         codes = [self._opcode(code) for code in self._vector(model, "OperatorCodes")]
-        operators = tuple(
-            self._operator(operator, i, codes, tensors)
-            for i, operator in enumerate(self._vector(subgraph, "Operators"))
-        )
-        return TFLiteModel(
+        tensors, operators = self._subgraph(model, subgraph, codes)
+        read = TFLiteModel(
             tensors,
             operators,
             self._tensors_at(subgraph, "Inputs", tensors),
@@ -187,12 +116,45 @@ class _Reader:
             tuple(self._normalizations(model)),
             tuple(
                 TFLiteSignature(
-                    _text(one.SignatureKey()),
+                    decode_text(one.SignatureKey()),
                     self._named_tensors(one, "Inputs", tensors),
                     self._named_tensors(one, "Outputs", tensors),
                 )
                 for one in self._vector(model, "SignatureDefs")
             ),
+        )
+        if not others and all(one.name not in VARIABLE_OPERATORS for one in operators):
+            return read
+        called = {o.options["InitSubgraphIndex"] for o in operators if o.name == "CALL_ONCE"}
+        is_valid = all(0 < index <= len(others) for index in called)
+        self._check(is_valid, f"CALL_ONCE of subgraphs {called}", f"subgraphs 1 to {len(others)}")
+        try:
+            for index, graph in enumerate(others, 1):
+                found = f"subgraph {index} {decode_text(graph.Name())!r}"
+                require(index in called, found, "subgraphs that CALL_ONCE calls")
+            initializers = [self._subgraph(model, others[i - 1], codes)[1] for i in sorted(called)]
+            return replace_variables(read, initializers)
+        except UnsupportedError as error:
+            raise fail(
+                "MODEL002",
+                "variables or subgraphs of the model are not supported",
+                place=self._place,
+                found=error,
+                expected=error.expected,
+                hint="Remove control flow (IF, WHILE) from the model.",
+            ) from error
+
+    def _subgraph(
+        self, model: Any, subgraph: Any, codes: list[str]
+    ) -> tuple[tuple[TFLiteTensor, ...], tuple[TFLiteOperator, ...]]:
+        """Return the tensors and the operators of a subgraph."""
+        stored, operators = (self._vector(subgraph, name) for name in ("Tensors", "Operators"))
+        self._tables += len(stored) + len(operators)
+        found = f"{self._tables} tensors and operators"
+        self._check(self._tables <= 2 * MAX_TENSORS, found, f"at most {2 * MAX_TENSORS}")
+        tensors = tuple(self._tensor(model, one, i) for i, one in enumerate(stored))
+        return tensors, tuple(
+            self._operator(one, i, codes, tensors) for i, one in enumerate(operators)
         )
 
     def _normalizations(self, model: Any) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
@@ -247,17 +209,17 @@ class _Reader:
             f"a signature with the tensor indices {indices}",
             f"indices from 0 to {len(tensors) - 1}",
         )
-        return {_text(one.Name()): tensors[i] for one, i in zip(maps, indices, strict=True)}
+        return {decode_text(one.Name()): tensors[i] for one, i in zip(maps, indices, strict=True)}
 
     def _opcode(self, code: Any) -> str:
         number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         if number == self._tflite.BuiltinOperator.CUSTOM:
-            return _text(code.CustomCode()) or "CUSTOM"
+            return decode_text(code.CustomCode()) or "CUSTOM"
         name = self._tflite.BUILTIN_OPCODE2NAME.get(number)
         return str(name) if name else f"operator {number}"
 
     def _tensor(self, model: Any, tensor: Any, index: int) -> TFLiteTensor:
-        name = _text(tensor.Name()) or f"tensor_{index}"
+        name = decode_text(tensor.Name()) or f"tensor_{index}"
         shape = tuple(map(int, self._vector(tensor, "Shape")))
         kind = self._kinds.get(tensor.Type(), str(tensor.Type()))
         if (problem := find_size_problem(shape)) or min(shape, default=0) < 0:
@@ -386,7 +348,9 @@ class _Reader:
         )
         given = tuple(None if at == -1 else tensors[at] for at in inputs)
         outputs = self._tensors_at(operator, "Outputs", tensors)
-        self._check(outputs, f"operator {index} without outputs", "at least one output")
+        has_results = codes[code] not in (VARIABLE_OPERATORS[0], VARIABLE_OPERATORS[-1])
+        is_valid = outputs or not has_results
+        self._check(is_valid, f"operator {index} without outputs", "at least one output")
         options = self._options(operator, codes[code])
         return TFLiteOperator(index, codes[code], given, outputs, options)
 
@@ -418,10 +382,6 @@ def _fields(options: type) -> list[str]:
         and read.__code__.co_argcount == 1
         and not name.endswith(("AsNumpy", "Length", "IsNone"))
     ]
-
-
-def _text(value: bytes | None) -> str:
-    return value.decode("utf-8", "backslashreplace") if value else ""
 
 
 def _unpack_int4(raw: npt.NDArray[np.uint8], elements: int, shape: Shape) -> npt.NDArray[np.int8]:
