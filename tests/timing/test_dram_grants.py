@@ -181,6 +181,8 @@ def test_bursts_of_the_next_run_end_with_the_run_or_the_row() -> None:
     assert count_next_bursts(cursor, numbers) == 1
     cursor[BYTES_DONE] = 0
     assert count_next_bursts(cursor, costs(dram_burst_bytes=4, dram_row_bytes=1004)) == 1
+    cursor[RUN] = 9
+    assert count_next_bursts(cursor, numbers) == 3
 
 
 def test_a_grant_takes_its_cycles() -> None:

@@ -15,13 +15,19 @@ from nmpsim.config import default_device
 from nmpsim.timing import Costs, get_costs
 from nmpsim.timing.dram import (
     BANKS,
+    BUFFER,
     CHANNEL_WORDS,
+    ENTRIES,
     FREE,
+    GROUPS,
+    LONG_AGO,
     MAX_BANKS,
     MAX_CHANNELS,
     NONE,
     OPEN_ROW,
+    OPENED,
     PHASE,
+    POSTED,
     READY,
     REFRESHES,
     WRITES,
@@ -269,6 +275,173 @@ def test_a_restart_changes_no_grant(interval: int, more: dict[str, int]) -> None
             assert unbroken == expected
 
 
+class SlowChannel:
+    """A channel written down once more, burst by burst, from docs/timing.md."""
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+        self.burst = costs.dram_burst_bytes * costs.dram_channels
+        self.rows: dict[tuple[int, int], int] = {}
+        self.ready: dict[tuple[int, int], int] = {}
+        self.next_burst: dict[int, int] = {}
+        self.openings: list[int] = []
+        self.buffer: list[tuple[int, int, int]] = []
+        self.free = self.refreshes = self.posted = 0
+        self.last: int | None = None
+
+    def ticks(self, name: str) -> int:
+        """Return a setting of cycles in ticks."""
+        return int(getattr(self.costs, f"dram_{name}_cycles")) * self.costs.dram_bytes_per_cycle
+
+    def banks(self, row: int, group: int, bursts: int) -> list[tuple[int, int]]:
+        """Return the banks that a grant needs, in the order of its bursts."""
+        groups, number = self.costs.dram_bank_groups, row // self.costs.dram_channels
+        bank = number % self.costs.dram_banks
+        return [((group + n) % groups, bank) for n in range(min(bursts, groups))]
+
+    def opened(self, bank: tuple[int, int], known: int) -> int:
+        """Return the tick of the first burst in a row that a bank opens."""
+        closing = self.ticks("precharge") if bank in self.rows else 0
+        opening = self.ticks("row_miss") - self.ticks("precharge")
+        return max(known, self.ready.get(bank, 0)) + closing + opening
+
+    def first(self, grant: tuple[int, int, int], kind: int, known: int, request: int) -> int:
+        """Return the tick of a grant's first burst."""
+        row, group, _ = grant
+        begin = max(request, self.free)
+        if self.last is not None and self.last != kind:
+            turn = self.ticks("read_write" if kind == STORE else "write_read")
+            begin = max(begin, self.free + turn)
+        begin = max(begin, self.next_burst.get(group, 0))
+        closed = [bank for bank in self.banks(*grant) if self.rows.get(bank) != row]
+        return max([begin, *(self.opened(bank, known) for bank in closed)])
+
+    def serve(self, grant: tuple[int, int, int], kind: int, known: int, request: int) -> bool:
+        """Serve a grant; return whether it misses its row."""
+        row, group, bursts = grant
+        waits = self.free - request >= self.costs.dram_bytes_per_cycle
+        self.refresh(max(request, self.free))
+        begin, is_miss = self.first(grant, kind, known, request), False
+        for bank in self.banks(*grant):
+            if self.rows.get(bank) != row:
+                to_burst = self.ticks("row_miss") - self.ticks("precharge")
+                opening = self.opened(bank, known) - to_burst
+                if self.openings:
+                    opening = max(opening, self.openings[-1] + self.ticks("activate"))
+                if len(self.openings) >= 4:
+                    opening = max(opening, self.openings[-4] + self.ticks("four_activates"))
+                self.openings.append(opening)
+                begin, is_miss = max(begin, opening + to_burst), True
+                self.rows[bank] = row
+        at = begin
+        for number in range(group, group + bursts):
+            number %= self.costs.dram_bank_groups
+            at = max(at, self.next_burst.get(number, 0))
+            self.next_burst[number] = at + self.ticks("group_burst")
+            at += self.burst
+        self.free = at + ((at - begin) * self.costs.dram_interleave_percent // 100 if waits else 0)
+        for bank in self.banks(*grant):
+            self.ready[bank] = self.free + (self.ticks("write_recovery") if kind == STORE else 0)
+        self.last = kind
+        return is_miss
+
+    def refresh(self, tick: int) -> None:
+        """Do the refreshes that are due."""
+        interval = self.ticks("refresh_interval")
+        due = tick // interval if interval else 0
+        if due > self.refreshes:
+            length = self.ticks("refresh")
+            self.free += (due - self.refreshes) * length
+            self.free = max(self.free, due * interval + length)
+            self.refreshes, self.last, self.rows = due, None, {}
+            groups, banks = range(self.costs.dram_bank_groups), range(self.costs.dram_banks)
+            self.ready = {(group, bank): self.free for group in groups for bank in banks}
+
+    def drain(self, tick: int) -> int:
+        """Write the buffer, earliest first burst first; return the row misses."""
+        misses = 0
+        while self.buffer:
+            first = [self.first(grant, STORE, tick, tick) for grant in self.buffer]
+            at = first.index(min(first))
+            # The last store takes the place of the one that is written.
+            self.buffer[at], self.buffer[-1] = self.buffer[-1], self.buffer[at]
+            misses += self.serve(self.buffer.pop(), STORE, tick, max(tick, self.free))
+        return misses
+
+    def request(self, grant: tuple[int, int, int], kind: int, known: int, tick: int) -> Any:
+        """Return begin, end and row misses of a request, and ticks of a drain before it."""
+        row, group, bursts = grant
+        most, begin, misses, drained = (
+            self.costs.dram_write_buffer_bursts,
+            max(tick, self.free),
+            0,
+            0,
+        )
+        if 4 * sum(one[2] for one in self.buffer) > most and self.free < tick:
+            start = max(self.free, self.posted)
+            misses = self.drain(start)
+            drained = max(min(self.free, tick) - start, 0)
+        if kind == LOAD or most == 0:
+            misses += self.serve(grant, kind, known, tick)
+            return begin, self.free, misses, drained
+        begin = end = tick
+        if sum(one[2] for one in self.buffer) + bursts > most:
+            begin = max(tick, self.free)
+            misses += self.drain(begin)
+            end = max(begin, self.free)
+            if bursts > most:
+                misses += self.serve((row, group, bursts - most), STORE, begin, end)
+                group = (group + bursts - most) % self.costs.dram_bank_groups
+                bursts, end = most, self.free
+        self.buffer.append((row, group, bursts))
+        self.posted = end
+        return begin, end, misses, drained
+
+
+SEVERAL: dict[str, int] = {"banks": 3, "precharge_cycles": 2, "write_recovery_cycles": 4}
+SEVERAL |= {"read_write_cycles": 5, "write_read_cycles": 6, "burst_bytes": 10, **LIMITS}
+
+
+@pytest.mark.parametrize("buffer", [0, 5, 8, 64])
+@pytest.mark.parametrize("interval", [0, 90])
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_random_requests_are_served_as_written_down(
+    buffer: int, interval: int, groups: int
+) -> None:
+    rng = np.random.default_rng(buffer + interval)
+    refresh = {"refresh_interval_cycles": interval, "refresh_cycles": 9}
+    dram = SEVERAL | refresh | {"write_buffer_bursts": buffer, "bank_groups": groups}
+    numbers = costs(**dram)
+    channel, slow, tick = new_channel(), SlowChannel(numbers), 0
+    for _ in range(150):
+        tick += int(rng.integers(0, 40)) * int(rng.choice([1, 1, 10]))
+        row, group, kind, bursts = (int(n) for n in rng.integers((0, 0, 0, 1), (9, groups, 2, 9)))
+        known = max(tick - int(rng.integers(0, 50)), 0)
+        expected = slow.request((row, group, bursts), kind, known, tick)
+        served = serve_request(channel, row, group, kind, known, tick, 10 * bursts, numbers)
+        assert served == expected
+        assert channel[ENTRIES] == len(slow.buffer)
+        assert not channel[BUFFER + 3 * channel[ENTRIES] : BANKS].any(), "no rest of an entry"
+
+
+def test_words_of_a_channel_do_not_overlap() -> None:
+    assert (OPENED, GROUPS, BUFFER, BANKS) == (7, 7 + 4, 11 + 4, 15 + 3 * 64)
+
+
+def test_a_restart_forgets_openings_that_delay_none() -> None:
+    numbers = costs(activate_cycles=3, four_activates_cycles=15)
+    dram = new_channel().reshape(1, -1)
+    # After 15 cycles, and 7 of a row miss that begins before its grant: 500 - 220.
+    dram[0, OPENED : OPENED + 4], dram[0, POSTED] = (-40, 280, 281, 499), 700
+    dram[0, BANKS - 1], dram[0, FREE] = 5, 600  # bursts of the last entry of the buffer
+    restart_dram(dram, 50, numbers)
+    assert dram[0, BANKS - 1] == 5
+    assert dram[0, OPENED : OPENED + 4].tolist() == [LONG_AGO, LONG_AGO, -219, -1]
+    assert dram[0, POSTED] == 200
+    restart_dram(dram, 21, numbers)
+    assert dram[0, POSTED] == 0
+
+
 def test_bursts_alternate_between_bank_groups() -> None:
     """A row is open in the groups of its bursts; a group transfers a burst every 4 cycles."""
     numbers = costs(bank_groups=2, banks=2, group_burst_cycles=4, burst_bytes=20)
@@ -293,10 +466,12 @@ def test_a_slow_bank_group_delays_only_its_own_bursts() -> None:
 
 
 def test_openings_of_rows_have_a_minimum_distance() -> None:
-    numbers = costs(banks=8, activate_cycles=3, four_activates_cycles=15)
+    limits = {"activate_cycles": 3, "four_activates_cycles": 15}
+    numbers = costs(banks=8, precharge_cycles=2, **limits)
     channel = new_channel()
     ends = [serve_grant(channel, row, 0, LOAD, 0, 0, 1, numbers)[0] for row in range(6)]
-    assert ends == [70 + tick + 1 for tick in (0, 30, 60, 90, 150, 180)]
+    assert ends == [50 + tick + 1 for tick in (0, 30, 60, 90, 150, 180)]
+    assert channel[OPENED : OPENED + 4].tolist() == [60, 90, 150, 180]
 
 
 def test_a_grant_that_waits_takes_longer() -> None:

@@ -16,7 +16,7 @@ from toy_rows import add_descriptor
 from nmpsim.config import default_device
 from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.timing import get_costs
-from nmpsim.timing.work import count_busy_cycles, count_macs
+from nmpsim.timing.work import count_busy_cycles, count_macs, count_vector_elements
 
 COSTS = get_costs(default_device())
 KINDS = list(DESCRIPTORS)
@@ -56,6 +56,9 @@ BY_HAND = [
     ("store", INT16, {}, 0, 0),
 ]
 
+VECTOR_ELEMENTS = {"maxpool": 3600, "avgpool": 3600, "eltwise": 280, "transpose": 210}
+VECTOR_ELEMENTS |= dict.fromkeys(("rescale", "lut", "fill"), 200)
+
 
 def make_words(name: str, element: int, words: Mapping[str, int]) -> dict[str, int]:
     """Return all words of a descriptor; words that are not given get a filler value."""
@@ -74,6 +77,7 @@ def test_an_instruction_takes_its_cycles(
     kind = KINDS.index(name)
     for d in (row, row.tolist()):  # as each engine has it
         assert (count_macs(kind, d), count_busy_cycles(kind, d, COSTS)) == (its_macs, its_cycles)
+        assert count_vector_elements(kind, d) == VECTOR_ELEMENTS.get(name, 0)
 
 
 def without_cycles() -> set[str]:
