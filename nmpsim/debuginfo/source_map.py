@@ -120,6 +120,12 @@ class SourceVariable:
     is_parameter: bool = False
 
     @property
+    def is_static(self) -> bool:
+        """Whether the variable has a fixed address."""
+        operations = [one for place in self.locations for one in place.operations]
+        return [name for name, _ in operations] == ["DW_OP_addr"]
+
+    @property
     def frame_offset(self) -> int | None:
         """Address minus the canonical frame address (CFA), or None if it is not a constant."""
         is_cfa = [name for name, _ in self.frame_base] == ["DW_OP_call_frame_cfa"]

@@ -51,6 +51,7 @@ from nmpsim.report.fields import (
     Whole,
     WrittenBefore,
 )
+from nmpsim.report.pointers import PointerReport
 from nmpsim.report.savings import (
     Savings,
     describe_cores_with_work,
@@ -417,6 +418,11 @@ class RunReport:
         ContractReport,
         "whether the program obeyed the contract of the instruction set: a [contract](#contract)",
     ] = NOT_CHECKED
+    pointers: Annotated[
+        PointerReport | None,
+        "with `--check-pointers`, wrong uses of pointers: a [pointer](#pointer); otherwise missing",
+        OMITTED_IF_NONE,
+    ] = None
     notes: Annotated[tuple[str, ...], "list of texts: remarks about the numbers"] = ()
     outputs: Annotated[Arrays, NOT_IN_JSON]
     """Name -> output in its logical shape."""

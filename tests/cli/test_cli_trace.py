@@ -63,6 +63,7 @@ def test_cores_and_layers_can_be_selected(run, tmp_path):
         (("--commit-log", "T", "--engine", "compiled"), "ARG001"),
         (("--check-pointers", "--engine", "compiled"), "ARG001"),
         (("--check-pointers",), "LINE001"),
+        (("--allocator", "take,give"), "ARG001"),
         (("--trace", "missing/T"), "FILE002"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -13,6 +14,7 @@ from core_machines import device
 
 from nmpsim.bundle import Bundle, parse_bundle, read_bundle
 from nmpsim.bundle.assembly import assemble
+from nmpsim.ckit.flags import FOLDER, KitOptions, make_flags
 from nmpsim.core.device import Device
 from nmpsim.debugger.pointer_check import PointerCheck
 from nmpsim.debuginfo.read import read_source_map
@@ -25,7 +27,7 @@ from nmpsim.debuginfo.source_map import (
     SourceVariable,
     UnwindRow,
 )
-from nmpsim.diagnostics import Diagnostic
+from nmpsim.diagnostics import Diagnostic, UserError
 
 COMPILER = "riscv64-unknown-elf-gcc"
 PROGRAMS = Path(__file__).parent / "pointer_programs"
@@ -33,48 +35,100 @@ MARK = "// ERROR: "
 needs_compiler = pytest.mark.skipif(shutil.which(COMPILER) is None, reason="GCC is not installed")
 
 
-def check(bundle: Bundle, source_map: SourceMap, cores: int = 1) -> list[Diagnostic]:
+def check(
+    bundle: Bundle, source_map: SourceMap, cores: int = 1, allocators: Sequence[str] = ()
+) -> list[Diagnostic]:
     """Run a program on the reference engine and return the findings of the check."""
-    pointers = PointerCheck(bundle, source_map, cores)
+    pointers = PointerCheck(bundle, source_map, cores, allocators)
     report = Device(device(cores), engine="reference").run(
         bundle, {}, commits=pointers, strict=False
     )
-    assert report.trap is None
-    return pointers.findings
+    assert report.trap is None and not report.exit_status
+    return [one.make_diagnostic() for one in pointers.findings]
 
 
 def compile_program(name: str, optimization: str, folder: Path) -> Bundle:
     """Compile a program in C with debug information, and load it."""
-    built = folder / "program.elf"
     link = (f"-T{PROGRAMS / 'link.ld'}", "-Wl,-n,--emit-relocs,--no-warn-rwx-segments")
-    subprocess.run(
-        [
-            *(COMPILER, "-march=rv32im", "-mabi=ilp32", "-g", "-w", optimization),
-            *("-fno-section-anchors", "--specs=picolibc.specs", "-nostartfiles", "-nostdlib"),
-            *(*link, str(PROGRAMS / name), "-lc", "-lgcc", "-o", str(built)),
-        ],
-        check=True,
-    )
+    machine = ("-march=rv32im", "-mabi=ilp32", "--specs=picolibc.specs")
+    flags = (*machine, "-nostartfiles", "-nostdlib", "-fno-section-anchors", *link)
+    return compile_with(flags, name, folder, optimization, "-lc", "-lgcc")
+
+
+def compile_with_kit(name: str, folder: Path, *options: str) -> Bundle:
+    """Compile a program with the C kit and the C library, and load it."""
+    return compile_with(make_flags(KitOptions(), device(1), FOLDER), name, folder, *options)
+
+
+def compile_with(flags: Sequence[str], name: str, folder: Path, *options: str) -> Bundle:
+    built = folder / "program.elf"
+    command = [COMPILER, *flags, "-g", "-w", str(PROGRAMS / name), *options, "-o", str(built)]
+    subprocess.run(command, check=True)
     return read_bundle(built)
+
+
+RELOCATED = ("-fno-section-anchors", "-Wl,--emit-relocs")
+
+
+def find_messages(
+    name: str, bundle: Bundle, allocators: Sequence[str] = ()
+) -> dict[int, list[str]]:
+    """Return the messages of the check by line of a program; errors of callees are at the call."""
+    messages: dict[int, list[str]] = {}
+    for one in check(bundle, read_source_map(bundle, requires_lines=True), 1, allocators):
+        called = re.search(rf"\({re.escape(name)}:(\d+)\)", one.hint or "")
+        is_library = not str(one.place).startswith(str(PROGRAMS / name))
+        line = int(called[1]) if is_library and called else int(str(one.place).split(":")[-1])
+        messages.setdefault(line, []).append(one.message)
+    return messages
+
+
+def read_expected(name: str) -> dict[int, str]:
+    lines = (PROGRAMS / name).read_text(encoding="utf-8").splitlines()
+    return {n: line.split(MARK)[1] for n, line in enumerate(lines, 1) if MARK in line}
 
 
 @needs_compiler
 @pytest.mark.slow
-def test_each_error_of_a_program_in_c_is_named_with_its_line(tmp_path: Path) -> None:
-    bundle = compile_program("errors.c", "-O0", tmp_path)
-    lines = (PROGRAMS / "errors.c").read_text(encoding="utf-8").splitlines()
-    expected = {n: line.split(MARK)[1] for n, line in enumerate(lines, 1) if MARK in line}
-    found = check(bundle, read_source_map(bundle, requires_lines=True))
-    messages: dict[int, list[str]] = {}
-    for one in found:
-        called = re.search(r"\(errors\.c:(\d+)\)", one.hint or "")
-        is_library = not str(one.place).startswith(str(PROGRAMS / "errors.c"))
-        line = int(called[1]) if is_library and called else int(str(one.place).split(":")[-1])
-        messages.setdefault(line, []).append(one.message)
-    assert len(expected) == 31
+@pytest.mark.parametrize(("name", "count"), [("errors.c", 31), ("heap_errors.c", 16)])
+def test_each_error_of_a_program_in_c_is_named_with_its_line(
+    tmp_path: Path, name: str, count: int
+) -> None:
+    if name == "errors.c":
+        bundle, allocators = compile_program(name, "-O0", tmp_path), ()
+    else:
+        bundle, allocators = compile_with_kit(name, tmp_path, "-O0", *RELOCATED), ("take,give",)
+    messages, expected = find_messages(name, bundle, allocators), read_expected(name)
+    assert len(expected) == count
     assert messages.keys() == expected.keys()
     for line, text in expected.items():
         assert any(text in message for message in messages[line]), (line, messages[line])
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [RELOCATED, ()], ids=["relocated", "anchored"])
+@pytest.mark.parametrize("optimization", ["-O0", "-Og", "-O2"])
+def test_twenty_correct_programs_have_no_finding(
+    tmp_path: Path, optimization: str, options: tuple[str, ...]
+) -> None:
+    for number in range(1, 21):
+        define = f"-DPROGRAM={number}"
+        bundle = compile_with_kit("correct.c", tmp_path, optimization, define, *options)
+        assert check(bundle, read_source_map(bundle, requires_lines=True)) == [], number
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_flags_of_the_compiler_limit_the_check_and_are_reported(tmp_path: Path) -> None:
+    for option, text in (("-w", "without relocations"), ("-Wl,--emit-relocs", "code with section")):
+        bundle = compile_with_kit("correct.c", tmp_path, "-O2", "-DPROGRAM=4", option)
+        source_map = read_source_map(bundle)
+        limit, *_ = PointerCheck(bundle, source_map, 1).make_report().limits
+        assert limit.startswith(text)
+    with pytest.raises(UserError) as error:
+        PointerCheck(bundle, source_map, 1, ("none",))
+    assert error.value.diagnostics[0].code == "ARG001"
 
 
 @needs_compiler

@@ -11,6 +11,7 @@ from report_samples import TRAP, detailed_report, sample_report
 from nmpsim.diagnostics import UserError
 from nmpsim.report.data import ChainReport, OutputReport
 from nmpsim.report.json import format_json, make_report_schema, to_json, write_report
+from nmpsim.report.pointers import PointerFinding, PointerReport
 from nmpsim.report.read import decode_report, read_report
 from nmpsim.report.termination import ConsoleLine
 
@@ -110,10 +111,17 @@ def test_nothing_of_a_report_is_lost():
     told = {"output_reports": "outputs"}
     line = ConsoleLine(3, 5, "hello\n")
     chain = ChainReport(0, 1, 5, 64, 2)
-    report = sample_report(exit_status=0, console=(line,), console_dropped=1, chains=(chain,))
+    found = PointerFinding("in f: text", "a.c", 3, 0, 0x8000_0000, ("main (a.c:9)",))
+    pointers = PointerReport((found,), ("no relocations",))
+    report = sample_report(
+        exit_status=0, console=(line,), console_dropped=1, chains=(chain,), pointers=pointers
+    )
     fields = {f.name for f in attrs.fields(type(report))} - lost
     document = to_json(report)
     assert {told.get(name, name) for name in fields} <= set(document)
     read = decode_report(document)
     assert (read.exit_status, read.console, read.console_dropped) == (0, (line,), 1)
-    assert {"exit_status", "console", "console_dropped"}.isdisjoint(to_json(sample_report()))
+    assert read.pointers == pointers
+    assert {"exit_status", "console", "console_dropped", "pointers"}.isdisjoint(
+        to_json(sample_report())
+    )

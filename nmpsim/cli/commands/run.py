@@ -115,6 +115,12 @@ class RunCommandOptions:
     check_pointers: bool = define_option(
         "Report wrong pointers and undefined values.", group=_ANALYSES
     )
+    allocators: tuple[str, ...] = define_option(
+        "Own allocator, for --check-pointers.",
+        "MALLOC[,FREE]",
+        names="--allocator",
+        group=_ANALYSES,
+    )
     core_on_trap: OutputFile | None = define_option(
         "Write a core file if the run traps.", "FILE", group=_ANALYSES
     )
@@ -217,7 +223,7 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
     limits = options.limits.make_limits()
     shadow = session.Shadow(bundle, options.float_weights) if options.shadow else None
     recorders = _make_recorders(bundle) if options.timeline else ()
-    pointers = _make_pointer_check(bundle, device) if options.check_pointers else None
+    pointers = _make_pointer_check(options, bundle, device)
     with show_progress() as progress:
         with open_traces(options.traces, bundle, device.config) as traces:
             cores = device.config.cores_count
@@ -264,13 +270,18 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
             timeline=timeline.timeline(len(report.layers)),
             scratchpads=scratchpads.list_blocks(len(report.layers)),
         )
+    if pointers is not None:
+        report = attrs.evolve(report, pointers=pointers.make_report())
     _show(options, bundle, report)
     if violation is not None:
         print_message(
             str(Diagnostic(violation.code, violation.message, place, hint=violation.hint))
         )
-    for found in () if pointers is None else pointers.findings:
-        print_message(str(found))
+    if report.pointers is not None:
+        for found in report.pointers.findings:
+            print_message(str(found.make_diagnostic()))
+        for text in report.pointers.limits:
+            print_message(f"{place}: not all pointers are checked: {text}")
     if _has_timed_out(report) or (trap is None and timeout is not None):
         return EXIT_TIMEOUT
     if trap is None and report.exit_status:
@@ -291,6 +302,8 @@ def _check(options: RunCommandOptions) -> None:
     check_outputs(
         options.outputs, [options.bundle, options.device, options.float_weights, options.patch]
     )
+    if options.allocators and not options.check_pointers:
+        raise fail("ARG001", "--allocator requires --check-pointers", hint="Add --check-pointers.")
     if options.float_weights is not None and not options.shadow:
         raise fail("ARG001", "--float-weights requires --shadow", hint="Add --shadow.")
     if options.engine == "compiled":
@@ -347,13 +360,20 @@ def _make_recorders(bundle: Bundle) -> tuple[TimelineRecorder, ScratchpadRecorde
     return TimelineRecorder(), ScratchpadRecorder(bundle)
 
 
-def _make_pointer_check(bundle: Bundle, device: Device) -> PointerCheck:
-    """Return a check of pointers; raise UserError (LINE001) for a program without source lines."""
+def _make_pointer_check(
+    options: RunCommandOptions, bundle: Bundle, device: Device
+) -> PointerCheck | None:
+    """Return the requested check of pointers, or None.
+
+    Raises UserError: LINE001 for a program without source lines, ARG001 for unknown allocators.
+    """
+    if not options.check_pointers:
+        return None
     from nmpsim.debugger.pointer_check import PointerCheck
     from nmpsim.debuginfo.read import read_source_map
 
     source_map = read_source_map(bundle, requires_lines=True)
-    return PointerCheck(bundle, source_map, device.config.cores_count)
+    return PointerCheck(bundle, source_map, device.config.cores_count, options.allocators)
 
 
 def _combine(*listeners: Callable[[Any], None]) -> Callable[[Any], None] | None:

@@ -1,19 +1,21 @@
 """Check of each access against the allocation that its address was derived from.
 
 The check follows pointers through registers and memory while the reference engine runs. It reports
-accesses outside of a global object or a stack variable, uses of variables of functions that have
-returned, addresses in another core's scratchpad, and uses of undefined stack memory.
+accesses outside of a global object, a stack variable or a block of the heap, uses of variables of
+functions that have returned and of freed blocks, addresses in another core's scratchpad, and uses
+of undefined memory on stacks and in blocks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from nmpsim.bundle.read import Bundle
 from nmpsim.core.reference.commits import Commit
 from nmpsim.debugger.instructions import list_accesses
 from nmpsim.debugger.pointer_check.allocations import AllocationTable, MemoryObject
+from nmpsim.debugger.pointer_check.heap import A0, AllocatorCall, AllocatorRole, Heap
 from nmpsim.debugger.pointer_check.shadow import (
     ALL_BYTES,
     INTEGER,
@@ -24,7 +26,6 @@ from nmpsim.debugger.pointer_check.shadow import (
     RegisterShadow,
 )
 from nmpsim.debuginfo.source_map import SourceMap
-from nmpsim.diagnostics import Diagnostic, Place
 from nmpsim.isa.codec import decode
 from nmpsim.isa.table import (
     DESCRIPTORS,
@@ -35,6 +36,7 @@ from nmpsim.isa.table import (
     DeviceInstruction,
     InstructionKind,
 )
+from nmpsim.report.pointers import PointerFinding, PointerReport
 
 MAX_FINDINGS = 100
 """Maximum number of reported errors."""
@@ -49,11 +51,18 @@ _MASK = 0xFFFF_FFFF
 class PointerCheck:
     """Listener of commits that reports wrong uses of pointers, each place once."""
 
-    def __init__(self, bundle: Bundle, source_map: SourceMap, cores_count: int) -> None:
-        self.findings: list[Diagnostic] = []
+    def __init__(
+        self,
+        bundle: Bundle,
+        source_map: SourceMap,
+        cores_count: int,
+        allocators: Sequence[str] = (),
+    ) -> None:
+        self.findings: list[PointerFinding] = []
         """Errors in the order in which they were found."""
         self._source_map = source_map
         self._allocations = AllocationTable(bundle, source_map)
+        self._heap = Heap(bundle, allocators)
         self._memory = MemoryShadow()
         self._cores = [CoreShadow() for _ in range(cores_count)]
         self._reported: set[tuple[str, str]] = set()
@@ -70,12 +79,20 @@ class PointerCheck:
             InstructionKind.TENSOR: self._follow_tensor,
         }
 
+    def make_report(self) -> PointerReport:
+        """Return the report of the check."""
+        return PointerReport(tuple(self.findings), self._allocations.limits)
+
     def __call__(self, commit: Commit) -> None:
         """Follow the instruction of a commit, and check its accesses."""
         instruction = commit.instruction
         if instruction is None:
             return
         core = self._cores[commit.core]
+        if core.allocator_call is not None:
+            self._leave_allocator(core, commit, core.allocator_call)
+        elif commit.pc in self._heap.functions:
+            self._enter_allocator(core, commit, self._heap.functions[commit.pc])
         handler = self._handlers.get(instruction.kind)
         result = INTEGER if handler is None else handler(core, commit, instruction)
         rd = commit.rd
@@ -213,13 +230,14 @@ class PointerCheck:
             region = access.region
             if region.is_empty:
                 continue
-            if region.space == "dram" and "dram" in names:
-                place = commit.address + 4 * names.index("dram")
-                pointer = self._memory.load(commit.core, place, 4).origin
-                owner = pointer if isinstance(pointer, MemoryObject) else None
+            if access.operand in names:
+                place = commit.address + 4 * names.index(access.operand)
+                origin = self._memory.load(commit.core, place, 4).origin
+                owner = origin if isinstance(origin, MemoryObject) else None
+                owner = owner or self._allocations.find_initialized(place, words[access.operand])
                 owner = owner or self._allocations.find_object(region.start)
                 if owner is not None:
-                    text = f"{access.kind} of {instruction.mnemonic}"
+                    text = f"{access.kind} of {access.operand} of {instruction.mnemonic}"
                     nbytes = region.end - region.start
                     self._check_bounds(core, commit, owner, region.start, nbytes, text)
             if access.kind == "write" and region.end - region.start <= MAX_FRAME:
@@ -260,11 +278,8 @@ class PointerCheck:
         unit = "byte" if nbytes == 1 else "bytes"
         what = f"{text} of {nbytes} {unit}"
         is_partial = text == "load" and nbytes == 4 and owner.contains(address)
-        if not owner.is_live:
-            self._report(
-                core, commit, f"{what} at {owner.name}, a variable of {owner.function},"
-                " which has returned",
-            )  # fmt: skip
+        if owner.end_reason:
+            self._report(core, commit, f"{what} at {owner.name}, {owner.end_reason}")
         elif owner.core not in (-1, commit.core) and SCRATCHPAD_BASE <= address < DRAM_BASE:
             self._report(
                 core, commit, f"{what} at {owner.name}, which is in the scratchpad of"
@@ -290,7 +305,8 @@ class PointerCheck:
         if new < old:
             self._memory.undefine(commit.core, new, old)
         for key in [key for key in core.variables if key[0] < new]:
-            core.variables.pop(key).is_live = False
+            one = core.variables.pop(key)
+            one.end_reason = f"a {one.owner}, which has returned"
 
     def _find_allocation(
         self, core: CoreShadow, commit: Commit, address: int, pc: int
@@ -317,28 +333,56 @@ class PointerCheck:
                 known = core.variables.get((start, one.name))
                 if known is None or known.nbytes != one.nbytes:
                     function = self._source_map.find_function(commit.pc)
-                    name = "" if function is None else function.name
+                    name = "" if function is None else f"variable of {function.name}"
                     known = MemoryObject(one.name, start, one.nbytes, name, commit.core)
                     core.variables[start, one.name] = known
                 return known
         return None
 
+    # --- heap -------------------------------------------------------------------------------------
+
+    def _enter_allocator(self, core: CoreShadow, commit: Commit, role: AllocatorRole) -> None:
+        """Note a call of an allocator, and report the free of what is not a block."""
+        first, second = core.values[A0], core.values[A0 + 1]
+        if misuse := self._heap.find_misuse(role, first):
+            self._report(core, commit, misuse, core.calls[-1] if core.calls else commit.pc)
+        site = self._source_map.describe(core.calls[-1]) if core.calls else "unknown code"
+        core.allocator_call = AllocatorCall(
+            role, (first, second), core.values[RA], core.values[SP], site
+        )
+
+    def _leave_allocator(self, core: CoreShadow, commit: Commit, call: AllocatorCall) -> None:
+        """Change the blocks if a call of an allocator has returned."""
+        if commit.pc != call.return_address or core.values[SP] < call.stack_pointer:
+            return
+        core.allocator_call = None
+        kept = self._heap.get_size(call.arguments[0]) if call.role == "realloc" else 0
+        block = self._heap.finish_call(call, core.values[A0])
+        if block is None:
+            return
+        core.registers[A0] = RegisterShadow(block)
+        if call.role != "calloc" and kept < block.nbytes <= MAX_FRAME:
+            self._memory.undefine(commit.core, block.start + kept, block.end)
+
     # --- reports ----------------------------------------------------------------------------------
 
-    def _report(self, core: CoreShadow, commit: Commit, text: str) -> None:
-        """Add a finding unless one with the same text, apart from numbers, exists for its line."""
-        sources = self._source_map
-        line, (frame, *_) = sources.find_line(commit.pc), sources.list_frames(commit.pc)
-        place = Place(f"{commit.pc:#x}") if line is None else Place(line.file, line.line)
-        key = (str(place), re.sub(r"[-+]?\d+", "", text))
+    def _report(self, core: CoreShadow, commit: Commit, text: str, pc: int | None = None) -> None:
+        """Add a finding unless one with the same text, apart from numbers, exists for its line.
+
+        ``pc`` is the address of the instruction if it is not the one that was executed.
+        """
+        if core.allocator_call is not None:
+            return
+        sources, pc = self._source_map, commit.pc if pc is None else pc
+        line, (frame, *_) = sources.find_line(pc), sources.list_frames(pc)
+        key = (str(line or pc), re.sub(r"[-+]?\d+", "", text))
         if key in self._reported or len(self.findings) >= MAX_FINDINGS:
             return
         self._reported.add(key)
-        calls = [sources.describe(pc) for pc in core.calls[: -MAX_CALLS - 1 : -1]]
-        hint = f"See the calls: {', '.join(calls)}." if calls else None
-        command = f"Debug core {commit.core} at {commit.pc:#x}."
+        calls = tuple(sources.describe(one) for one in core.calls[: -MAX_CALLS - 1 : -1])
         text = f"in {frame.function or 'unknown code'}: {text}"
-        self.findings.append(Diagnostic("POINTER001", text, place, hint=hint or command))
+        file, number = (None, None) if line is None else (line.file, line.line)
+        self.findings.append(PointerFinding(text, file, number, commit.core, pc, calls))
 
 
 def _get_immediate(commit: Commit) -> int:

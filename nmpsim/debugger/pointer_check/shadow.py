@@ -6,6 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from nmpsim.debugger.pointer_check.allocations import MemoryObject
+from nmpsim.debugger.pointer_check.heap import AllocatorCall
 from nmpsim.isa.table import DRAM_BASE
 
 ALL_BYTES = 15
@@ -48,6 +49,8 @@ class CoreShadow:
         self.registers = [INTEGER] * 32
         self.calls: list[int] = []
         """Addresses of the call instructions of all active functions."""
+        self.allocator_call: AllocatorCall | None = None
+        """Outermost active call of an allocator, whose accesses are not checked."""
         self.variables: dict[tuple[int, str], MemoryObject] = {}
         """Live variables by address and name."""
 
