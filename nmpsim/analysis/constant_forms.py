@@ -71,6 +71,11 @@ def _list_axis_orders(kernel: Array) -> Iterator[Form]:
     swapped = (3, 1, 2, 0)
     if kernel.shape[0] == kernel.shape[3]:
         yield "the kernel's input and output channels swapped", kernel.transpose(swapped)
+    first, second = kernel.transpose(0, 3, 1, 2), kernel.transpose(3, 0, 1, 2)
+    read = first.reshape(second.shape).transpose(1, 2, 3, 0)
+    yield "the kernel's memory in the order IOHW, not OIHW", read
+    read = second.reshape(first.shape).transpose(0, 2, 3, 1)
+    yield "the kernel's memory in the order OIHW, not IOHW", read
     for order in permutations(range(4)):
         name = "".join(_AXES[axis] for axis in order)
         if order == (0, 1, 2, 3):

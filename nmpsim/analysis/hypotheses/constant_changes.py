@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -93,7 +94,10 @@ def change_zero_points(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]
         offset = type.quant.offset
         for number in list_zero_points(offset, type.dtype.itemsize):
             text = f"the zero point {number} of the {label}, not {offset}"
-            yield text, layer.replace_quantization(name, offset=number)
+            changed = layer.replace_quantization(name, offset=number)
+            yield text, changed
+            if name == layer.output and offset == np.iinfo(type.dtype).min:
+                yield f"{text}, with a ReLU", add_relu(changed)
     for role, label in _TABLES.items():
         table = layer.find_constant(role)
         if table is None:
@@ -105,6 +109,13 @@ def change_zero_points(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]
         if offsets.any():
             text = f"zero points 0 of the {label}"
             yield text, layer.replace_values({table: np.zeros_like(offsets)})
+
+
+def add_relu(layer: IsolatedLayer) -> IsolatedLayer:
+    """Return a copy whose result is not below its zero point."""
+    type = layer.get_type(layer.output)
+    assert type.quant is not None
+    return layer.replace_conversion(partial(np.maximum, type.dtype.type(type.quant.offset)))
 
 
 def change_scales(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
@@ -150,8 +161,25 @@ def change_signedness(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
         if name == layer.output:
             yield text, layer.replace_conversion(flip_sign_bits, flip_sign_bits)
         elif name in layer.inputs or name in layer.program.module.constants:
-            flipped = flip_sign_bits(layer.get_values(name))
-            yield text, layer.replace_values({name: flipped})
+            changed = layer.replace_values({name: flip_sign_bits(layer.get_values(name))})
+            yield text, changed
+            shifted = _shift_zero_point(changed, name, -_SIGN_BITS[dtype.itemsize])
+            if shifted is not None:
+                yield f"{text}, and without a changed zero point", shifted
+
+
+def _shift_zero_point(layer: IsolatedLayer, name: str, amount: int) -> IsolatedLayer | None:
+    """Add an amount to the zero points of an operand; return None if that is impossible."""
+    table = layer.find_constant("FilterOffsets", "Offsets")
+    if table is not None and name == layer.find_constant("Filter", "Weights"):
+        offsets = layer.get_values(table)
+        return layer.replace_values({table: offsets + offsets.dtype.type(amount)})
+    type = layer.get_type(name)
+    if type.quant is None or not layer.has_scale(name):
+        return None
+    offset = type.quant.offset + amount
+    is_valid = offset >= np.iinfo(type.dtype).min
+    return layer.replace_quantization(name, offset=offset) if is_valid else None
 
 
 def flip_sign_bits(values: Array) -> Array:

@@ -67,6 +67,14 @@ class IsolatedLayer:
         """Return whether the layer shares its program and its inputs with ``other``."""
         return self.program is other.program and self.inputs is other.inputs
 
+    def get_content(self) -> object:
+        """Return an object that is equal for layers with equal programs, values and conversions."""
+        module = self.program.module
+        arrays = {**module.constants, **self.inputs}
+        values = tuple((name, array.shape, array.tobytes()) for name, array in arrays.items())
+        program = module.weights, repr(module.instructions), self.program.numerics
+        return program, values, self.convert_result
+
     def get_attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute of the operation, or ``default`` if it is missing."""
         return self.operation.attributes.get(name, default)

@@ -10,6 +10,7 @@ import numpy as np
 
 from nmpsim.analysis.constant_forms import MAX_SHIFTS
 from nmpsim.analysis.hypotheses.layer import Change, IsolatedLayer
+from nmpsim.analysis.hypotheses.window_changes import make_window
 from nmpsim.arrays import Array, Arrays
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.lir.opcode import OpcodeKind
@@ -73,10 +74,14 @@ def change_operation(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
                 yield f"{other}, not {opcode}", layer.replace_operation(other, {})
     elif layer.kind is OpcodeKind.AVERAGE_POOL and pool.get("Layout", 0) == 0:
         yield "the maximum, not the mean", layer.replace_operation("maxpool", pool)
-        counts = attributes.get("CountIncludePads")
-        if counts is not None:
-            text = "the padding not counted" if counts else "the padding counted"
-            yield f"{text} in the mean", layer.replace_attributes(CountIncludePads=int(not counts))
+        window = make_window(layer)
+        if window is not None and window.has_padding:
+            if attributes.get("CountIncludePads"):
+                without = layer.replace_attributes(CountIncludePads=0)
+                yield "the padding not counted in the mean", without
+            else:  # some profiles lack a mean that counts padding
+                padded = window.change(window.before, constant_values=window.zero_point)
+                yield "the padding counted in the mean", padded
     elif layer.kind is OpcodeKind.MAX_POOL:
         for counts in (0, 1):
             mean = {**pool, "CountIncludePads": counts}
@@ -170,8 +175,9 @@ def _list_reordered(values: Array) -> Iterator[tuple[str, Array]]:
         yield "read as NCHW, not NHWC", stored
         nchw = values.transpose(0, 3, 1, 2).reshape(values.shape)
         yield "read as NHWC, not NCHW", nchw
-    if height == width > 1:
-        yield "with rows and columns swapped", values.transpose(0, 2, 1, 3)
+    if height > 1 and width > 1:
+        swapped = values.transpose(0, 2, 1, 3).reshape(values.shape)
+        yield "with rows and columns swapped", swapped
     for axis, (name, flip) in enumerate(
         (
             ("rows", "flipped vertically"),

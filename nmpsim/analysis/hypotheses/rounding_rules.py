@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+import numpy as np
 
 from nmpsim.analysis.hypotheses.layer import IsolatedLayer
 from nmpsim.analysis.hypotheses.recorded import record_layer
@@ -21,6 +23,8 @@ def list_rounding_rules(
     """
     recorded = record_layer(layer, expected)
     if recorded is None:
+        if may_be_rounding:
+            yield from _list_plain_roundings(layer, expected)
         return
     if layer.program.numerics in PROFILES:
         # A clamp of results often has the same effect as a narrow accumulator.
@@ -34,3 +38,25 @@ def list_rounding_rules(
     rules = find_rules(recorded).rules
     more = f" (or {len(rules) - 1} other rules)" if len(rules) > 1 else ""
     yield f"the requantization `{rules[0].name}`{more}" if rules else "", bool(rules)
+
+
+_ROUNDINGS: dict[str, Callable[[Array], Array]] = {
+    "down": np.floor,
+    "towards zero": np.trunc,
+    "up": np.ceil,
+    "to nearest, halves to even": np.rint,
+    "to nearest, halves up": lambda real: np.floor(real + 0.5),
+    "to nearest, halves away from zero": lambda real: np.trunc(real + np.copysign(0.5, real)),
+}
+
+
+def _list_plain_roundings(layer: IsolatedLayer, expected: Array) -> Iterator[tuple[str, bool]]:
+    """Yield each rounding of the exact real results, and whether it gives ``expected``."""
+    real, quant = layer.compute_real(), layer.get_type(layer.output).quant
+    if real is None or quant is None or layer.convert_result is not None:
+        return
+    limits = np.iinfo(expected.dtype)
+    low, high = layer.clip or (limits.min, limits.max)
+    for name, function in _ROUNDINGS.items():
+        rounded = np.clip(function(real - quant.offset) + quant.offset, low, high)
+        yield f"exact results rounded {name}", np.array_equal(rounded, expected)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import islice
 
 import attrs
 import numpy as np
@@ -19,6 +20,7 @@ from nmpsim.analysis.hypotheses.change_filter import (
 )
 from nmpsim.analysis.hypotheses.layer import IsolatedLayer, WrongLayer
 from nmpsim.analysis.hypotheses.rounding_rules import list_rounding_rules
+from nmpsim.analysis.hypotheses.solved import PER_CHANNEL
 from nmpsim.analysis.program import make_bundle_program
 from nmpsim.analysis.reduce.crop import separate_tensors
 from nmpsim.analysis.reduce.extract import extract_layers
@@ -38,8 +40,8 @@ MIN_PAIR_BITS = 48
 """Smallest sum of ``log2(1 + error)`` of all elements for which two changes are tried together."""
 MAX_ROUNDING_ERROR = 2
 """Largest error in units of the last place that another rounding rule may cause."""
-MAX_EXPLANATIONS = 5
-"""Largest number of explanations that are reported."""
+MAX_EXPLANATIONS, MAX_IN_FAMILY = 6, 3
+"""Largest number of explanations that are reported, of all families and of one."""
 
 
 @frozen
@@ -216,15 +218,17 @@ class _Search:
         """
         late = sorted(LATE_FAMILIES, key=self._is_likely, reverse=True)
         names = [*FAMILIES, *late]
-        for number, name in enumerate(names):
+        for done, name in enumerate(names):
             if name in LATE_FAMILIES and self.found:
                 break
             if is_second and name == "rounding":
                 continue
             if not is_second:
-                self._clock.report_progress(number, len(names), name)
-            change = self._find_rounding() if name == "rounding" else self._find_change(name)
-            if change is not None:
+                self._clock.report_progress(done, len(names), name)
+            changes = self._list_rounding() if name == "rounding" else self._list_changes(name)
+            for number, change in enumerate(islice(changes, 1 if is_second else MAX_IN_FAMILY)):
+                if number and change.startswith(PER_CHANNEL):
+                    break  # a simpler change fits
                 self.found.append(LayerExplanation(name, change, self._wrong.expected.size))
 
     @cached_property
@@ -237,23 +241,25 @@ class _Search:
         """Return whether a family of changes is likely; other orders cause large errors."""
         return not self._has_small_errors or name not in ("layout", "channels")
 
-    def _find_change(self, name: str) -> str | None:
-        """Return the description of the first change of a family that fits, or None."""
-        wrong = self._wrong
+    def _list_changes(self, name: str) -> Iterator[str]:
+        """Yield the description of each different change of a family that fits."""
+        wrong, known = self._wrong, set[object]()
         for text, layer in self._filter.list_near_changes(name):
             if layer.has_same_program(wrong.layer) and layer.convert_result is not None:
                 result: Array | None = layer.convert_result(wrong.actual)
             else:
                 result = layer.execute(self._device)
             if result is not None and np.array_equal(result, wrong.expected):
-                return text
-        return None
+                content = layer.get_content()
+                if content not in known:
+                    yield text
+                known.add(content)
 
-    def _find_rounding(self) -> str | None:
-        """Return the description of the first arithmetic of sums that fits, or None."""
+    def _list_rounding(self) -> Iterator[str]:
+        """Yield the description of the first arithmetic of sums that fits."""
         wrong = self._wrong
         for text, fits in list_rounding_rules(wrong.layer, wrong.expected, self._has_small_errors):
             self._filter.count_change("rounding")
             if fits:
-                return text
-        return None
+                yield text
+                return

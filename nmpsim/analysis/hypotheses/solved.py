@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import attrs
 import numpy as np
 
+from nmpsim.analysis.hypotheses.constant_changes import add_relu
 from nmpsim.analysis.hypotheses.layer import Change, IsolatedLayer, WrongLayer
 from nmpsim.analysis.hypotheses.solved_channels import describe_order, is_new_order
 from nmpsim.analysis.hypotheses.window_changes import LayerWindow, make_window
@@ -20,6 +21,8 @@ from nmpsim.arrays import Array
 from nmpsim.core.device import Device
 from nmpsim.lir.opcode import OpcodeKind
 
+PER_CHANNEL = "another "
+"""Beginning of the description of a change of a number of each channel."""
 MIN_ELEMENTS = 4
 """Smallest number of unsaturated elements from which a number is computed."""
 MAX_REFINEMENTS = 12
@@ -185,7 +188,7 @@ def _describe(number: _Number, values: Array) -> str:
         return f"a bias, which is zero here (channel {first}: {values[first]:.0f})"
     example = f"channel {first}: {values[first]:.6g}, not {number.current[first]:.6g}"
     where = f"{channels.size} of {values.size} channels{_describe_factor(number, values)}"
-    return f"another {number.name} in {where} ({example})"
+    return f"{PER_CHANNEL}{number.name} in {where} ({example})"
 
 
 def _describe_factor(number: _Number, values: Array) -> str:
@@ -207,6 +210,14 @@ def _list_numbers(layer: IsolatedLayer) -> Iterator[_Number]:
     window = make_window(layer)
     if window is not None and window.has_padding and layer.kind is OpcodeKind.CONVOLUTION:
         yield _make_padding_number(window)
+    offsets = layer.find_constant("FilterOffsets", "Offsets")
+    if offsets is not None and not np.ptp(values := layer.get_values(offsets)):
+        yield _Number(
+            "the zero point of the weights",
+            values.reshape(-1)[:1].astype(np.float64),
+            lambda x: layer.replace_values({offsets: np.full_like(values, np.rint(x.item()))}),
+            is_integer=True,
+        )
     tables = [layer.find_operand("FilterScales", "Scales"), layer.find_operand("BiasScales")]
     known = [name for name in tables if name is not None]
     if known:
@@ -253,6 +264,13 @@ def _list_type_numbers(layer: IsolatedLayer, name: str, label: str) -> Iterator[
     if info.bits <= 16:
         offset = np.array([float(quant.offset)])
         yield _Number(f"the zero point of the {label}", offset, replace_offset, is_integer=True)
+        if is_result and quant.offset == info.min:
+            yield _Number(
+                "the zero point of the result and of its ReLU",
+                offset,
+                lambda x: add_relu(replace_offset(x)),
+                is_integer=True,
+            )
     scale = np.array([quant.scale])
     yield _Number(f"the scale of the {label}", scale, replace_scale, invert=is_result)
 

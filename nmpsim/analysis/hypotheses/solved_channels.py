@@ -14,6 +14,8 @@ from nmpsim.arrays import Array
 
 MAX_WEIGHTS = 8
 """Largest number of wrong weights of a layer that are solved."""
+SURPLUS_BITS = 8
+"""Bits of errors, ``log2(1 + error)``, that solved weights explain besides their own choice."""
 MIN_ROWS = 3
 """Smallest number of known results that depend on a wrong weight."""
 MAX_PRODUCTS = 1 << 23
@@ -115,29 +117,31 @@ def _sample_columns(wrong: WrongLayer) -> tuple[Array, Array]:
 
 
 def _match_columns(actual: Array, expected: Array) -> Array | None:
-    """Return the actual column that is closest to each expected one, or None.
+    """Assign an actual column to each expected one; return None if all are in order."""
+    costs = np.array([np.abs(actual - column[:, None]).mean(axis=0) for column in expected.T])
+    return _find_new_order(costs)
 
-    Returns None unless each column is the closest to another one.
+
+def _find_new_order(costs: Array) -> Array | None:
+    """Return the column assigned to each row at the lowest costs, or None if all are in order.
+
+    Equal columns, such as clipped ones, keep their places if possible.
     """
-    order = np.array(
-        [np.abs(actual - column[:, None]).mean(axis=0).argmin() for column in expected.T]
-    )
+    order = _assign(1e-9 * np.eye(len(costs)) - costs.T)
     return order if is_new_order(order) else None
 
 
 def _solve_output_order(model: LinearModel) -> Array | None:
     """Return the output channel whose weights each channel uses, or None if they are its own."""
     sums: dict[int, Array] = {}
-    order = []
+    errors = []
     for output in range(model.outputs):
         group = model.get_input_slice(output).start // model.group_inputs
         if group not in sums:
             sums = {group: model.compute_sums(group)}
         clipped = np.clip(sums[group], *model.limits[:, output])
-        errors = np.abs(clipped - model.targets[:, output, None]).mean(axis=0)
-        order.append(output if errors[output] <= errors.min() else errors.argmin())
-    found = np.array(order)
-    return found if is_new_order(found) else None
+        errors.append(np.abs(clipped - model.targets[:, output, None]).mean(axis=0))
+    return _find_new_order(np.array(errors))
 
 
 def _solve_input_order(model: LinearModel) -> Array | None:
@@ -282,6 +286,10 @@ def list_solved_weights(wrong: WrongLayer) -> Iterator[Change]:
     places = np.argwhere(changes)
     if not 0 < len(places) <= MAX_WEIGHTS:
         return
+    errors = np.abs(wrong.actual.astype(np.float64) - wrong.expected)
+    choice_bits = np.log2(stored.size) + 8 * stored.itemsize
+    if np.log2(1 + errors).sum() < len(places) * choice_bits + SURPLUS_BITS:
+        return  # weights explain any result with so few errors
     solutions = [changes]
     for place, step in product(places, (1, -1)):  # real arithmetic may be off by one unit
         solutions.append(changes.copy())

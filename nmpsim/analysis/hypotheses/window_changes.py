@@ -67,7 +67,9 @@ def _adapt_padding(window: LayerWindow, dilation: Pair) -> tuple[Pair, Pair]:
 def _change_padding_values(layer: IsolatedLayer, window: LayerWindow) -> Iterator[Change]:
     offset = window.zero_point
     if layer.kind is OpcodeKind.MAX_POOL:
-        yield "zero points as padding", window.change(window.before, constant_values=offset)
+        for value in dict.fromkeys((offset, 0)):
+            text = f"{value} as padding, not the lowest integer"
+            yield text, window.change(window.before, constant_values=value)
     if layer.kind is not OpcodeKind.CONVOLUTION:
         return  # a mean with the nearest pixels often equals the mean without padding
     for value in list_zero_points(offset, window.values.dtype.itemsize):

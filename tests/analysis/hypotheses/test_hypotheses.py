@@ -128,3 +128,34 @@ def test_other_arithmetic_of_a_reference_is_named(rule: str, device: Device) -> 
     (found,) = search_hypotheses(bundle, 0, inputs, outputs, expected, device=device).explanations
     text = "the accumulator of 16 bits saturates" if rule == "accumulator" else "down; "
     assert text in found.change
+
+
+@pytest.mark.parametrize(
+    ("opcode", "causes"),
+    [
+        ("avgpool", ["the padding counted in the mean"]),
+        (
+            "maxpool",
+            ["0 as padding, not the lowest integer", "a clip at the integer 0 after the layer"],
+        ),
+    ],
+)
+def test_a_cause_is_reported_with_the_causes_that_look_equal(
+    opcode: str, causes: list[str], device: Device
+) -> None:
+    """Profile q31 has no mean that counts padding; each window of the maximum has padding."""
+    draft, kind = Draft(), int8((1, 2, 2, 64), 0.05, 3)
+    source, result = draft.input(kind), draft.output(kind)
+    more = {"CountIncludePads": 0} if opcode == "avgpool" else {}
+    window = {"Kernels": (3, 3), "Strides": (1, 1), "Pads": (1, 1, 1, 1), "Layout": 0}
+    draft.emit(opcode, result, source, **more, **window)
+    bundle = parse_bundle(compile_module(draft.module(), CONFIG, numerics="q31"))
+    inputs = {source.name: np.random.default_rng(2).integers(-128, 0, source.shape).astype(np.int8)}
+    outputs = device.run(bundle, inputs, save_layers=True).layer_outputs
+    expected = np.zeros(source.shape, np.int8)
+    if opcode == "avgpool":
+        padded = np.pad(inputs[source.name], ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=3)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+        expected = np.rint(windows.mean((-2, -1))).astype(np.int8)
+    found = search_hypotheses(bundle, 0, inputs, outputs, expected, device=device).explanations
+    assert [one.change for one in found] == causes
