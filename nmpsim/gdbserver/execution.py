@@ -13,6 +13,8 @@ from nmpsim.gdbserver.stop_replies import StopDescriber, find_signal
 VCONT_ACTIONS = "cCsSt"
 """Actions that the packet ``vCont`` supports; signals are ignored, and ``t`` has no effect."""
 
+LOCKING_TEXT = "scheduler-locking is not supported: all cores run together, in simulated time\n"
+
 
 def insert_breakpoint(session: Session, kind: int, address: int, size: int) -> bytes:
     """Insert a breakpoint or watchpoint; return OK."""
@@ -55,6 +57,7 @@ def step(session: Session, signal: int = 0) -> bytes:
 
 def resume_threads(session: Session, actions: bytes) -> bytes:
     """Execute the actions of the packet ``vCont``: step a core, or run all; return the reply."""
+    is_locked = True  # with scheduler-locking, gdb resumes one thread
     for action in actions.decode("ascii", "replace").split(";"):
         command, _, thread = action.partition(":")
         if command[:1] not in VCONT_ACTIONS or not command:
@@ -64,6 +67,10 @@ def resume_threads(session: Session, actions: bytes) -> bytes:
             if thread not in ("", "-1", "0"):
                 core = session.select_core(_parse_thread(thread))
             return _step_core(session, core)
+        is_locked = is_locked and command[0] in "cC" and thread not in ("", "-1", "0")
+    if is_locked and not session.has_reported_locking:
+        session.write_console(LOCKING_TEXT)
+        session.has_reported_locking = True
     return resume(session)
 
 

@@ -57,6 +57,10 @@ def encode_register(value: int) -> bytes:
     return value.to_bytes(4, "little").hex().encode()
 
 
+_GENERIC_NAMES = {"pc": "pc", "sp": "sp", "s0": "fp", "ra": "ra"}
+"""Register -> its name for LLDB, which ignores unknown registers; gdb ignores the attribute."""
+
+
 def describe_target() -> bytes:
     """Return the target description, an XML document with all registers."""
     root = ElementTree.Element("target", version="1.0")
@@ -68,6 +72,10 @@ def describe_target() -> bytes:
         if one.feature not in features:
             features[one.feature] = ElementTree.SubElement(root, "feature", name=one.feature)
         fields = {"name": one.name, "bitsize": "32", "regnum": str(one.number), "type": one.type}
+        if one.name in _GENERIC_NAMES:
+            fields["generic"] = _GENERIC_NAMES[one.name]
+        if one.number < PC_NUMBER:
+            fields["dwarf_regnum"] = str(one.number)
         ElementTree.SubElement(features[one.feature], "reg", fields)
     text = ElementTree.tostring(root)
     return b'<?xml version="1.0"?><!DOCTYPE target SYSTEM "gdb-target.dtd">' + text

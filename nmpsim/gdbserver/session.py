@@ -63,6 +63,8 @@ class Session:
         """Features that the client has announced."""
         self.is_extended = False
         """Whether the server continues after the client has ended the program."""
+        self.has_reported_locking = False
+        """Whether the client was told that scheduler-locking is not supported."""
         self.has_ended = False
         """Whether the client has ended the session, and the server with it."""
         self.stop_reply = b""

@@ -72,7 +72,11 @@ def test_documents_are_read_in_parts() -> None:
         reply = client.ask(f"qXfer:features:read:target.xml:{len(text):x},40")
         assert reply is not None
         done, text = reply[:1], text + reply[1:]
-    registers = ElementTree.fromstring(text).iter("reg")
+    registers = [*ElementTree.fromstring(text).iter("reg")]
+    generic = {
+        one.attrib["generic"]: one.attrib["name"] for one in registers if "generic" in one.attrib
+    }
+    assert generic == {"pc": "pc", "sp": "sp", "fp": "s0", "ra": "ra"}, "LLDB needs these names"
     assert [int(one.attrib["regnum"]) for one in registers] == list(DEFINITIONS)
     threads = client.ask("qXfer:threads:read::0,1000")
     assert threads is not None
@@ -112,6 +116,16 @@ def test_a_step_moves_the_chosen_core() -> None:
     client.ask("bs")
     assert client.pc == first
     assert b"replaylog:begin" in (client.ask("bs") or b"")
+
+
+def test_scheduler_locking_is_reported_once_as_unsupported() -> None:
+    client = start()
+    client.ask("vCont;c;t:2")
+    client.ask("vRun;")
+    assert "locking" not in client.read_console()
+    for expected in (1, 0):
+        client.ask("vCont;c:2")
+        assert client.read_console().count("scheduler-locking is not supported") == expected
 
 
 def step_over(client: MemoryClient, breakpoint: str) -> None:
