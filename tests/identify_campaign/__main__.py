@@ -39,6 +39,8 @@ class Outcome:
     seconds: float
     rules: int = 0
     wrong: int = 0
+    later: int = 0
+    """Fresh results in which the rule named after the probes differs."""
     fresh: int = 0
     name: str = ""
     probes: int = 0
@@ -105,6 +107,10 @@ def run_case(device: Device, rng: np.random.Generator, folder: Path, count: int)
             one.state = f"useless: probe of layer {index}"
             break
     one.remaining = len(found.classes[0].rules) if found.classes else 0
+    one.later = one.wrong
+    if one.wrong and one.probes and found.is_explained:
+        text = make_formulas_file(found).text
+        one.later, _ = compare_fresh(device, layers[0], text, rng, folder, size)
     return one
 
 
@@ -158,8 +164,10 @@ def main() -> int:
                 print(f"{one}", flush=True)
     explained = [one for one in outcomes if one.explained]
     named = [one for one in explained if one.is_named]
+    later = [one for one in explained if one.later * 65536 <= FRESH * one.fresh]
     seconds = [one.seconds for one in outcomes]
     print(f"seed {options.seed}: {len(named)} of {len(outcomes)} rules named")
+    print(f"after the probes: {len(later)} named")
     print(
         f"false names: {len(explained) - len(named)}; unexplained: {len(outcomes) - len(explained)}"
     )

@@ -10,14 +10,13 @@ import numpy as np
 from nmpsim.analysis.identify.classes import Identification, RuleClass, group_rules
 from nmpsim.analysis.identify.dumps import CONSTANT_PREFIX, EXPECTED_PREFIX
 from nmpsim.analysis.identify.layers import (
-    AVERAGE_POOL,
-    MATMUL,
     AnyLayer,
     RecordedLayer,
     RecordedOperation,
 )
 from nmpsim.analysis.identify.probe_layers import (
     find_all_thresholds,
+    make_operand_grid,
     probe_bias,
     probe_inputs,
     probe_operands,
@@ -160,15 +159,14 @@ def has_equal_rules(one: RuleClass) -> bool | None:
 def _compare_operands(one: RuleClass, rules: Sequence[RequantizationRule]) -> bool | None:
     """Return whether the rules of Int8 operations are equal for all operands.
 
-    Returns None for Int16, and for operations of more than two numbers.
+    Returns None for Int16, for matrix products and for rules whose sums depend on their order.
     """
     for layer in one.layers:
         assert isinstance(layer, RecordedOperation)
-        if layer.element or layer.opcode in (AVERAGE_POOL, MATMUL):
+        every = make_operand_grid(layer)
+        texts = map(RuleEvaluator(layer).get_text, rules)
+        if every is None or any("total" in text and "total =" not in text for text in texts):
             return None
-        grid = np.arange(-128, 128, dtype=np.int8)
-        operands = np.meshgrid(*[grid] * len(layer.inputs))
-        every = attrs.evolve(layer, inputs=tuple(operands), results=operands[0])
         if len(_group_results(every, rules)[0]) > 1:
             return False
     return True

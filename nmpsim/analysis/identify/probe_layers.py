@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from nmpsim.analysis.identify.evaluation import Integers
 from nmpsim.analysis.identify.layers import (
+    AVERAGE_POOL,
     CONNECTED,
     MATMUL,
     LayerSample,
@@ -42,6 +44,8 @@ _ITEMS = 4
 _WINDOWS = 256
 """Most windows of an item for whose values weights are solved."""
 _ATTEMPTS = 200
+_MAX_GRID = 1 << 24
+"""Most values of the inputs with which the windows of a pool have all sums."""
 _OPERANDS = 1 << 14, 1 << 16, 1 << 16, 1 << 16
 """Results of each random probe of operands that is tried."""
 
@@ -202,6 +206,32 @@ def probe_inputs(
         yield _make_inputs(layer, targets)
 
 
+def make_operand_grid(layer: RecordedOperation) -> RecordedOperation | None:
+    """Make a copy of an Int8 operation with all operands that it can have.
+
+    The windows of a pool have all sums. Returns None for Int16, matrix products and large pools.
+    """
+    if layer.element or layer.opcode == MATMUL:
+        return None
+    grid = np.arange(-128, 128, dtype=np.int8)
+    if layer.opcode != AVERAGE_POOL:
+        operands = np.meshgrid(*[grid] * len(layer.inputs))
+        return attrs.evolve(layer, inputs=tuple(operands), results=operands[0])
+    one, taps = layer.inputs[0].shape[1:], layer.window.taps
+    if math.prod(one) * taps * grid.size > _MAX_GRID:
+        return None
+    # Each window contains each number below ``taps`` once; so many of its values are larger by 1.
+    numbers = np.zeros(one, np.int64)
+    for axis, size in enumerate(layer.window.kernel, 1):
+        places = np.arange(one[axis]) % size
+        numbers = numbers * size + places.reshape([-1 if k == axis else 1 for k in range(len(one))])
+    more = numbers < np.arange(taps).reshape(-1, *(1 for _ in one))
+    inputs = grid[:, None, None, None, None, None] + more
+    inputs = np.minimum(inputs, 127).astype(np.int8).reshape(-1, *one)
+    results = np.zeros((len(inputs), *layer.results.shape[1:]), np.int8)
+    return attrs.evolve(layer, inputs=(inputs,), results=results)
+
+
 def probe_operands(
     layer: RecordedOperation, rules: Sequence[RequantizationRule]
 ) -> Iterator[RecordedOperation]:
@@ -210,6 +240,9 @@ def probe_operands(
     The values of an item are spread around its mean. A row of a matrix product has a sum near a
     tie with the first column.
     """
+    if layer.opcode == AVERAGE_POOL:
+        grid = make_operand_grid(layer)
+        yield from [] if grid is None else [grid]
     views, limits = layer.operation.operands[1:], np.iinfo(layer.results.dtype)
     for seed, elements in enumerate(_OPERANDS):
         items = max(elements // max(layer.results[0].size, 1), 1)

@@ -165,7 +165,7 @@ class RuleEvaluator:
         element, out_offset = self._layer.element, np.int64(self._layer.offset)
         places = np.searchsorted(self._channels, channels)
         known, table = self._find_table(rules)
-        text = self._get_text(rules[0]) if known else "0"
+        text = self.get_text(rules[0]) if known else "0"
         used = list_formula_names(text, element) & table.keys()
         words = {name: table[name].take(places, axis=1) for name in used}
         start = table["start"].take(places, axis=1) if known and table["start"].any() else 0
@@ -215,7 +215,8 @@ class RuleEvaluator:
             return (rule.profile,)
         return factor.name, family.place, family.bias, str(family.adds_bias_first)
 
-    def _get_text(self, rule: RequantizationRule) -> str:
+    def get_text(self, rule: RequantizationRule) -> str:
+        """Return the formula of a rule without its limits, which may be that of a profile."""
         if rule.family is not None:
             return rule.family.text
         if isinstance(self._layer, RecordedLayer):
