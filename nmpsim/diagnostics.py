@@ -17,6 +17,8 @@ from nmpsim.records import frozen
 
 _LONGEST_WORD = 100
 """Characters of the longest word that gets a hint."""
+MAX_ERRORS = 20
+"""Number of errors that are reported together."""
 
 EXIT_OK = 0
 EXIT_WORSE = 1

@@ -181,7 +181,7 @@ def compile(
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
     from nmpsim.frontends import ImportedModel, ImportOptions, import_model
-    from nmpsim.frontends.model_origin import make_imported_model, read_model_metadata
+    from nmpsim.frontends.imported_model import make_imported_model, read_model_metadata
     from nmpsim.lir.constants import find_tensors_file
 
     options = ImportOptions(input_shapes, sample_shapes, integer_islands)
@@ -253,7 +253,7 @@ def load_float_program(
     ``sample_shapes`` is as for :func:`compile`.
     """
     from nmpsim.frontends import ImportedModel, ImportOptions, import_model
-    from nmpsim.frontends.model_origin import make_imported_model
+    from nmpsim.frontends.imported_model import make_imported_model
 
     if isinstance(model, ImportedModel):
         return model

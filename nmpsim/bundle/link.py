@@ -9,12 +9,11 @@ from typing import Any
 import attrs
 
 from nmpsim.bundle import elf
-from nmpsim.bundle.elf_program import PROGRAM_OPCODE
 from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.file import DIGEST_BYTES, compute_digest
 from nmpsim.bundle.layout import DIGEST, META
 from nmpsim.bundle.metadata import Layer, Metadata, Tensor
-from nmpsim.bundle.read import Bundle, parse_bundle
+from nmpsim.bundle.read import PROGRAM_OPCODE, Bundle, parse_bundle
 from nmpsim.bundle.schema import format_metadata
 from nmpsim.diagnostics import Place, UserError, did_you_mean, fail
 from nmpsim.lir.nodes import ELEM_DTYPES

@@ -16,8 +16,8 @@ from nmpsim.checking.suite import (
     SaturationLimit,
     Suite,
     SuiteCase,
+    read_suite,
 )
-from nmpsim.checking.suite_file import read_suite
 from nmpsim.checking.suite_run import check_cases
 
 __all__ = [

@@ -1,10 +1,11 @@
-"""Baselines: recorded good runs as JSON files, to keep next to the sources of a program."""
+"""Baselines: recorded good runs as JSON files, and the comparison of later runs with them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
+from itertools import repeat
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -14,6 +15,7 @@ import numpy as np
 from nmpsim.arrays import Array, Shape
 from nmpsim.atomic import is_special_file, write_file
 from nmpsim.bundle.schema import make_strict_converter
+from nmpsim.checking.results import LayerOutcome
 from nmpsim.checking.run import CheckedRun, digest_output
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import get_code_version
@@ -302,3 +304,51 @@ def _is_float(elem: str) -> bool:
 
 def _unusable(place: Place, why: str) -> UserError:
     return fail("BASE001", f"the baseline cannot be used: {why}", place=place, hint=UPDATE_HINT)
+
+
+# The run that a case checks, compared with its baseline layer by layer.
+
+
+@attrs.frozen(eq=False)
+class ComparedRun:
+    """Run of a checked program, with the baseline of an earlier run if there is one."""
+
+    run: CheckedRun
+    baseline: Baseline | None = None
+    """Baseline of the same program, as :func:`~nmpsim.checking.baseline.check_same_program`
+    requires."""
+
+    @property
+    def outputs(self) -> list[tuple[OutputReport, BaselineOutput]]:
+        """Pairs of a run's output and the baseline's output, or [] without a baseline."""
+        if self.baseline is None:
+            return []
+        before = self.baseline.outputs
+        return [(output, before[output.name]) for output in self.run.report.output_reports]
+
+    @cached_property
+    def layers(self) -> tuple[LayerOutcome, ...]:
+        """Layers of the run in program order, compared with the layers of the baseline."""
+        run, layers = self.run, self.run.report.layers
+        before = repeat(None, len(layers)) if self.baseline is None else self.baseline.layers
+        return tuple(
+            LayerOutcome(
+                layer.index,
+                layer.name,
+                layer.display_name,
+                layer.op,
+                layer.operation,
+                layer.line,
+                layer.placement,
+                None if then is None else then.placement,
+                layer.cycles,
+                None if then is None else then.cycles,
+                layer.saturated,
+                None if then is None else sum(then.saturated.values()),
+                None if then is None else run.get_output_digest(layer) != then.output,
+                None if then is None else run.constants[layer.index] != then.constants,
+                None if then is None else run.rescale[layer.index] != then.rescale,
+                tuple(one for one in layer.saturation if not one.is_requested),
+            )
+            for layer, then in zip(layers, before, strict=True)
+        )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nmpsim.checking.baseline import Baseline, make_baseline_error
-from nmpsim.checking.compared_run import ComparedRun
+from nmpsim.checking.baseline import Baseline, ComparedRun, make_baseline_error
 from nmpsim.checking.expectations import make_failed_layer
 from nmpsim.checking.results import CheckResult, FailedLayer, LayerOutcome
 from nmpsim.checking.run import list_changed_settings

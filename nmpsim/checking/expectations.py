@@ -11,8 +11,7 @@ import numpy as np
 from nmpsim.analysis.difference import OutputDifference, compare_outputs
 from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle.metadata import is_same_shape
-from nmpsim.checking.baseline import UPDATE_HINT, BaselineOutput
-from nmpsim.checking.compared_run import ComparedRun
+from nmpsim.checking.baseline import UPDATE_HINT, BaselineOutput, ComparedRun
 from nmpsim.checking.results import CheckResult, FailedLayer, LayerOutcome, Status
 from nmpsim.checking.suite import Expectations
 from nmpsim.diagnostics import did_you_mean, fail

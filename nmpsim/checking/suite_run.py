@@ -1,15 +1,19 @@
-"""Parallel checking of all cases of a suite."""
+"""Parallel checking of all cases of a suite, and lint findings of their programs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
+from nmpsim.analysis.lint import LocatedFinding, load_subject, run_rules
+from nmpsim.bundle import Bundle
 from nmpsim.checking.case import CaseWork, check_case
 from nmpsim.checking.results import CaseResult
 from nmpsim.checking.run import ProgramCache
+from nmpsim.checking.suite import SuiteCase
 from nmpsim.core.run import Progress, ProgressCallback
+from nmpsim.diagnostics import Place, UserError
 from nmpsim.experiments.jobs import run_jobs
 from nmpsim.experiments.process_pool import share_resources
 
@@ -89,3 +93,32 @@ def _check(
     work: CaseWork | CaseResult, progress: ProgressCallback | None, last: ProgramCache
 ) -> CaseResult:
     return check_case(work, progress, last) if isinstance(work, CaseWork) else work
+
+
+# Lint findings for the programs of a suite, at the lines of their LIR text.
+
+
+def lint_cases(
+    cases: Iterable[SuiteCase], load: Callable[[SuiteCase], Bundle]
+) -> tuple[LocatedFinding, ...]:
+    """Return the lint findings for the bundles of all cases, except bundles without LIR."""
+    bundles = {case.bundle: case for case in cases}
+    return tuple(finding for case in bundles.values() for finding in _findings(case, load))
+
+
+def _findings(case: SuiteCase, load: Callable[[SuiteCase], Bundle]) -> Iterator[LocatedFinding]:
+    try:
+        bundle = load(case)
+        report = run_rules(load_subject(bundle))
+    except UserError:  # checking the case says what is wrong with its bundle
+        return
+    lines = dict(_lines(bundle))
+    source = case.lir or bundle.metadata.source
+    for finding in report.findings:
+        yield attrs.evolve(finding, place=Place(source, lines.get(finding.layer) or None))
+
+
+def _lines(bundle: Bundle) -> Iterator[tuple[str, int]]:
+    """Yield each instruction with the line of its layer in the LIR text."""
+    for layer in bundle.metadata.layers:
+        yield from ((name, layer.line) for name in (layer.name, *layer.fused))

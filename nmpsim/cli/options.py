@@ -228,9 +228,9 @@ FORMAT_OPTION: Any = define_option("Tables or JSON.", default="text")
 """Request field of ``--format``, of type ``Format``."""
 
 
-def make_output_option(metavar: str, help: str, group: str = "Options") -> Any:
+def make_output_option(metavar: str, help: str) -> Any:
     """Return the attrs field of option ``-o``, the path of the output file."""
-    return define_option(help, metavar, names="-o --output", group=group)
+    return define_option(help, metavar, names="-o --output")
 
 
 WEIGHTS_OPTION: Any = define_option("Constants of a network in LIR.", "W.npz")

@@ -1,7 +1,8 @@
-"""Files that ``nmpsim run`` writes besides the report: traces and core files."""
+"""Files that ``nmpsim run`` writes besides the report: traces, profiles, coverage, core files."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -14,7 +15,7 @@ import click
 from nmpsim.atomic import open_new_file
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.options import LAYER
-from nmpsim.cli.parameters import OutputFile, define_option
+from nmpsim.cli.parameters import OutputFile, define_option, write_text
 from nmpsim.diagnostics import refuse_options
 from nmpsim.records import frozen
 
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
     from nmpsim.core.reference.commits import CommitListener
     from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
     from nmpsim.report.data import RunReport
+
+if TYPE_CHECKING:
+    from nmpsim.analysis.profile import CallStacks
+    from nmpsim.analysis.trace import TimelineTrace
+    from nmpsim.bundle import Bundle
+    from nmpsim.core.execution_log import ExecutionLog
+    from nmpsim.debuginfo import SourceMap
+
 
 _MEGABYTE = 1_000_000
 _GZIP_LEVEL = 1
@@ -173,10 +182,81 @@ def save_core_file(
 
     position = None
     if trap.kind == "contract":
-        from nmpsim.checking.hazards import find_hazards
+        from nmpsim.checking.case import find_hazards
 
         found = find_hazards(bundle, arrays, config, max_memory=max_memory, max_found=1).found
         position = found[0].position if found else None
     inputs = prepare_inputs(bundle, arrays)
     write_core_file(path, CoreDump(bytes(bundle.file), inputs, config, report.engine, position))
     print_message(f"wrote {path}; `nmpsim debug {path}` shows the run where it stopped")
+
+
+# Profiles and coverage that ``nmpsim run`` writes besides the report.
+
+_PROFILES = "Profiles"
+
+
+@frozen(kw_only=True)
+class ProfileOptions:
+    """Command-line options that select the profile and the coverage file of a run."""
+
+    profile: OutputFile | None = define_option(
+        "Cycles of each function, for speedscope.app.", "OUT.json", group=_PROFILES
+    )
+    coverage: OutputFile | None = define_option(
+        "Executions of each source line, for lcov.", "OUT.info", group=_PROFILES
+    )
+
+    @property
+    def outputs(self) -> tuple[Path | None, ...]:
+        """Paths of the files, with None for each file that is not requested."""
+        return self.profile, self.coverage
+
+
+@attrs.frozen(eq=False)
+class RunProfile:
+    """Profile of one run: the execution log, and what the files are made of."""
+
+    log: ExecutionLog
+    stacks: CallStacks
+    source_map: SourceMap
+
+    def write_files(self, options: ProfileOptions, program: str) -> None:
+        """Write the requested files of a profile after the run of a program."""
+        from nmpsim.analysis.profile import format_coverage, make_speedscope_document
+
+        if options.profile is not None:
+            document = make_speedscope_document(program, self.log.layout, self.stacks)
+            write_text(json.dumps(document, separators=(",", ":")) + "\n", options.profile)
+        if options.coverage is not None:
+            write_text(format_coverage(self.source_map, self.log), options.coverage)
+
+
+def make_run_profile(
+    options: ProfileOptions, bundle: Bundle, cores: int, timeline: TimelineTrace | None
+) -> RunProfile | None:
+    """Return the profile of a run before it begins, or None if no file needs one.
+
+    A ``timeline`` of an ELF program without metadata also needs it, for the functions of each core.
+
+    Raises
+    ------
+    UserError
+        LINE001 or PKG001 if the program has no source lines for a coverage file.
+    """
+    has_functions = timeline is not None and not bundle.has_metadata
+    if not any(options.outputs) and not has_functions:
+        return None
+    from nmpsim.analysis.profile import CallStacks, list_profile_functions
+    from nmpsim.core.execution_log import CodeLayout, ExecutionLog
+    from nmpsim.debuginfo import read_source_map
+
+    source_map = read_source_map(bundle, requires_lines=options.coverage is not None)
+    if source_map.warning:
+        print_message(f"warning: {source_map.warning}")
+    layout = CodeLayout(bundle, list_profile_functions(bundle, source_map.functions))
+    listener = None
+    if timeline is not None and has_functions:
+        listener = timeline.begin_functions([name for name, _ in layout.names])
+    stacks = CallStacks(layout, cores, listener)
+    return RunProfile(ExecutionLog(layout, [stacks]), stacks, source_map)

@@ -29,7 +29,7 @@ from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.profiles import INTEGER, PROFILES, ROWS
 from nmpsim.isa.table import CHANNEL_RECORD, SCALE_RECORD
 from nmpsim.kernels.scale import InvalidScaleError, make_integer_scale
-from nmpsim.lir.messages import quote
+from nmpsim.lir.line import quote
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 RunResults = tuple[StopResult, Mapping[int, Array], list[int]]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nmpsim.energy.estimate import Estimate, add_estimates
-from nmpsim.energy.tables import ESTIMATED_ITEMS, EstimateTable
+from nmpsim.energy.tables import ESTIMATED_ITEMS, Estimate, EstimateTable, add_estimates
 
 ENERGY_COMPONENTS, AREA_COMPONENTS = (
     tuple(dict.fromkeys(item.component for item in items.values()))

@@ -1,4 +1,4 @@
-"""Tables of estimates in device files: energy of each action and area of each hardware block.
+"""Estimates with a range, and their tables in device files: energy of actions, area of blocks.
 
 The default device file has an estimate for each. Another file replaces some of them. A device whose
 DRAM settings are those of a preset has the preset's energies of the DRAM, which follow from the
@@ -9,15 +9,48 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from nmpsim.diagnostics import Diagnostic, Place, did_you_mean
 from nmpsim.dram_presets import DramPower, find_preset, read_power
-from nmpsim.energy.estimate import Estimate
 from nmpsim.records import frozen
+
+# Numbers with a range, for the energy and the area of a device.
+
+
+@frozen
+class Estimate:
+    """Estimate of an energy or an area: a best known value with a range and a source."""
+
+    low: Annotated[float, "lower end of the range"]
+    value: Annotated[float, "best known value"]
+    high: Annotated[float, "upper end of the range"]
+    source: Annotated[str, "`published`, `measured`, `assumed` or `given`"] = "assumed"
+
+    def multiply(self, factor: float) -> Estimate:
+        """Multiply value and range by ``factor``; return an estimate with the same source."""
+        return Estimate(self.low * factor, self.value * factor, self.high * factor, self.source)
+
+
+NOTHING = Estimate(0.0, 0.0, 0.0, "given")
+"""Estimate of an empty sum."""
+
+
+def add_estimates(estimates: Iterable[Estimate]) -> Estimate:
+    """Add estimates; the source of the sum is ``assumed`` if that of any nonzero term is."""
+    terms = [one for one in estimates if one.high]
+    sources = {one.source for one in terms}
+    source = "assumed" if "assumed" in sources else min(sources, default=NOTHING.source)
+    return Estimate(
+        sum(one.low for one in terms),
+        sum(one.value for one in terms),
+        sum(one.high for one in terms),
+        source,
+    )
+
 
 MAX_ESTIMATE = 1e12
 """Largest energy in picojoules, and largest area in square micrometres."""

@@ -19,9 +19,8 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.run import ProgressCallback
 from nmpsim.diagnostics import fail
 from nmpsim.extras import require_extra
-from nmpsim.fitting.cycle_model import CycleModel, Float64s
+from nmpsim.fitting.cycle_model import CycleModel, FitParameter, Float64s, list_parameters
 from nmpsim.fitting.measurements import LayerKey, Measurements
-from nmpsim.fitting.parameters import FitParameter, list_parameters
 from nmpsim.records import frozen
 
 NOISE = 0.02

@@ -1,15 +1,24 @@
-"""The result of importing a model, the import options, and the errors of unsupported models."""
+"""Results of importing a model: options, metadata, and errors of unsupported operators."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated, Final, Literal
 
 import attrs
 
+from nmpsim.bundle import limits
 from nmpsim.bundle.metadata import Normalization, OperatorMapping
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.bundle.schema import format_record, parse_record_file
+from nmpsim.diagnostics import MAX_ERRORS, Diagnostic, Place, UserError, fail
+from nmpsim.input_files import MAX_TEXT_BYTES, read_bytes
+from nmpsim.isa.profiles import DEFAULT_NUMERICS
+from nmpsim.lir.constants import replace_lir_suffix
 from nmpsim.lir.nodes import Module
+from nmpsim.report.fields import WrittenBefore
 
 TFLITE_IDENTIFIER = b"TFL3"
 """Bytes 4 to 7 of a TFLite file."""
@@ -91,3 +100,119 @@ class ImportedModel:
     """Layer name -> numerics profile, for layers that differ from ``numerics``."""
     warnings: tuple[str, ...] = ()
     """Warnings for the user."""
+
+
+# Model metadata stored next to LIR text that was made from a model file: ``X.model.json``.
+
+SCHEMA: Final = "nmpsim-model-2"
+SUFFIX = ".model.json"
+
+
+@attrs.frozen
+class ModelMetadata:
+    """Metadata of a model file: how each operator was compiled, and input normalizations."""
+
+    operators: Annotated[tuple[OperatorMapping, ...], limits.LAYERS]
+    """How each operator of the model file was compiled, in the order of the file."""
+    normalizations: Annotated[tuple[Normalization, ...], limits.TENSORS] = ()
+    """Normalization of image inputs, as given in the model file."""
+
+    @property
+    def schema(self) -> Annotated[Literal["nmpsim-model-2"], WrittenBefore("operators")]:
+        """Name and version of the schema that the JSON document follows."""
+        return SCHEMA
+
+    def to_json(self) -> bytes:
+        """Return the metadata as a JSON document in bytes."""
+        return format_record(self, SCHEMA) + b"\n"
+
+
+def read_model_metadata(lir: Path) -> ModelMetadata | None:
+    """Read the metadata file next to an LIR file, or return None if there is no such file.
+
+    Raises
+    ------
+    UserError
+        FILE001 if the file cannot be read, CONST004 if it is not valid.
+    """
+    path = replace_lir_suffix(lir, SUFFIX)
+    if path is None or not path.is_file():
+        return None
+    data = read_bytes(path, "file", MAX_TEXT_BYTES)
+    message = "the model metadata file is invalid"
+    hint = "Quantize the model again, or delete the file."
+    return parse_record_file(
+        data, ModelMetadata, SCHEMA, Place(str(path)), "CONST004", message, hint
+    )
+
+
+def make_imported_model(module: Module, origin: ModelMetadata | None = None) -> ImportedModel:
+    """Return an ImportedModel of an LIR module, with the metadata of its model file if given."""
+    operators, normalizations = (origin.operators, origin.normalizations) if origin else ((), ())
+    return ImportedModel(module, frozenset(), operators, DEFAULT_NUMERICS, normalizations)
+
+
+# Collection of operators that cannot be compiled, which are reported in one error.
+
+INVALID_NODE_ERRORS = (
+    IndexError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+)
+"""Exceptions that invalid attributes or inputs of a node cause."""
+
+
+class LoweringError(UserError):
+    """Exception for a graph with operators that cannot be compiled."""
+
+    unknown: frozenset[str] = frozenset()
+    """Tensors whose values would have to be known; empty if no values would help."""
+
+
+class UnsupportedOperators:
+    """Unsupported operators of a graph, collected with a reason for each."""
+
+    def __init__(
+        self, place: Place, hint: Callable[[str], str | None], noun: str = "operator"
+    ) -> None:
+        self._place = place
+        self._hint = hint
+        self._noun = noun
+        self._diagnostics: dict[int, Diagnostic] = {}
+        self._unknown: set[str] = set()
+        self._is_certain = False
+
+    def add_error(self, index: int, label: str, error: Exception) -> None:
+        """Add the error of an operator, unless the operator already has an error."""
+        found, expected = str(error), getattr(error, "expected", None)
+        if not isinstance(error, UnsupportedError):
+            found = f"{type(error).__name__}: {error}"
+            expected = f"valid inputs and attributes of the {self._noun}"
+        message, hint = f"{self._noun} {label} cannot be compiled", self._hint(found)
+        problem = Diagnostic(
+            "MODEL002", message, self._place, found=found[:240], expected=expected, hint=hint
+        )
+        self._diagnostics.setdefault(index, problem)
+        if isinstance(error, NotConstantError) and error.name:
+            self._unknown.add(error.name)
+        else:
+            self._is_certain = True
+
+    @contextmanager
+    def collect_errors(self, index: int, label: str) -> Iterator[None]:
+        """Collect the error of an unsupported or invalid operator in a ``with`` block."""
+        try:
+            yield
+        except (UnsupportedError, *INVALID_NODE_ERRORS) as error:
+            self.add_error(index, label, error)
+
+    def raise_errors(self, limit: int = MAX_ERRORS) -> None:
+        """Raise LoweringError with the first ``limit`` problems if there are any."""
+        if self._diagnostics:
+            ordered = [self._diagnostics[index] for index in sorted(self._diagnostics)]
+            error = LoweringError(ordered[:limit])
+            error.unknown = frozenset() if self._is_certain else frozenset(self._unknown)
+            raise error

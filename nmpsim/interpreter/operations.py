@@ -8,13 +8,70 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.arrays import Array
-from nmpsim.interpreter.convolution import convolve_real
+from nmpsim.arrays import Array, Shape
 from nmpsim.kernels.hostops import HostTensor
+from nmpsim.kernels.hostops.convolution import apply_fused_activation
+from nmpsim.kernels.hostops.rounding import multiply_real
+from nmpsim.kernels.hostops.tensors import Attributes
+from nmpsim.kernels.hostops.windows import SlidingWindow
 from nmpsim.lir.host_execution import execute_unchecked
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS, Instruction, TensorType
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Opcode
 from nmpsim.lir.opcodes import IN, OPCODES, OUT, OpcodeKind, OperandRole, find_opcodes
+
+# Convolution of real numbers by one matrix product for each group.
+
+
+def convolve_real(
+    src: Array, weights: Array, bias: Array, shape: Shape, attributes: Attributes
+) -> Array:
+    """Return a float 2-D convolution with zero padding, bias and fused activation.
+
+    Parameters
+    ----------
+    src, weights, bias
+        [N, H, W, C], [OC, KH, KW, C / Group] and [OC], all float64 or all float32.
+    shape
+        [N, OH, OW, OC] of the result.
+    attributes
+        Kernels, Strides, Pads, Dilation and Group of the instruction, and its fused activation.
+    """
+    window, groups = SlidingWindow.from_attributes(attributes), attributes["Group"]
+    padded = window.pad(src, 0)
+    views = [view for _, view in window.iterate_views(padded, shape[1:3])]
+    if weights.shape[3] == 1:
+        sums = _depthwise(views, weights, groups, shape)
+    else:
+        inner, outer = padded.shape[3] // groups, shape[3] // groups
+        parts = [
+            _dense(
+                [view[..., g * inner : (g + 1) * inner] for view in views],
+                weights[g * outer : (g + 1) * outer],
+            )
+            for g in range(groups)
+        ]
+        sums = np.concatenate(parts, axis=1).reshape(shape)
+    return apply_fused_activation(sums + bias, attributes)
+
+
+def _dense(views: list[Array], weights: Array) -> Array:
+    """Return [N * OH * OW, OC] of one group: a view [N, OH, OW, C] for each tap."""
+    windows = np.concatenate(views, axis=-1) if len(views) > 1 else views[0]
+    columns = windows.reshape(-1, windows.shape[-1])
+    return multiply_real(columns, weights.reshape(len(weights), -1).T)
+
+
+def _depthwise(views: list[Array], weights: Array, groups: int, shape: Shape) -> Array:
+    """Return the sums if each output reads one channel.
+
+    Channel c makes the outputs c * OC / C to (c + 1) * OC / C - 1.
+    """
+    taps = weights.reshape(groups, -1, len(views))
+    sums = np.zeros((*shape[:3], groups, taps.shape[1]), dtype=weights.dtype)
+    for tap, view in enumerate(views):
+        sums += view[..., None] * taps[:, :, tap]
+    return sums.reshape(shape)
+
 
 RealArray: TypeAlias = Array
 """Values in a ``RealType``; bool and index tensors keep their own dtype."""
@@ -159,18 +216,17 @@ def dequantize_operands(
     instruction: Instruction,
     types: Sequence[TensorType],
     raw: Sequence[Array],
-    real: RealType = REAL,
 ) -> list[RealArray]:
     """Return the real values of all operands of an instruction.
 
     ``raw`` holds the operands in print order as the program stores them (integers where
     quantized), in their logical shapes.
     """
-    reals = [dequantize(a, t, real) for a, t in zip(raw, types, strict=True)]
+    reals = [dequantize(a, t) for a, t in zip(raw, types, strict=True)]
     for index, (scales, offsets) in find_scale_operands(instruction).items():
-        reals[index] = dequantize_rows(raw[index], raw[scales], raw[offsets], real)
+        reals[index] = dequantize_rows(raw[index], raw[scales], raw[offsets])
     for index, scales in find_sums_operands(instruction, types).items():
-        reals[index] = dequantize_sums(raw[index], types[1], raw[scales], real)
+        reals[index] = dequantize_sums(raw[index], types[1], raw[scales])
     return reals
 
 

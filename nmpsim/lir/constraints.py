@@ -30,7 +30,7 @@ from nmpsim.records import frozen
 
 Shape = tuple[int, ...]
 
-ACTIVATION_ARGUMENTS = {
+ACTIVATION_ARGUMENTS: dict[str, int] = {
     "NONE": 0,
     "RELU": 0,
     "CLIP": 2,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nmpsim.diagnostics import UserError, did_you_mean, fail
-from nmpsim.lir.line import LineCursor, LirToken, TokenKind
-from nmpsim.lir.messages import quote
+from nmpsim.lir.line import LineCursor, LirToken, TokenKind, quote
 from nmpsim.lir.nodes import (
     MODULE_ELEMS,
     AttributeValue,
@@ -16,8 +15,7 @@ from nmpsim.lir.nodes import (
     WeightVar,
     find_size_problem,
 )
-from nmpsim.lir.opcodes import IN, INOUT, OPCODES, OUT
-from nmpsim.lir.refused_opcodes import make_opcode_diagnostic
+from nmpsim.lir.opcodes import IN, INOUT, OPCODES, OUT, make_opcode_diagnostic
 
 _NUMBERS = (TokenKind.INT, TokenKind.FLOAT)
 _TYPE_STARTS = ("<", "[")

@@ -1,9 +1,8 @@
-"""Table of all LIR opcodes: kind, operands in print order, attributes, rules and formula.
+"""Table of all LIR opcodes, and the opcodes of Glow that nmpsim refuses.
 
 ``opcodes.toml`` and ``host_opcodes.toml`` are the one place that says what an instruction is; the
 parser, the verifier, the compiler, the quantizer, the interpreter and the documentation derive from
-them. Refused opcodes are in :mod:`nmpsim.lir.refused_opcodes`; together these are all instructions
-of Glow.
+them. With the refused opcodes of ``refused_opcodes.toml``, these are all instructions of Glow.
 """
 
 from __future__ import annotations
@@ -13,10 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
+from nmpsim.diagnostics import Diagnostic, Place, did_you_mean
 from nmpsim.kernels.hostops import functions
 from nmpsim.lir.constraints import ACTIVATION_ARGUMENTS, Rule, make_rules
+from nmpsim.lir.line import quote
 from nmpsim.lir.opcode import (
     ATTRIBUTE_KINDS,
     DTYPES,
@@ -176,3 +178,50 @@ __all__ = [
     "OperandRole",
     "find_opcodes",
 ]
+
+
+# Glow's instructions that are known but not executed, and the errors for unknown opcodes.
+
+_NEARNESS = 0.8
+"""Similarity needed for a hint; opcodes are short words that resemble each other."""
+
+
+def make_opcode_diagnostic(word: str, place: Place, may_hint: bool = True) -> Diagnostic:
+    """Return the diagnostic for an unsupported (LIR012) or unknown (LIR006) opcode."""
+    refusal = REFUSED.get(word)
+    if refusal is not None:
+        return Diagnostic(
+            "LIR012",
+            f"{word} is not supported",
+            place,
+            found=f"an instruction of Glow that cannot be executed: {refusal.reason}",
+            expected="an opcode that nmpsim executes (docs/operations.md)",
+            hint=refusal.hint,
+        )
+    known = (*OPCODES, *REFUSED)
+    return Diagnostic(
+        "LIR006",
+        f"unknown opcode {quote(word)}",
+        place,
+        found=quote(word),
+        expected="an opcode of the LIR",
+        hint=did_you_mean(word, known, nearness=_NEARNESS) if may_hint else None,
+    )
+
+
+@attrs.frozen
+class OpcodeRefusal:
+    """Refusal of an opcode that cannot be executed: the reason, and a hint for the user."""
+
+    reason: str
+    hint: str
+
+
+REFUSED: dict[str, OpcodeRefusal] = {
+    opcode: OpcodeRefusal(row["reason"], row["hint"])
+    for row in tomllib.loads(
+        Path(__file__).with_name("refused_opcodes.toml").read_text(encoding="utf-8")
+    ).values()
+    for opcode in row["opcodes"]
+}
+"""All refused opcodes by name; ``refused_opcodes.toml`` lists them."""

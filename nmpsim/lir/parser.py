@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.diagnostics import MAX_ERRORS, Diagnostic, Place, UserError, fail
 from nmpsim.input_files import read_text
 from nmpsim.lir.line import LineCursor, TokenKind, split_lines
 from nmpsim.lir.line_parser import parse_instruction, parse_weight
 from nmpsim.lir.nodes import Instruction, Module, WeightVar
-
-MAX_ERRORS = 20
-"""Number of errors after which parsing stops."""
 
 
 def parse(text: str, file: str | None = None) -> Module:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from nmpsim.arrays import Array
 from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.kernels.array_types import Float32s, Float64s, Int32s
-from nmpsim.lir.messages import quote
+from nmpsim.lir.line import quote
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 Schema: TypeAlias = Literal[

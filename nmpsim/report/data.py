@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from nmpsim.arrays import Array, Arrays
 from nmpsim.energy.compute import compute_area
-from nmpsim.energy.estimate import Estimate, add_estimates
+from nmpsim.energy.tables import Estimate, add_estimates
 from nmpsim.records import frozen
 from nmpsim.report import notebook
 from nmpsim.report.analyses import (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 from nmpsim.energy.compute import ENERGY_COMPONENTS, EstimatesByComponent
-from nmpsim.energy.estimate import Estimate, add_estimates
+from nmpsim.energy.tables import Estimate, add_estimates
 from nmpsim.records import frozen
 
 

@@ -25,7 +25,13 @@ from nmpsim.debugger import RunLocation
 from nmpsim.debugger.commands.shell import Shell, show_help
 from nmpsim.diagnostics import UserError
 from nmpsim.escape import escape_line
-from nmpsim.tui.command_prompt import CommandPrompt, choose_file_name, copy_pane, search_pane
+from nmpsim.tui.command_prompt import (
+    CommandPrompt,
+    SelectMenu,
+    choose_file_name,
+    copy_pane,
+    search_pane,
+)
 from nmpsim.tui.job_queue import ActionQueue
 from nmpsim.tui.key_bindings import (
     KEY_COMMANDS,
@@ -34,7 +40,6 @@ from nmpsim.tui.key_bindings import (
     list_key_actions,
     make_bindings,
 )
-from nmpsim.tui.label_row import LabelRow
 from nmpsim.tui.layouts import (
     PANE_IDS,
     STANDARD,
@@ -45,13 +50,12 @@ from nmpsim.tui.layouts import (
     save_layouts,
 )
 from nmpsim.tui.line_pane import LinePane
-from nmpsim.tui.pane_grid import PaneGrid
+from nmpsim.tui.pane_grid import LabelRow, PaneGrid
 from nmpsim.tui.panes import PANES, TENSOR, find_answer_pane
 from nmpsim.tui.panes.help import HelpPane, list_help_sections
 from nmpsim.tui.panes.layers import LayersPane
 from nmpsim.tui.panes.log import LogPane
 from nmpsim.tui.panes.tensor import TensorPane
-from nmpsim.tui.select_menu import SelectMenu
 from nmpsim.tui.status_line import StatusLine
 from nmpsim.tui.terminal import AsciiFilter, ScreenChanges, TerminalContent
 from nmpsim.tui.theme import ASCII, THEME, Glyphs

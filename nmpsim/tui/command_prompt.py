@@ -1,4 +1,4 @@
-"""The command line: commands, ``/text`` to search, ``>file`` to copy the pane's text to a file.
+"""The command line (commands, ``/text`` to search, ``>file`` to copy), and a menu of options.
 
 Searching and copying run in the thread of commands: a program may have a hundred thousand lines.
 """
@@ -13,10 +13,14 @@ from pathlib import Path
 from typing import ClassVar
 
 import attrs
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.message import Message
+from textual.screen import ModalScreen
 from textual.suggester import Suggester
-from textual.widgets import Input
+from textual.widgets import Input, OptionList
 
 from nmpsim.atomic import write_file
 from nmpsim.debugger.commands.results import CommandResult
@@ -144,3 +148,25 @@ def _completed(complete: Completer, line: str) -> list[str]:
     return [
         line[: len(line) - len(last)] + word for word in complete(line) if escape_line(word) == word
     ]
+
+
+# Menu of options to select from.
+
+
+class SelectMenu(ModalScreen[int | None]):
+    """Modal menu whose result is the index of the selected option, or None if it was closed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = load_bindings("select_menu")
+
+    def __init__(self, title: str, options: Sequence[str]) -> None:
+        super().__init__()
+        self._list = OptionList(*(Text(option, no_wrap=True) for option in options))
+        self._list.border_title = title
+
+    def compose(self) -> ComposeResult:
+        """Yield the list of options."""
+        yield self._list
+
+    @on(OptionList.OptionSelected)
+    def _picked(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option_index)

@@ -16,7 +16,7 @@ from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
 from nmpsim.views.measures import NumberColumn, TableColumn
-from nmpsim.views.outputs import find_top_classes, format_range, is_score_shape
+from nmpsim.views.text import find_top_classes, format_range, is_score_shape
 
 
 class ClassDocument(TypedDict):

@@ -9,8 +9,7 @@ from rich.console import Console
 
 from nmpsim.config import SETTINGS, DeviceConfig, default_device
 from nmpsim.diagnostics import format_count
-from nmpsim.energy.estimate import Estimate
-from nmpsim.energy.tables import ESTIMATED_ITEMS, EstimateTable
+from nmpsim.energy.tables import ESTIMATED_ITEMS, Estimate, EstimateTable
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table

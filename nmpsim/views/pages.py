@@ -18,8 +18,7 @@ from nmpsim.isa.fields import BitField
 from nmpsim.isa.layouts import AccessDirection, Alignment
 from nmpsim.isa.profiles import PROFILES_OF, ROWS, ArithmeticProfile
 from nmpsim.lir.opcode import Opcode
-from nmpsim.lir.opcodes import NO_WORK, OPCODES
-from nmpsim.lir.refused_opcodes import REFUSED
+from nmpsim.lir.opcodes import NO_WORK, OPCODES, REFUSED
 from nmpsim.report.fields import get_path_value
 from nmpsim.views.templates import make_environment
 

@@ -1,28 +1,88 @@
-"""The report of a run as text: layers, totals, causes of cycles, outputs, and a trap."""
+"""The report of a run as text: layers, totals, causes of cycles, outputs, energy, and a trap."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from rich.console import Console
 
 from nmpsim.diagnostics import format_count
+from nmpsim.energy.tables import Estimate, add_estimates
 from nmpsim.escape import escape_line
 from nmpsim.report.data import RunReport
 from nmpsim.report.device_use import HOST_COSTS, HostWork, Throughput
 from nmpsim.report.termination import ContractReport, TrapReport, ViolationReport
 from nmpsim.views.console import print_facts, print_heading, print_line, print_table
-from nmpsim.views.energy_text import list_energy_totals, print_energy
 from nmpsim.views.measures import (
     CORE_CAUSES,
+    ENERGY_COMPONENTS,
     PATH_CAUSES,
     describe_critical_path,
     list_chain_columns,
     list_largest,
     list_layer_columns,
 )
-from nmpsim.views.outputs import describe_output
-from nmpsim.views.text import format_duration, format_percent, format_rate
+from nmpsim.views.text import (
+    describe_output,
+    format_area,
+    format_duration,
+    format_energy,
+    format_percent,
+    format_quantity,
+    format_rate,
+)
+
+# Energy and area of a run as text.
+
+MAX_LAYERS = 5
+"""Number of layers that are listed by their energy."""
+
+
+def describe_estimate(estimate: Estimate, format: Callable[[float], str]) -> str:
+    """Describe an estimate with its range and source: ``12 uJ (5 uJ to 40 uJ, assumed)``."""
+    low, value, high = (format(one) for one in (estimate.low, estimate.value, estimate.high))
+    return f"{value} ({low} to {high}, {estimate.source})"
+
+
+def list_energy_totals(report: RunReport) -> list[tuple[str, str]]:
+    """Return energy, power and area of a run as pairs of label and text; [] if unknown."""
+    energy, area = report.energy, report.area
+    if energy is None:
+        return []
+    product = energy.delay_product.value
+    delay = f"energy-delay product {format_quantity(product, 'J s')}"
+    return [
+        ("energy", f"{describe_estimate(energy.total, format_energy)}, {delay}"),
+        ("power", describe_estimate(energy.watts, partial(format_quantity, unit="W"))),
+        ("area", f"{describe_estimate(add_estimates(area.values()), format_area)}, without DRAM"),
+    ]
+
+
+def print_energy(report: RunReport, console: Console) -> None:
+    """Print the energy of a run by component and of its largest layers; do nothing if unknown."""
+    energy = report.energy
+    if energy is None:
+        return
+    print_heading(console, f"energy by component, {energy.total.source}")
+    total = energy.total.value
+    for name, value in list_largest(get_estimate_values(energy.components)):
+        share = format_percent(value, total)
+        text = describe_estimate(energy.components[name], format_energy)
+        print_line(console, f"  {share:>5}%  {ENERGY_COMPONENTS[name].meaning}: {text}")
+    layers = [(one, sum(get_estimate_values(one.energy).values())) for one in report.layers]
+    for layer, value in sorted(layers, key=lambda row: -row[1])[:MAX_LAYERS]:
+        if value:
+            name = escape_line(layer.display_name)
+            share = format_percent(value, total)
+            print_line(console, f"  layer {layer.index} {name}: {format_energy(value)}, {share}%")
+
+
+def get_estimate_values(estimates: Mapping[str, Estimate]) -> dict[str, float]:
+    """Return the best known value of each estimate by name."""
+    return {name: one.value for name, one in estimates.items()}
+
 
 MAX_SATURATED = 10
 """Layers whose saturation is listed by stage: those with the largest share."""

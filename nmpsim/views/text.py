@@ -1,12 +1,16 @@
-"""Texts of numbers, shapes and names for all views."""
+"""Texts of numbers, shapes, names and outputs for all views."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os.path import commonprefix
 
+import numpy as np
+
+from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import format_count as format_count  # one of the formats of templates
+from nmpsim.report.data import OutputReport
 
 ELLIPSIS = "..."
 _LEAST_WIDTH = 12
@@ -146,3 +150,55 @@ def format_real(value: float) -> str:
 def format_decibels(value: float, unit: str = "") -> str:
     """Format decibels with one decimal and the suffix ``unit``, or ``exact`` if infinite."""
     return "exact" if value == math.inf else f"{value:.1f}{unit}"
+
+
+# Short texts of the outputs of a run: range of values, best classes of a classifier.
+
+TOP = 5
+"""Number of best classes."""
+CLASSES = range(2, 100_001)
+"""Sizes of a last dimension that is taken for classes."""
+
+
+def describe_output(output: OutputReport) -> Iterator[str]:
+    """Yield one or two lines with an output's type, shape, range and best classes."""
+    values = output.values
+    head = f"{output.name}: {format_elem(output.elem)} {format_shape(values.shape)}"
+    if values.size == 0:
+        yield f"{head}, empty"
+        return
+    if output.scale is not None:
+        head += f", scale {output.scale!r}, offset {output.offset}"
+    yield f"{head}, {format_range(output)}"
+    if is_score_shape(values.shape):
+        yield f"  top {min(TOP, values.size)}: {', '.join(_best(output))}"
+
+
+def is_score_shape(shape: Shape) -> bool:
+    """Return whether the last dimension is 2 to 100,000 and all other dimensions are 1."""
+    return bool(shape) and shape[-1] in CLASSES and all(dim == 1 for dim in shape[:-1])
+
+
+def find_top_classes(values: Array) -> list[int]:
+    """Return the indices of the ``TOP`` largest values, largest first."""
+    flat = values.astype(np.float64).reshape(-1)
+    order = np.argsort(-flat, kind="stable")[:TOP]
+    return [int(index) for index in order]
+
+
+def format_range(output: OutputReport) -> str:
+    """Format the range of an output's real values: ``min 0, max 1``."""
+    if output.values.size == 0:
+        return "empty"
+    real = output.dequantize().astype(np.float64)
+    not_numbers = int(np.isnan(real).sum())
+    if not_numbers == real.size:
+        return "all values are NaN"
+    text = f"min {format_real(float(np.nanmin(real)))}, max {format_real(float(np.nanmax(real)))}"
+    return f"{text}, {not_numbers:,} NaN" if not_numbers else text
+
+
+def _best(output: OutputReport) -> Iterator[str]:
+    real = output.dequantize().reshape(-1)
+    for index in find_top_classes(real):
+        yield f"{index} ({float(real[index]):.4g})"

@@ -5,7 +5,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from nmpsim.bundle import Bundle, read_bundle
-from nmpsim.bundle.assembly.discovery import analyze_code
+from nmpsim.bundle.assembly.disassembler import analyze_code
 from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.file import DIGEST_BYTES, compute_digest
 from nmpsim.bundle.layout import DIGEST

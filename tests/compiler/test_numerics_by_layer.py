@@ -163,7 +163,7 @@ def test_descriptors_contain_the_profile() -> None:
 
 def find_descriptors(bundle: Bundle, kind: str) -> list[dict[str, int]]:
     """Return the decoded descriptors of one kind that the code of the layers uses."""
-    from nmpsim.bundle.assembly.discovery import analyze_code
+    from nmpsim.bundle.assembly.disassembler import analyze_code
 
     found = []
     for start, end in bundle.text:

@@ -36,7 +36,6 @@ NOT_COMPILED = {
     "nmpsim.diagnostics",
     "nmpsim.dram_presets",
     "nmpsim.energy",
-    "nmpsim.energy.estimate",
     "nmpsim.energy.tables",
     "nmpsim.extras",
     "nmpsim.host_memory",

@@ -12,8 +12,7 @@ import nmpsim
 from nmpsim.diagnostics import UserError
 from nmpsim.dram_presets import list_presets, read_power
 from nmpsim.energy.compute import compute_area, compute_energy
-from nmpsim.energy.estimate import NOTHING, Estimate, add_estimates
-from nmpsim.energy.tables import ESTIMATED_ITEMS
+from nmpsim.energy.tables import ESTIMATED_ITEMS, NOTHING, Estimate, add_estimates
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.energy.estimate import Estimate
+from nmpsim.energy.tables import Estimate
 from nmpsim.experiments.device_sweep import SweepResult
 from nmpsim.experiments.history import add_entry, list_entries
 from nmpsim.report.data import RunReport

@@ -10,10 +10,9 @@ import numpy as np
 from nmpsim.bundle import Bundle
 from nmpsim.config import SETTINGS, DeviceConfig, make_device_config
 from nmpsim.diagnostics import UserError
-from nmpsim.fitting.cycle_model import CycleModel, Float64s
+from nmpsim.fitting.cycle_model import CycleModel, Float64s, list_parameters
 from nmpsim.fitting.fit import FitResult, fit_device
 from nmpsim.fitting.measurements import LayerKey, Measurements
-from nmpsim.fitting.parameters import list_parameters
 
 FACTOR = 2.0
 """Largest factor between a hidden setting and the assumed one."""

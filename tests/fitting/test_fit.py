@@ -17,11 +17,11 @@ from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.cli.app import app
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import UserError
-from nmpsim.energy.estimate import Estimate
+from nmpsim.energy.tables import Estimate
+from nmpsim.fitting.cycle_model import FitParameter, list_parameters
 from nmpsim.fitting.device_text import format_device_file
 from nmpsim.fitting.fit import fit_device
 from nmpsim.fitting.measurements import Measurements, read_measurements
-from nmpsim.fitting.parameters import FitParameter, list_parameters
 from tests.fitting.hidden_devices import simulate_cycles
 
 ROOT = Path(__file__).parents[2]

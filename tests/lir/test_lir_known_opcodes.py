@@ -9,9 +9,8 @@ import pytest
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.hostops import find_implementation
 from nmpsim.lir.nodes import Instruction, Module, SourcePosition
-from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.opcodes import OPCODES, REFUSED
 from nmpsim.lir.parser import parse
-from nmpsim.lir.refused_opcodes import REFUSED
 from nmpsim.lir.verify import verify
 
 GLOW = Path(__file__).with_name("glow_instructions.txt").read_text().split()

@@ -3,7 +3,7 @@
 import pytest
 from counted_work import count_calls
 
-from nmpsim.diagnostics import Diagnostic, Place, UserError
+from nmpsim.diagnostics import MAX_ERRORS, Diagnostic, Place, UserError
 from nmpsim.lir.nodes import (
     Instruction,
     Module,
@@ -13,7 +13,7 @@ from nmpsim.lir.nodes import (
     TensorType,
     WeightVar,
 )
-from nmpsim.lir.parser import MAX_ERRORS, parse, parse_file
+from nmpsim.lir.parser import parse, parse_file
 from nmpsim.lir.printer import format_module
 
 PROGRAM = """\

@@ -12,7 +12,7 @@ from screen import SMALL, Start, User, drive, session
 from nmpsim.bundle import Bundle
 from nmpsim.debugger import LayerState
 from nmpsim.diagnostics import UserError
-from nmpsim.tui.layer_columns import LayerRow, make_filter, sort_rows
+from nmpsim.tui.panes.layers import LayerRow, make_filter, sort_rows
 
 SEVEN = Path(__file__).parents[2] / "programs" / "digits" / "images" / "7.npy"
 ROWS = [

@@ -6,8 +6,7 @@ import pytest
 
 from nmpsim.isa.codec import BY_MNEMONIC, RECORDS
 from nmpsim.isa.table import INSTRUCTIONS
-from nmpsim.lir.opcodes import OPCODES
-from nmpsim.lir.refused_opcodes import REFUSED
+from nmpsim.lir.opcodes import OPCODES, REFUSED
 from nmpsim.views.pages import format_encoding, render_page
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -8,8 +8,8 @@ from report_samples import CUTS, TRAP, layer, sample_report
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.device_use import compute_device_use
 from nmpsim.views.console import render_text
-from nmpsim.views.outputs import describe_output, find_top_classes, is_score_shape
 from nmpsim.views.run_text import print_run
+from nmpsim.views.text import describe_output, find_top_classes, is_score_shape
 
 
 def text(report: RunReport, width: int = 120, terminal: bool = False) -> str:

@@ -14,7 +14,7 @@ from nmpsim.arrays import Array
 from nmpsim.compiler.numerics import ProfileEncoder, WeightedLayerScales, Words
 from nmpsim.compiler.operations import Operation
 from nmpsim.diagnostics import Place
-from nmpsim.interpreter.convolution import convolve_real
+from nmpsim.interpreter.operations import convolve_real
 from nmpsim.kernels.hostops.windows import SlidingWindow
 from nmpsim.records import frozen
 

@@ -12,8 +12,8 @@ from nmpsim.arrays import Arrays
 from nmpsim.atomic import make_write_error, write_file, write_npz
 from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import fail
-from nmpsim.frontends.model_origin import make_imported_model
-from nmpsim.quantization.files import write_program
+from nmpsim.frontends.imported_model import make_imported_model
+from nmpsim.quantization.driver import write_program
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 

@@ -16,8 +16,14 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.assembly.directives import execute_directive, parse_raw_words
-from nmpsim.bundle.assembly.draft import AssemblySection, LayerRecord, ProgramDraft, Variable
-from nmpsim.bundle.assembly.source import Statement, split_statements
+from nmpsim.bundle.assembly.draft import (
+    AssemblySection,
+    LayerRecord,
+    ProgramDraft,
+    Statement,
+    Variable,
+    split_statements,
+)
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
 from nmpsim.bundle.metadata import Layer, Metadata, ProgramStep, Tensor
 from nmpsim.bundle.schema import parse_metadata

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from nmpsim.bundle import elf
-from nmpsim.bundle.assembly.draft import AssemblySection, LayerRecord, ProgramDraft
-from nmpsim.bundle.assembly.source import Statement
+from nmpsim.bundle.assembly.draft import AssemblySection, LayerRecord, ProgramDraft, Statement
 from nmpsim.bundle.layout import CONSTANTS, DEBUG_SECTIONS, DESCRIPTORS, PART_ALIGNMENT, TEXT
 from nmpsim.diagnostics import UserError, did_you_mean, list_alternatives
 from nmpsim.isa.codec import encode_descriptor, get_word_range

@@ -1,19 +1,19 @@
-"""Disassembler of bundles; the assembler can turn its text back into the same bundle.
+"""Disassembler of bundles and its analysis of code; the assembler can read its text.
 
-The kinds of descriptors are not stored in the bundle; they are derived from the code, see
-:mod:`nmpsim.bundle.assembly.discovery`.
+The kinds of descriptors are not stored in the bundle; they are derived from the code.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.assembly.discovery import CodeAnalysis, analyze_code
 from nmpsim.bundle.check import Range
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS
 from nmpsim.bundle.metadata import Tensor
@@ -21,9 +21,99 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.bundle.schema import format_metadata
 from nmpsim.escape import escape_json, escape_line
 from nmpsim.isa.assembly import disassemble_word
-from nmpsim.isa.codec import RECORDS, decode_descriptor, get_word_range
+from nmpsim.isa.codec import RECORDS, DecodedInstruction, decode, decode_descriptor, get_word_range
 from nmpsim.isa.expressions import PLAIN_NAME
 from nmpsim.isa.table import REGISTERS, Word
+
+# Analysis of code: branch targets, loaded addresses and used descriptors.
+
+_PAIR_BYTES = 8
+
+
+@attrs.frozen
+class CodeAnalysis:
+    """Analysis of a range of code: branch targets, loaded addresses and used descriptors."""
+
+    start: int
+    words: Sequence[int]
+    targets: frozenset[int]
+    """Targets of branches and jumps."""
+    pairs: dict[int, tuple[int, int]]
+    """Address of a ``lui`` followed by its ``addi`` -> register and the value they load."""
+    descriptors: dict[int, str]
+    """Address -> kind of the descriptor that a tensor instruction uses there."""
+    uses: dict[int, int]
+    """Address of a tensor instruction -> address of its descriptor."""
+
+
+def analyze_code(words: Sequence[int], start: int) -> CodeAnalysis:
+    """Analyze instruction words: find branch targets, loaded addresses and used descriptors."""
+    decoded = [decode(word) for word in words]
+    targets = frozenset(
+        start + 4 * index + one.operands["offset"]
+        for index, one in enumerate(decoded)
+        if one is not None and "offset" in one.operands
+    )
+    pairs = {
+        start + 4 * index: pair
+        for index, (first, second) in enumerate(pairwise(decoded))
+        if (pair := _absolute_pair(first, second)) and start + 4 * index + 4 not in targets
+    }
+    uses = _uses(decoded, start, pairs, targets)
+    kinds = {address: kind for _, address, kind in uses}
+    by_pc = {pc: address for pc, address, _ in uses}
+    return CodeAnalysis(start, words, targets, pairs, kinds, by_pc)
+
+
+def _absolute_pair(
+    first: DecodedInstruction | None, second: DecodedInstruction | None
+) -> tuple[int, int] | None:
+    """Return register and value if two instructions are the expansion of ``la``."""
+    if first is None or second is None:
+        return None
+    if first.instruction.mnemonic != "lui" or second.instruction.mnemonic != "addi":
+        return None
+    register = first.operands["rd"]
+    if not second.operands["rd"] == second.operands["rs1"] == register:
+        return None
+    return register, first.operands["imm"] + second.operands["imm"] & 0xFFFF_FFFF
+
+
+def _uses(
+    decoded: Sequence[DecodedInstruction | None],
+    start: int,
+    pairs: dict[int, tuple[int, int]],
+    targets: frozenset[int],
+) -> list[tuple[int, int, str]]:
+    """Return (pc, descriptor address, kind) where straight-line code determines the register."""
+    found = []
+    known: dict[int, int] = {}
+    for index, one in enumerate(decoded):
+        pc = start + 4 * index
+        if pc in targets or one is None:
+            known.clear()
+        if one is None:
+            continue
+        kind = one.instruction.descriptor
+        if kind is not None and one.operands["rs1"] in known:
+            found.append((pc, known[one.operands["rs1"]], kind))
+        _follow(one, pairs.get(pc - _PAIR_BYTES // 2), known)
+    return found
+
+
+def _follow(one: DecodedInstruction, pair: tuple[int, int] | None, known: dict[int, int]) -> None:
+    """Update the known register values after an instruction."""
+    written = one.operands.get("rd")
+    if written is None:
+        return
+    if pair is not None:
+        known[written] = pair[1]
+    elif one.instruction.mnemonic == "addi" and one.operands["rs1"] in known:
+        known[written] = known[one.operands["rs1"]] + one.operands["imm"] & 0xFFFF_FFFF
+    else:
+        known.pop(written, None)
+    known.pop(0, None)
+
 
 WIDTH = 96
 """Line length at which the words of a descriptor are wrapped."""

@@ -22,13 +22,15 @@ from nmpsim.cli.options import (
     make_device_option,
     make_output_option,
 )
-from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
+    check_outputs,
     define_argument,
     define_command,
     define_option,
+    show_progress,
+    write_result,
 )
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.records import frozen
@@ -108,7 +110,7 @@ def command(options: QuantizeOptions) -> None:
         raise click.UsageError(
             "--device requires -o NET.bin; for LIR, pass --device to `nmpsim compile`"
         )
-    from nmpsim.cli.calibration import load_calibration_samples
+    from nmpsim.cli.dataset import load_calibration_samples
     from nmpsim.cli.inputs import read_sample_shapes
     from nmpsim.quantization import compare_schemas, parse_settings
     from nmpsim.session import calibrate, load_float_program

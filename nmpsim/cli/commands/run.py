@@ -28,24 +28,27 @@ from nmpsim.cli.options import (
     make_device_option,
     make_output_option,
 )
-from nmpsim.cli.output import (
+from nmpsim.cli.parameters import (
+    InputFile,
+    OutputFile,
+    Positive,
     check_outputs,
+    define_argument,
+    define_command,
+    define_option,
     open_text_output,
     print_console,
     show_progress,
     write_json,
     write_text,
 )
-from nmpsim.cli.parameters import (
-    InputFile,
-    OutputFile,
-    Positive,
-    define_argument,
-    define_command,
-    define_option,
+from nmpsim.cli.run_files import (
+    ProfileOptions,
+    TraceOptions,
+    make_run_profile,
+    open_traces,
+    save_core_file,
 )
-from nmpsim.cli.profiles import ProfileOptions, make_run_profile
-from nmpsim.cli.run_files import TraceOptions, open_traces, save_core_file
 from nmpsim.diagnostics import (
     EXIT_OK,
     EXIT_TIMEOUT,

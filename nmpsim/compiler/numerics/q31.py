@@ -24,7 +24,7 @@ from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa import profiles as device
 from nmpsim.kernels.hostops.rounding import quantize_mean_multiplier
-from nmpsim.kernels.hostops.softmax_tflite import RESULTS
+from nmpsim.kernels.hostops.softmax import RESULTS
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.opcode import OpcodeKind
 

@@ -5,7 +5,7 @@ or may change (``attribute_cycles``). A unit works without a gap from now until 
 all its jobs were issued before, so its work in a span of time needs no look at its jobs.
 
 The functions are plain Python on the arrays of a :class:`~nmpsim.core.state.Machine`, which
-compiled code calls. The reference engine has its own in ``core/reference/cores.py``.
+compiled code calls. The reference engine has its own in ``core/reference/context.py``.
 """
 
 from __future__ import annotations

@@ -12,10 +12,13 @@ from nmpsim.frontends.graph.constant_folding import IS_CONSTANT, fold_node
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Node
 from nmpsim.frontends.graph.operation import GraphLowering, OperatorFunction, call_operator
 from nmpsim.frontends.graph.operators import INTEGER_FORMS, OPERATORS
-from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, UnsupportedOperators
-from nmpsim.frontends.imported_model import ImportedModel, UnsupportedError
+from nmpsim.frontends.imported_model import (
+    INVALID_NODE_ERRORS,
+    ImportedModel,
+    UnsupportedError,
+    UnsupportedOperators,
+)
 from nmpsim.lir.nodes import SourcePosition
-from nmpsim.lir.parser import MAX_ERRORS
 
 Operators = Mapping[str, OperatorFunction]
 _FUNCTIONS = {op: row.lower for op, row in OPERATORS.items()}
@@ -27,7 +30,6 @@ def lower_graph(
     mappings: dict[int, OperatorMapping],
     problems: UnsupportedOperators,
     numerics: str,
-    max_problems: int = MAX_ERRORS,
     operators: Operators = _FUNCTIONS,
 ) -> ImportedModel:
     """Lower the nodes of a graph to LIR; return the imported model.
@@ -44,8 +46,6 @@ def lower_graph(
         Problems found before.
     numerics : str
         Numerics profile of the file's reference.
-    max_problems : int
-        Limit for the reported problems.
     operators : mapping of str to OperatorFunction
         Operator -> lowering of a node without an integer form.
 
@@ -58,10 +58,10 @@ def lower_graph(
     try:
         unsigned = _bind_inputs(lowering)
     except UserError:
-        problems.raise_errors(max_problems)  # problems of the nodes that read it say more
+        problems.raise_errors()  # problems of the nodes that read it say more
         raise
     _lower_nodes(nodes, lowering, labels, mappings, problems, operators)
-    problems.raise_errors(max_problems)
+    problems.raise_errors()
     outputs = lowering.output_names
     for name in lowering.graph.outputs:
         try:

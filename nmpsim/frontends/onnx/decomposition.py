@@ -1,4 +1,4 @@
-"""Operators that ONNX and ONNX Runtime define as one, as several operators of the graph."""
+"""Operators that become several operators of the graph, or operators on integers (QOperator)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.frontends.graph.node_builder import NodeBuilder
-from nmpsim.frontends.graph.nodes import Graph, Node, get_constant_values
-from nmpsim.frontends.graph.problems import UnsupportedOperators
+from nmpsim.frontends.graph.nodes import (
+    Constants,
+    Graph,
+    IntegerOperation,
+    Node,
+    NodeBuilder,
+    get_constant_values,
+    read_quantization,
+)
+from nmpsim.frontends.graph.operators import INTEGER_FORMS
+from nmpsim.frontends.imported_model import UnsupportedOperators, require
 
 _TANH_FACTOR = 0.044715
 """Factor of the cube in the approximation of Gelu with a hyperbolic tangent."""
@@ -119,3 +127,39 @@ DECOMPOSED: Mapping[str, Callable[[NodeBuilder, Node], str]] = {
     "SimplifiedLayerNormalization": _make_normalization(has_mean=False),
 }
 """Operator -> function that adds its nodes and returns the name of their result."""
+
+
+# Conversion of the operators of ONNX's QOperator format to integer operations.
+
+QLINEAR_OPERATORS = {form.qlinear: op for op, form in INTEGER_FORMS.items() if form.qlinear}
+"""Operator of the QOperator format -> ONNX name of the operator on floats."""
+_BIAS_AND_RESULT = {"Conv": (8, 6), "Gemm": (6, 7)}
+"""Operator on floats -> positions of the bias and of the result's scale."""
+
+
+def convert_qlinear_node(node: Node, constants: Constants) -> Node:
+    """Return a QLinear node with its integer form, or unchanged if its result is float32.
+
+    A QGemm without a result scale, whose result is float32, is returned unchanged.
+
+    Raises
+    ------
+    UnsupportedError
+        If a scale or zero point is not a valid constant.
+    """
+    kind, count = QLINEAR_OPERATORS[node.op], len(node.inputs)
+    first, end = 0, 3 * INTEGER_FORMS[kind].inputs
+    bias, at = _BIAS_AND_RESULT.get(kind, (count, end))
+    if kind == "Concat":
+        expected = "2 inputs, then 3 inputs for each of the concatenated tensors"
+        require(count > 4 and count % 3 == 2, f"{count} inputs", expected)
+        first, end, at = 2, count, 0
+    if kind == "Gemm" and not node.get_input(at):
+        return node
+    sources = tuple(
+        read_quantization(node, constants, node.get_input(i), i + 1) for i in range(first, end, 3)
+    )
+    result = read_quantization(node, constants, node.outputs[0], at, sources[0].dtype)
+    return attrs.evolve(
+        node, integers=IntegerOperation(kind, sources, result, node.get_input(bias))
+    )

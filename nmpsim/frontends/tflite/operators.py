@@ -15,7 +15,7 @@ from nmpsim.frontends.graph.operation import (
     OperatorFunction,
     bind_attributes,
 )
-from nmpsim.frontends.graph.operator_table import read_operators
+from nmpsim.frontends.graph.operators import read_operators
 from nmpsim.frontends.imported_model import require
 from nmpsim.lir.printer import format_type
 

@@ -17,15 +17,16 @@ from nmpsim.frontends.graph.nodes import (
     QuantizedTensor,
     Shape,
 )
-from nmpsim.frontends.graph.operator_table import read_operators
+from nmpsim.frontends.graph.operators import read_operators
 from nmpsim.frontends.imported_model import require
-from nmpsim.frontends.torch.arguments import (
+from nmpsim.frontends.torch.graph_builder import (
+    TorchGraphBuilder,
+    Translation,
     find_adaptive_window,
     find_paddings,
     find_permutation,
     make_pair,
 )
-from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
 from nmpsim.frontends.torch.recording import RecordedTensor
 
 

@@ -1,4 +1,4 @@
-"""Builder of a graph from the recorded run of a PyTorch model."""
+"""Builder of a graph from the recorded run of a PyTorch model, and conversion of arguments."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ from nmpsim.frontends.graph.nodes import (
     TensorDeclaration,
 )
 from nmpsim.frontends.graph.operation import bind_attributes
-from nmpsim.frontends.graph.problems import UnsupportedOperators
-from nmpsim.frontends.imported_model import UnsupportedError, require
+from nmpsim.frontends.imported_model import UnsupportedError, UnsupportedOperators, require
 from nmpsim.frontends.torch.recording import (
     ModelRecording,
     QuantizedWeights,
     RecordedCall,
     RecordedTensor,
 )
-from nmpsim.lir.names import UniqueNames
+from nmpsim.lir.layers import UniqueNames
 
 _REFUSED = "nmpsim.Refused"
 """Operator of the node that stands for an operation that is not supported."""
@@ -253,3 +252,42 @@ def get_tensor_kind(tensor: RecordedTensor) -> Kind:
     scale = np.float32(tensor.scale)
     require(0 < scale < math.inf, f"scale {tensor.scale:g} of {name}", "a positive finite scale")
     return QuantizedTensor("", "uint8", np.array([scale]), np.array([tensor.zero_point]))
+
+
+# Conversion of arguments of PyTorch operations to those of graph operators.
+
+
+def make_pair(value: Any) -> tuple[int, int]:
+    """Return (rows, columns) from a tuple, or from one number that applies to both."""
+    sizes = value if isinstance(value, tuple) else (value,)
+    return int(sizes[0]), int(sizes[-1])
+
+
+def find_adaptive_window(shape: Shape, result: Shape) -> Shape:
+    """Return the window size of an adaptive pool; raise UnsupportedError if windows differ."""
+    require(len(shape) == 4, f"an input of shape {list(shape)}", "an input with 4 dimensions")
+    pairs = list(zip(shape[2:], result[2:], strict=True))
+    require(
+        all(size and own % size == 0 for own, size in pairs),
+        f"pooling from {list(shape[2:])} to {list(result[2:])}",
+        "an input size that is a multiple of the result size",
+    )
+    return tuple(own // size for own, size in pairs)
+
+
+def find_permutation(rank: int, dims: Sequence[int] | None, dim0: int, dim1: int) -> Shape:
+    """Return the dimension order of ``permute(dims)``, ``transpose(dim0, dim1)`` or ``t()``."""
+    if dims is not None:
+        return tuple(axis % rank for axis in dims)
+    order = list(range(rank))
+    if rank >= 2:
+        order[dim0 % rank], order[dim1 % rank] = order[dim1 % rank], order[dim0 % rank]
+    return tuple(order)
+
+
+def find_paddings(rank: int, pad: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return lists of paddings before and after each dimension from PyTorch's argument ``pad``."""
+    before, after = [0] * rank, [0] * rank
+    for index in range(len(pad) // 2):
+        before[rank - 1 - index], after[rank - 1 - index] = map(int, pad[2 * index :][:2])
+    return before, after

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpsim.kernels.hostops.overshoots import clamp
 from nmpsim.kernels.hostops.rounding import (
     quantize_reals,
     quantize_value,
@@ -21,6 +20,7 @@ from nmpsim.kernels.hostops.tensors import (
     Attributes,
     HostTensor,
     IntArray,
+    clamp,
     get_integer_limits,
 )
 

@@ -163,7 +163,7 @@ def _quotient(totals: IntArray, counts: IntArray) -> IntArray:
 # --- softmax --------------------------------------------------------------------------------
 
 _GLOW = {"int8": "softmax.softmax_glow"}
-_TFLITE = {"int8": "softmax_tflite.softmax_int8", "int16": "softmax_tflite.softmax_int16"}
+_TFLITE = {"int8": "softmax.softmax_int8", "int16": "softmax.softmax_int16"}
 
 
 # --- the table ------------------------------------------------------------------------------

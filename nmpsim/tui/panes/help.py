@@ -11,9 +11,8 @@ from textual.message import Message
 
 from nmpsim.tui.command_prompt import CommandPrompt
 from nmpsim.tui.key_bindings import list_key_actions, load_bindings
-from nmpsim.tui.line_pane import LinePane
+from nmpsim.tui.line_pane import LinePane, WrappedPane
 from nmpsim.tui.panes import PANES
-from nmpsim.tui.wrapped_pane import WrappedPane
 
 KEY_COLUMNS = 22
 Part = tuple[str, Iterable[BindingType]]

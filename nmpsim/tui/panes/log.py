@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from nmpsim.escape import escape_line
-from nmpsim.tui.wrapped_pane import WrappedPane
+from nmpsim.tui.line_pane import WrappedPane
 
 MAX_LINES = 10_000
 

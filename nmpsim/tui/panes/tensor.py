@@ -16,8 +16,14 @@ from nmpsim.debugger.operands import Values
 from nmpsim.escape import escape_line
 from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.line_pane import LinePane
-from nmpsim.tui.tensor_choices import OUTPUT, TensorChoice, list_tensor_choices
-from nmpsim.tui.tensor_planes import NO_TENSOR, TensorPlanes, format_histogram
+from nmpsim.tui.tensor_planes import (
+    NO_TENSOR,
+    OUTPUT,
+    TensorChoice,
+    TensorPlanes,
+    format_histogram,
+    list_tensor_choices,
+)
 from nmpsim.tui.theme import ORANGE, SKY, get_heat_style
 from nmpsim.tui.view import ScreenState
 from nmpsim.views.text import format_elem, format_real, format_shape

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from nmpsim.atomic import write_file
 from nmpsim.views.html.figures import Figure
 
-_MAX_LINES = 400_000
+_MAX_SVG_BYTES = 400_000
 """Longest SVG image in characters; a longer one is compared with a PNG."""
 _PATH = re.compile(r'<path d="([^"]*)"((?: [a-z-]+="[^"]*")*)/>')
 _TAG = re.compile(r"<[^>]*>")
@@ -35,7 +35,7 @@ def render_image(figure: Figure) -> str:
     spec = json.dumps({**figure.spec, "config": config})
     svg = quote(_shrink(vl_convert.vegalite_to_svg(spec)), safe=_UNQUOTED)
     lines = f"data:image/svg+xml,{svg}"
-    if len(lines) <= _MAX_LINES:
+    if len(lines) <= _MAX_SVG_BYTES:
         return lines
     png = base64.b64encode(vl_convert.vegalite_to_png(spec)).decode()
     return min(lines, f"data:image/png;base64,{png}", key=len)

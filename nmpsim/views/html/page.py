@@ -16,10 +16,10 @@ from nmpsim.views.html import compare, tables
 from nmpsim.views.html.figures import MAX_MARKS, Figure, get_core_count, shorten_names
 from nmpsim.views.html.layer_graph import make_layer_graph
 from nmpsim.views.html.run_figures import make_error_figures, make_run_figures
-from nmpsim.views.outputs import describe_output
 from nmpsim.views.progress import ItemProgress
 from nmpsim.views.run_text import list_run_totals
 from nmpsim.views.templates import load_template
+from nmpsim.views.text import describe_output
 
 FUNCTION = "main"
 """Glow's name of every network."""

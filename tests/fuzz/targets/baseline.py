@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 
 from nmpsim.checking.baseline import (
+    ComparedRun,
     check_same_program,
     make_baseline,
     read_baseline,
     write_baseline,
 )
-from nmpsim.checking.compared_run import ComparedRun
 from nmpsim.checking.expectations import (
     check_layers_against_baseline,
     check_outputs_against_baseline,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmpsim.kernels.hostops.softmax_tflite import softmax_int8
+from nmpsim.kernels.hostops.softmax import softmax_int8
 from nmpsim.kernels.hostops.tensors import HostTensor
 
 
