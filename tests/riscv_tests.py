@@ -8,6 +8,9 @@ exit code is 0 if every test passes, on both engines, that is not left out for a
 The files are built with Debian's ``gcc-riscv64-unknown-elf``, in riscv-tests' folder ``isa``::
 
     make XLEN=32 RISCV_PREFIX=riscv64-unknown-elf- rv32ui rv32um rv32mi
+
+With ``--link``, each file is first wrapped as a bundle by ``nmpsim link``. This requires separate
+segments of code and data: build the files with ``-T tests/riscv_tests.ld``.
 """
 
 from __future__ import annotations
@@ -23,9 +26,14 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
+from nmpsim.bundle import Bundle, parse_bundle, read_bundle
+from nmpsim.bundle.link import link_program
 from nmpsim.config import default_device
 from nmpsim.core.engine_selection import make_engine
+from nmpsim.core.load import load_machine as load_bundle
+from nmpsim.core.load import reset_machine
 from nmpsim.core.state import CSR_COLUMN, Machine, Outcome, make_machine, start_cores
+from nmpsim.diagnostics import UserError
 from nmpsim.isa.csrs import CsrAddress
 from nmpsim.isa.table import DRAM_BASE
 from nmpsim.timing import get_costs
@@ -46,6 +54,10 @@ LEFT_OUT = {
     "rv32mi-p-pmpaddr": "no memory protection: to access pmpcfg0 is an illegal instruction",
 }
 """Test -> why it does not pass; docs/isa.md lists what of the manual is left out."""
+REFUSED = {
+    "rv32mi-p-ma_fetch": "the file has the flag of compressed instructions",
+}
+"""Test -> why ``nmpsim link`` refuses it."""
 
 
 @attrs.frozen
@@ -56,6 +68,8 @@ class ElfImage:
     tohost: int
     segments: tuple[tuple[int, bytes], ...]
     symbols: Mapping[str, int]
+    bundle: Bundle | None = None
+    """Bundle that ``nmpsim link`` makes of the file; None to load the file as it is."""
 
 
 class NotATestError(Exception):
@@ -90,9 +104,24 @@ def read_elf(path: Path) -> ElfImage:
     return ElfImage(elf["e_entry"], tohost, segments, symbols)
 
 
+def link_elf(path: Path, elf: ElfImage) -> ElfImage:
+    """Wrap a test as a bundle; raise NotATestError if it cannot be wrapped."""
+    try:
+        device = attrs.evolve(default_device(), cores_count=1).settings()
+        data = link_program(read_bundle(path), (), (), (), device)
+        return attrs.evolve(elf, bundle=parse_bundle(data, str(path)))
+    except UserError as error:
+        raise NotATestError(str(error)) from error
+
+
 def load_machine(elf: ElfImage) -> Machine:
     """Build a machine of one core with a test in its DRAM."""
     config = attrs.evolve(default_device(), cores_count=1)
+    if elf.bundle is not None:
+        machine = load_bundle(elf.bundle, config)
+        reset_machine(machine, elf.bundle)
+        start_cores(machine, elf.entry)
+        return machine
     nothing = np.zeros(0, np.uint8)
     machine = make_machine(config, nothing, DRAM_BASE, DRAM_BASE, RAM_BYTES, (1,), ())
     for start, data in elf.segments:
@@ -111,7 +140,7 @@ def run_machine(elf: ElfImage, engine_name: str) -> tuple[Machine, str]:
     """Run a test; return the machine, and ``passed`` or the reason why the test failed."""
     machine, engine = load_machine(elf), make_engine(engine_name)
     costs = get_costs(attrs.evolve(default_device(), cores_count=1))
-    at = elf.tohost - DRAM_BASE
+    at = elf.tohost - (DRAM_BASE if elf.bundle is None else elf.bundle.rw_base)
     for _ in range(MAX_LOOKS):
         outcome = engine.run(machine, costs, TURNS, stop_at_layers=False)
         said = int(machine.ram[at : at + 4].view(np.uint32)[0])
@@ -156,7 +185,7 @@ class RiscvTestResult:
     @property
     def verdict(self) -> str:
         """Return the verdict that the table prints."""
-        reason = LEFT_OUT.get(self.name)
+        reason = (REFUSED if self.found == ("refused",) else LEFT_OUT).get(self.name)
         if self.is_passed:
             return "passed" if reason is None else "passed, though it is listed as left out"
         if reason is not None and len(set(self.found)) == 1:
@@ -170,12 +199,17 @@ class RiscvTestResult:
         return self.verdict == "passed" or self.verdict.startswith("left out")
 
 
-def run_all(folder: Path) -> list[RiscvTestResult]:
+def run_all(folder: Path, is_linked: bool = False) -> list[RiscvTestResult]:
     """Run all tests of a folder on both engines; raise NotATestError for other files."""
     rows = []
     for suite, path in list_tests(folder):
         try:
             elf = read_elf(path)
+            if is_linked and path.name not in REFUSED:
+                elf = link_elf(path, elf)
+            elif is_linked:
+                rows.append(RiscvTestResult(suite, path.name, ("refused",)))
+                continue
         except NotATestError as error:
             raise NotATestError(f"{path.name}: {error}") from error
         rows.append(
@@ -199,12 +233,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.riscv_tests", description=__doc__)
     parser.add_argument("folder", type=Path, help="with rv32ui-p-add and the like, built")
-    folder = parser.parse_args(arguments).folder
+    parser.add_argument("--link", action="store_true", help="wrap each file by `nmpsim link`")
+    given = parser.parse_args(arguments)
+    folder = given.folder
     if not any(list_tests(folder)):
         print(f"skipped: no built tests (rv32ui-p-*, ...) in {folder}")
         return 0
     try:
-        rows = run_all(folder)
+        rows = run_all(folder, given.link)
     except NotATestError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

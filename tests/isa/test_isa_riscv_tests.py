@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import riscv_tests
 from nmpsim.bundle.assembly import assemble
 
 TOHOST = 0x8000_1000
+COMPILER = "riscv64-unknown-elf-gcc"
 ENDINGS = {
     "passed": "li gp, 1\nsw gp, 0(t0)",
     "FAILED: reference case 3; compiled case 3": "li gp, 7\nsw gp, 0(t0)",
@@ -90,3 +93,30 @@ def test_a_file_without_tohost_is_an_error(
     write_test(tmp_path / "rv32ui-p-mine", ENDINGS["passed"], symbol="other")
     assert riscv_tests.main([str(tmp_path)]) == 2
     assert capsys.readouterr().err == "error: rv32ui-p-mine: no symbol tohost\n"
+
+
+def test_a_bundle_cannot_be_linked_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_test(tmp_path / "rv32ui-p-mine", ENDINGS["passed"])
+    assert riscv_tests.main([str(tmp_path), "--link"]) == 2
+    assert "the file is a bundle with metadata" in capsys.readouterr().err
+
+
+def test_linked_tests_run_on_both_engines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if shutil.which(COMPILER) is None:
+        pytest.skip("GCC is not installed")
+    source, folder = tmp_path / "mine.S", Path(riscv_tests.__file__).parent
+    text = ".section .text.init\n.global _start\n_start: la t0, tohost\nli t1, %d\n"
+    text += "sw t1, 0(t0)\n1: j 1b\n"
+    data = '.section .tohost,"aw"\n.global tohost\ntohost: .dword 0\n'
+    for name, value in (("rv32ui-p-right", 1), ("rv32ui-p-wrong", 7)):
+        source.write_text(text % value + data)
+        flags = ("-march=rv32im", "-mabi=ilp32", "-nostdlib", f"-T{folder / 'riscv_tests.ld'}")
+        subprocess.run([COMPILER, *flags, str(source), "-o", str(tmp_path / name)], check=True)
+    assert riscv_tests.main([str(tmp_path), "--link"]) == 1
+    right, wrong, _ = capsys.readouterr().out.splitlines()
+    assert right == "rv32ui-p-right  passed"
+    assert wrong == "rv32ui-p-wrong  FAILED: reference case 3; compiled case 3"
