@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,43 @@ def test_pt2e_differs_by_one_step_at_most(by_channel: bool) -> None:
         expected = model(*examples).detach().numpy()
         (found,) = report.outputs.values()
         assert np.abs(found - expected).max() <= 0.01, "a few steps of some 0.003"
+
+
+class Between(nn.Module):
+    """Function between a dequantization and a quantization of PT2E."""
+
+    def __init__(self, function: Any, dtype: Any) -> None:
+        super().__init__()
+        self._function, self._dtype = function, dtype
+
+    def forward(self, x: Any) -> Any:
+        return self._convert(self._function(self._convert(x, 0.05)), 0.03)
+
+    def _convert(self, x: Any, scale: float) -> Any:
+        limits = torch.iinfo(self._dtype)
+        settings = (scale, limits.max - 130, limits.min, limits.max, self._dtype)
+        ops = torch.ops.quantized_decomposed
+        return ops.dequantize_per_tensor(ops.quantize_per_tensor(x, *settings), *settings)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        nn.functional.silu,
+        nn.functional.gelu,
+        nn.functional.hardswish,
+        nn.functional.relu6,
+        lambda x: x * nn.functional.relu6(x + 3) / 6,
+    ],
+)
+def test_a_function_between_conversions_of_pt2e_is_a_table(function: Any, dtype: str) -> None:
+    importlib.import_module("torch.ao.quantization.fx._decomposed")  # defines the operations
+    model, x = Between(function, getattr(torch, dtype)).eval(), torch.linspace(-8, 8, 1024)
+    bundle = nmpsim.compile(nmpsim.from_torch(model, x), tiling="simple").bundle
+    (found,) = nmpsim.Device(threads=1).run(bundle, x.numpy()).outputs.values()
+    assert np.array_equal(found, model(x).numpy())
+    assert [layer.op for layer in bundle.metadata.layers][1:-1] == ["intlookuptable"]
 
 
 def get_refusal(model: Any, *examples: Any, **given: Any) -> Any:

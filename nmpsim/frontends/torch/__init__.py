@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import numpy as np
 
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import Place, fail, list_alternatives
@@ -31,6 +32,7 @@ from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, get_tensor_k
 from nmpsim.frontends.torch.quantized_operators import OPERATIONS, lower_operation
 from nmpsim.frontends.torch.recording import (
     ENGINE_PROFILES,
+    TABLE,
     ModelRecording,
 )
 from nmpsim.lir.layers import make_legal_name
@@ -86,7 +88,8 @@ def lower_recording(recording: ModelRecording) -> ImportedModel:
         own = {(one.index, one.op): one.outputs[0] for one in graph.nodes}
         graph = attrs.evolve(
             graph,
-            quantization=infer_quantization(graph, steps),
+            quantization=infer_quantization(graph, steps)
+            | {one.outputs[0]: one.attributes["result"] for one in steps if one.op == TABLE},
             layers={
                 one.results[0]: graph.layers.get(name, name)
                 for one in steps
@@ -117,10 +120,16 @@ def _refuse(op: GraphLowering) -> LoweringResult:
     raise UnsupportedError(found, f"{list_alternatives(PT2E_OPERATORS)} {between}")
 
 
+def _lower_table(op: GraphLowering, *, table: Any, result: Any) -> LoweringResult:
+    """Lower a function of one quantized tensor to a look-up table of PyTorch's results."""
+    op.result = result
+    return op.emit_table_lookup(op.read_unchecked_operand(), table.astype(np.int16))
+
+
 _PT2E_OPERATORS = {
     op: row.lower if row.moves or op in (QUANTIZE, DEQUANTIZE) else _refuse
     for op, row in GRAPH_OPERATORS.items()
-}
+} | {TABLE: _lower_table}
 _EAGER_OPERATORS = {**dict.fromkeys(OPERATIONS, lower_operation), "Identity": lower_identity}
 
 

@@ -27,7 +27,7 @@ from nmpsim.frontends.torch.graph_builder import (
     find_permutation,
     make_pair,
 )
-from nmpsim.frontends.torch.recording import RecordedTensor
+from nmpsim.frontends.torch.recording import TABLE, RecordedTensor
 
 
 def _name_tensors(builder: TorchGraphBuilder, *arguments: str) -> list[str]:
@@ -337,6 +337,16 @@ def translate_quantize(
     builder.add_node("Clip", [stored])
     operation = IntegerOperation("Clip", (source,), target, limits=limits)
     builder.steps[-1] = attrs.evolve(builder.steps[-1], integers=operation)
+
+
+def translate_table(
+    builder: TorchGraphBuilder, input: RecordedTensor, scale: float, zero_point: int, dtype: str
+) -> None:
+    """Translate a function of one quantized tensor of PT2E to a look-up table."""
+    result = QuantizedTensor(
+        builder.get_first_output(), dtype, np.array([scale], np.float32), np.array([zero_point])
+    )
+    builder.add_node(TABLE, [input], table=builder.call.tables[0], result=result)
 
 
 def translate_dequantize(

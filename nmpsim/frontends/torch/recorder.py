@@ -6,6 +6,7 @@ This is the only module that imports PyTorch. Control flow is recorded as the ex
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -23,6 +24,7 @@ from nmpsim.diagnostics import Place, UserError, fail, list_alternatives
 from nmpsim.frontends.torch.quantized_operators import OPERATIONS
 from nmpsim.frontends.torch.recording import (
     CHANNEL_BLOCK,
+    TABLE,
     ModelRecording,
     QuantizedWeights,
     RecordedCall,
@@ -30,6 +32,10 @@ from nmpsim.frontends.torch.recording import (
 )
 
 _ENGINES = ("fbgemm", "qnnpack", "onednn", "x86")
+_QUANTIZE = "quantized_decomposed.quantize_per_tensor"
+_DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor"
+_UNTAGGED = ("aten.hardswish",)
+"""Elementwise operations that PyTorch does not tag as such."""
 _OBSERVED = ".activation_post_process"
 """Suffix of a module's observer, which does nothing in a converted model."""
 _MAX_GROUPS = 100
@@ -171,6 +177,22 @@ class _DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         return self._run(func, args, kwargs or {})
 
 
+@attrs.frozen
+class _ScalarFunction:
+    """Function of each integer of a quantized tensor, between PT2E's conversions."""
+
+    source: RecordedTensor
+    compute: Callable[[torch.Tensor], torch.Tensor]
+    operations: tuple[str, ...] = ()
+    """Names of the elementwise operations."""
+
+    def tabulate(self) -> Any:
+        """Return the results for all 256 integers of the source, the lowest first."""
+        limits = torch.iinfo(getattr(torch, self.source.dtype))
+        every = torch.arange(limits.min, limits.max + 1, dtype=torch.int16)
+        return self.compute(every.to(getattr(torch, self.source.dtype))).numpy().copy()
+
+
 class _Recorder:
     """Recorder of the operations of a model."""
 
@@ -185,6 +207,8 @@ class _Recorder:
         """Numbers of tensors that depend on the inputs."""
         self._storages: dict[int, set[int]] = {}
         """Address of a storage -> identities of the tensors that share it."""
+        self._functions: dict[int, _ScalarFunction] = {}
+        """Number of a float tensor -> how it is computed from one quantized tensor of PT2E."""
         self._count = 0
         self._packed: dict[int, QuantizedWeights] = {}
         self._paths = {id(module): path for path, module in model.named_modules()}
@@ -262,9 +286,49 @@ class _Recorder:
             tables = _concatenation_tables(func, bound)
         held = tuple(map(self._set, answers))
         self._made |= {tensor.number for tensor in held}
+        function = self._find_function(func, operation, bound, arguments)
+        if function is not None and operation == _QUANTIZE:
+            operation, tables = TABLE, (function.tabulate(),)
+            arguments = {**arguments, "input": function.source}
+        elif function is not None:
+            self._functions[held[0].number] = function
         name = self._name(operation)
         self.calls.append(RecordedCall(len(self.calls), operation, name, arguments, held, tables))
         return result
+
+    def _find_function(
+        self, func: Any, operation: str, bound: Mapping[str, Any], arguments: Mapping[str, Any]
+    ) -> _ScalarFunction | None:
+        """Return how the result of an operation is computed from one tensor of 8-bit integers.
+
+        None if it is not, or if a quantization follows operations that need no table.
+        """
+        if operation == _DEQUANTIZE:
+            source = arguments["input"]
+            if source.dtype not in ("int8", "uint8"):
+                return None
+            return _ScalarFunction(source, lambda every: func(**{**bound, "input": every}))
+        tensors = {name: one for name, one in arguments.items() if isinstance(one, RecordedTensor)}
+        made = {name: one for name, one in tensors.items() if one.number in self._made}
+        parts = {name: self._functions.get(one.number) for name, one in made.items()}
+        functions = [one for one in parts.values() if one is not None]
+        if not functions or len(functions) < len(parts):
+            return None
+        is_elementwise = torch.Tag.pointwise in func.tags or operation in _UNTAGGED
+        is_elementwise &= torch.Tag.nondeterministic_seeded not in func.tags
+        others = [one for name, one in tensors.items() if name not in made]
+        are_numbers = all(math.prod(one.shape) == 1 for one in others)
+        is_single = all(one.source is functions[0].source for one in functions)
+        if not (is_single and are_numbers and (is_elementwise or operation == _QUANTIZE)):
+            return None
+        before = tuple(name for one in functions for name in one.operations)
+        if operation == _QUANTIZE and set(before) <= {"aten.relu"}:
+            return None
+        return _ScalarFunction(
+            functions[0].source,
+            lambda every: func(**{**bound, **{n: f.compute(every) for n, f in parts.items() if f}}),
+            (*before, operation),
+        )
 
     def _name(self, operation: str) -> str:
         path, is_users = self._stack[-1]

@@ -18,6 +18,8 @@ ENGINE_PROFILES = {
     "x86": "float-fbgemm",  # for operations without weights
 }
 """Quantized engine of PyTorch -> numerics profile."""
+TABLE = "nmpsim.table"
+"""Operation that stands for a function of one tensor between conversions of PT2E."""
 CHANNEL_BLOCK = 64
 """Number of adjacent channels that PyTorch concatenates at once."""
 
@@ -76,9 +78,9 @@ class RecordedCall:
     """Argument name in the schema -> RecordedTensor, QuantizedWeights, number, string, None, or a
     tuple of these."""
     results: tuple[RecordedTensor, ...]
-    tables: tuple[npt.NDArray[np.uint8], ...] = ()
-    """uint8 [256]: one for an elementwise function; for a concatenation two for each input, of
-    single channels and of channels in a ``CHANNEL_BLOCK``."""
+    tables: tuple[npt.NDArray[Any], ...] = ()
+    """[256] of uint8, or int8 for TABLE: one for an elementwise function; for a concatenation two
+    for each input, of single channels and of channels in a ``CHANNEL_BLOCK``."""
 
     @property
     def label(self) -> str:
