@@ -17,7 +17,7 @@ from nmpsim.compiler.operations import BufferView
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.layers import make_legal_name
 
-MAX_ELEMENTS = 1 << 26
+MAX_ELEMENTS = 1 << 24
 """Most elements of a tensor that are read at a time."""
 _RUN = 1 << 20
 """Elements of a run of consecutive rows of the largest array."""
