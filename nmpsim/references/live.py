@@ -68,12 +68,17 @@ def _find_torch_engine(metadata: Metadata) -> str | None:
     return "x86" if mixed else next(iter(used), None)
 
 
+def is_pytorch_file(path: Path) -> bool:
+    """Return whether a file is an archive with a suffix of PyTorch's files."""
+    return path.suffix.lower() in _PYTORCH_SUFFIXES and read_first_bytes(path, 2) == b"PK"
+
+
 def find_reference_format(path: Path) -> str | None:
     """Return the format of a model file that a reference runtime can run, or None for other files.
 
     Raises UserError (MODEL001) for a model in another format.
     """
-    if path.suffix.lower() in _PYTORCH_SUFFIXES and read_first_bytes(path, 2) == b"PK":
+    if is_pytorch_file(path):
         return PYTORCH
     front_end = find_front_end(path)
     return None if front_end is None else front_end.name

@@ -14,6 +14,7 @@ import numpy as np
 from nmpsim.arrays import Array, Arrays
 from nmpsim.diagnostics import fail
 from nmpsim.extras import require_extra
+from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.frontends.torch.recording import ModelRecording
 from nmpsim.lir.layers import UniqueNames
 from nmpsim.references.runtime import ReferenceInput, translate_runtime_errors
@@ -47,9 +48,7 @@ class TorchRuntime:
             self._engine = str(torch.backends.quantized.engine)
             kind = _find_file_kind(path)
             if kind == "exported":
-                _register_pt2e_operators()
-                with _refuse_pickled_objects(torch):
-                    program = torch.export.load(path)
+                program = _load_exported_program(torch, path)
                 self._model, self.inputs = program.module(), _list_exported_inputs(program)
             elif kind == "script":
                 self._model = torch.jit.load(path, map_location="cpu").eval()
@@ -83,6 +82,42 @@ class TorchRuntime:
     def run_variants(self, inputs: Arrays) -> dict[str, Arrays]:
         """Return {}, because the program determines the settings of PyTorch."""
         return {}
+
+
+def import_exported_program(path: Path) -> ImportedModel:
+    """Import a file of ``torch.export.save`` with the input shapes with which it was exported.
+
+    Raises
+    ------
+    UserError
+        MODEL001 for another PyTorch file, MODEL002 for an unsupported model, PKG001 without
+        PyTorch, REF001 for a damaged file.
+    """
+    from nmpsim.frontends.torch import import_torch_module
+
+    with require_extra("torch", "PyTorch models need torch", place=path):
+        import torch
+    with translate_runtime_errors(_RUNTIME, path):
+        is_exported = _find_file_kind(path) == "exported"
+        program = _load_exported_program(torch, path) if is_exported else None
+    if program is None:
+        raise fail(
+            "MODEL001",
+            "the PyTorch file is not an exported program",
+            place=path,
+            found="a TorchScript module, or a pickled module or its weights",
+            expected="an exported program",
+            hint="Write the model with torch.export.save, or pass a bundle with --reference.",
+        )
+    examples = [np.zeros(one.shape or (), one.dtype) for one in _list_exported_inputs(program)]
+    return import_torch_module(program.module(), tuple(map(torch.from_numpy, examples)))
+
+
+def _load_exported_program(torch: Any, path: Path) -> Any:
+    """Load a file of ``torch.export.save``, which must contain tensors only."""
+    _register_pt2e_operators()
+    with _refuse_pickled_objects(torch):
+        return torch.export.load(path)
 
 
 def _register_pt2e_operators() -> None:

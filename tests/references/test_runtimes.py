@@ -13,6 +13,7 @@ import nmpsim
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.diagnostics import UserError
 from nmpsim.references import open_reference
+from nmpsim.references.pytorch import import_exported_program
 from nmpsim.verification import verify_sample
 
 
@@ -116,6 +117,10 @@ def test_a_model_of_pt2e_is_a_reference(tmp_path: Path) -> None:
     found = verify_sample(bundle, nmpsim.Device(threads=1), inputs, run)
     assert found.is_equal
     assert len(found.compared) == len(bundle.metadata.layers)
+    imported = nmpsim.compile(import_exported_program(path), tiling="simple").bundle
+    assert [one.op for one in imported.metadata.layers] == [
+        one.op for one in bundle.metadata.layers
+    ]
 
 
 class Command:
@@ -126,6 +131,17 @@ class Command:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (self.path,)
+
+
+def test_a_program_that_is_not_exported_is_no_model(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "weights.pt"
+    torch.save({"weight": torch.ones(2)}, path)
+    with pytest.raises(UserError, match="MODEL001"):
+        import_exported_program(path)
+    path.write_bytes(b"PK is no archive")
+    with pytest.raises(UserError, match="REF001"):
+        import_exported_program(path)
 
 
 def test_an_exported_program_cannot_run_pickled_code(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from nmpsim.records import frozen
 
 if TYPE_CHECKING:
     from nmpsim.bundle import Bundle
+    from nmpsim.config import DeviceConfig
     from nmpsim.references import LiveReference
 
 
@@ -66,8 +67,8 @@ class VerifyOptions:
 def command(options: VerifyOptions) -> int:
     """Run a model in its own runtime too, and compare every layer's output.
 
-    A TFLite model runs in LiteRT with reference kernels, an ONNX model in ONNX Runtime. The
-    reference of a bundle may also be a PyTorch model (.pt2, TorchScript .pt). A layer that differs
+    A TFLite model runs in LiteRT with reference kernels, an ONNX model in ONNX Runtime, an exported
+    model (.pt2) in PyTorch. The reference of a bundle may also be TorchScript. A layer that differs
     is executed again on the reference's inputs, which separates layers that are wrong by themselves
     from layers with wrong inputs. A folder or a quoted glob pattern verifies each of its files.
 
@@ -89,7 +90,7 @@ def command(options: VerifyOptions) -> int:
 
     check_outputs([options.output], [options.program, options.reference])
     names, arguments = options.matching.read_names(), options.inputs.arguments
-    bundle = load_program(options.program, device=config, inputs=arguments)
+    bundle = _load_program(options, config)
     inputs = ProgramInputs.from_bundle(bundle.metadata, options.inputs.images)
     samples = find_samples(arguments, inputs)
     check_outputs([options.output], list_input_paths(arguments, list(inputs.tensors)))
@@ -134,6 +135,19 @@ def command(options: VerifyOptions) -> int:
             options.format, make_verification_document, view, verification, output=options.output
         )
     return EXIT_WORSE if verification.differing else EXIT_OK
+
+
+def _load_program(options: VerifyOptions, config: DeviceConfig | None) -> Bundle:
+    """Load the bundle, or compile the model, which may be a program that PyTorch exported."""
+    from nmpsim.references.live import is_pytorch_file
+
+    path = options.program
+    if not is_pytorch_file(path):
+        return load_program(path, device=config, inputs=options.inputs.arguments)
+    from nmpsim import session
+    from nmpsim.references.pytorch import import_exported_program
+
+    return session.compile(import_exported_program(path), device=config).bundle
 
 
 def _open_reference(options: VerifyOptions, bundle: Bundle) -> LiveReference:
