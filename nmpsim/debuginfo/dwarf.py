@@ -52,7 +52,6 @@ def decode_dwarf(sections: Mapping[str, tuple[int, bytes]]) -> SourceMap:
     inlined: list[InlinedCall] = []
     lines: list[LineRow] = []
     variables: list[SourceVariable] = []
-    producers: dict[str, None] = {}
     decoder = VariableDecoder(info.location_lists(), _find_origin)
     for unit in info.iter_CUs() if info.debug_info_sec else ():
         program = info.line_program_for_CU(unit)
@@ -63,11 +62,8 @@ def decode_dwarf(sections: Mapping[str, tuple[int, bytes]]) -> SourceMap:
         inlined += inlined_here
         ranges = partial(_list_ranges, info, unit)
         variables += decoder.decode_unit(unit, ranges)
-        producers[_decode_text(unit.get_top_DIE().attributes.get("DW_AT_producer"))] = None
-    return SourceMap(
-        functions, inlined, lines, tuple(_decode_unwind_rows(info)), variables, decoder.types,
-        tuple(producers),
-    )  # fmt: skip
+    rows = tuple(_decode_unwind_rows(info))
+    return SourceMap(functions, inlined, lines, rows, variables, decoder.types)
 
 
 def _open(sections: Mapping[str, tuple[int, bytes]]) -> DWARFInfo:

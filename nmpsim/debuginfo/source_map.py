@@ -180,8 +180,6 @@ class SourceMap:
     variables: Sequence[SourceVariable] = ()
     types: Types = attrs.field(factory=dict)
     """Types of the variables."""
-    producers: Sequence[str] = ()
-    """Compiler and its options, for each compilation unit."""
     warning: str = ""
     """Why debug information of the file is not used; empty if there is no reason."""
 
