@@ -117,6 +117,7 @@ def compile(
     fuse: bool = True,
     tiling: str | None = None,
     images_per_core: int = 0,
+    kernels: Mapping[str, str] = MappingProxyType({}),
     explain_tiling: bool = False,
     progress: ProgressCallback | None = None,
 ) -> Compiled:
@@ -161,6 +162,9 @@ def compile(
         Complete images that each core computes, at most 256. Inputs and outputs are then a batch
         with this number of images for each core, stacked along the first axis. By default all cores
         compute one image together.
+    kernels : mapping of str to str
+        C functions that compute layers: ``FILE.elf`` or ``FILE.elf:FUNCTION`` by layer, as in
+        ``layer_numerics``; all functions are in one file (docs/c.md).
     explain_tiling : bool
         Whether to record the tilings that were tried, in ``Compiled.tiling``.
     progress : callable, optional
@@ -177,6 +181,7 @@ def compile(
         LIR, CONST, COMP, MODEL and FILE codes, several at once where possible.
     """
     from nmpsim.bundle.formulas import select_numerics
+    from nmpsim.compiler.c_kernels import read_kernels
     from nmpsim.compiler.driver import compile_module
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
@@ -230,6 +235,7 @@ def compile(
         fuse_activations=fuse,
         tiling=DEFAULT_TILING if tiling is None else tiling,
         images_per_core=images_per_core,
+        kernels=read_kernels(kernels),
         on_tiling=sliced.append if explain_tiling else None,
         unsigned=imported.unsigned,
         operators=imported.operators,

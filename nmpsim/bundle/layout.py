@@ -26,6 +26,11 @@ CONSTANTS_OFFSET = align_up(count_header_bytes(SEGMENTS), PART_ALIGNMENT)
 """File offset of the first constant."""
 PAGE_BYTES = 4096
 
+KERNEL_BASE = DRAM_BASE + PAGE_BYTES
+"""Address for which kernels in C are linked; their data is at ``RW_BASE``."""
+
+KERNEL_TEXT = ".kernel.text"
+KERNEL_DATA = ".kernel.data"
 CONSTANTS = ".constants"
 DESCRIPTORS = ".descriptors"
 TEXT = ".text"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from nmpsim.atomic import write_file
 from nmpsim.bundle import elf
 from nmpsim.bundle.check import MemoryRanges
+from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.file import DIGEST_BYTES, BundleFile
 from nmpsim.bundle.layout import (
     ACTIVATIONS,
@@ -21,6 +22,10 @@ from nmpsim.bundle.layout import (
     CONSTANTS_OFFSET,
     DESCRIPTORS,
     DIGEST,
+    DWARF_PREFIX,
+    KERNEL_BASE,
+    KERNEL_DATA,
+    KERNEL_TEXT,
     META,
     PAGE_BYTES,
     PART_ALIGNMENT,
@@ -32,6 +37,7 @@ from nmpsim.bundle.layout import (
 )
 from nmpsim.bundle.limits import JSON_BYTES
 from nmpsim.bundle.metadata import Metadata
+from nmpsim.bundle.read import Bundle
 from nmpsim.bundle.schema import format_metadata
 from nmpsim.diagnostics import fail
 from nmpsim.isa.table import DRAM_BASE
@@ -60,9 +66,15 @@ class BundleBuilder:
     must not change once it is returned. Read-write memory may be reserved at any time.
     """
 
-    def __init__(self) -> None:
-        self._parts = {CONSTANTS: _make_part(CONSTANTS, CONSTANTS_OFFSET)}
-        self._rw_bytes = 0
+    def __init__(self, kernels: Bundle | None = None) -> None:
+        """Begin a bundle; ``kernels`` is a program for ``KERNEL_BASE`` that the bundle contains."""
+        self._kernels = kernels
+        offset, self._rw_bytes = CONSTANTS_OFFSET, 0
+        if kernels is not None:
+            offset = KERNEL_BASE - DRAM_BASE + kernels.image.size
+            self._rw_bytes = kernels.rw_base + kernels.rw_bytes - RW_BASE
+        self._activations = RW_BASE + elf.align_up(self._rw_bytes, TENSOR_ALIGNMENT)
+        self._parts = {CONSTANTS: _make_part(CONSTANTS, offset)}
         self._symbols: dict[str, tuple[int, int]] = {}
         self._debug: dict[str, Sequence[elf.Buffer]] = {}
 
@@ -124,18 +136,22 @@ class BundleBuilder:
         """Build the file of the bundle from the added parts and the metadata."""
         self._part(TEXT)
         loaded = self._loaded_sections()
+        self._add_kernel_symbols()
         digest = bytes(DIGEST_BYTES)
         described = format_metadata(metadata)
         _check_size("description of layers and steps", len(described), JSON_BYTES.high)
-        others = [elf.OutputSection(META, elf.SHT_PROGBITS, loaded[TEXT].end, [described])]
+        others = [_section_behind(loaded[-1], META, [described], 1), *self._dwarf_sections()]
+        for before, section in pairwise(others):
+            section.offset = before.end
         for name, chunks in self._debug.items():
             others.append(_section_behind(others[-1], name, chunks, TENSOR_ALIGNMENT))
         others.append(_section_behind(others[-1], DIGEST, (digest,), 4))
         others += self._symbol_sections(
-            others[-1].end, list(loaded.values()), strtab=len(loaded) + len(others) + 2
+            others[-1].end, loaded, strtab=len(loaded) + len(others) + 2
         )
-        sections = (*loaded.values(), *others)
-        pieces = list(elf.generate_file_parts(_entry(metadata), self._segments(), sections))
+        sections = (*loaded, *others)
+        segments = tuple(self._segments(loaded))
+        pieces = list(elf.generate_file_parts(_entry(metadata), segments, sections))
         at = next(place for place, piece in enumerate(pieces) if piece is digest)
         tail = b"".join(map(elf.resolve_buffer, pieces[at + 1 :]))
         return BundleFile(metadata, self._memory(), pieces[:at], tail)
@@ -162,37 +178,75 @@ class BundleBuilder:
     def _memory(self) -> MemoryRanges:
         text = self._parts[TEXT]
         code = text.address, DRAM_BASE + text.end
-        return MemoryRanges((DRAM_BASE, code[1]), (RW_BASE, RW_BASE + self._rw_bytes), (code,))
-
-    def _segments(self) -> tuple[elf.Segment, ...]:
-        text = self._parts[TEXT]
-        constants_end = self._parts[DESCRIPTORS].end
-        return (
-            elf.Segment(0, DRAM_BASE, constants_end, constants_end, elf.PF_R, PAGE_BYTES),
-            elf.Segment(
-                text.offset,
-                text.address,
-                text.file_bytes,
-                text.file_bytes,
-                elf.PF_R | elf.PF_X,
-                PAGE_BYTES,
-            ),
-            elf.Segment(0, RW_BASE, 0, self._rw_bytes, elf.PF_R | elf.PF_W, PAGE_BYTES),
+        kernels = () if self._kernels is None else self._kernels.text
+        return MemoryRanges(
+            (DRAM_BASE, code[1]), (RW_BASE, RW_BASE + self._rw_bytes), (*kernels, code)
         )
 
-    def _loaded_sections(self) -> dict[str, elf.OutputSection]:
-        sections = dict(self._parts)
-        sections[ACTIVATIONS] = elf.OutputSection(
-            ACTIVATIONS,
-            elf.SHT_NOBITS,
-            sections[TEXT].end,
-            [],
-            elf.SHF_ALLOC | elf.SHF_WRITE,
-            RW_BASE,
-            self._rw_bytes,
-            alignment=64,
+    def _segments(self, loaded: Sequence[elf.OutputSection]) -> Iterator[elf.Segment]:
+        text, last = self._parts[TEXT], loaded[-1]
+        code, data = elf.PF_R | elf.PF_X, elf.PF_R | elf.PF_W
+        start, end = 0, self._parts[DESCRIPTORS].end
+        if self._kernels is not None:
+            nbytes, size = KERNEL_BASE - DRAM_BASE, self._kernels.image.size
+            yield elf.Segment(0, DRAM_BASE, nbytes, nbytes, elf.PF_R, PAGE_BYTES)
+            yield elf.Segment(nbytes, KERNEL_BASE, size, size, code, PAGE_BYTES)
+            start = self._parts[CONSTANTS].offset
+        yield elf.Segment(start, DRAM_BASE + start, end - start, end - start, elf.PF_R, PAGE_BYTES)
+        size = text.file_bytes
+        yield elf.Segment(text.offset, text.address, size, size, code, PAGE_BYTES)
+        for one in (*(one for one in loaded if one.name == KERNEL_DATA), last):
+            offset = one.offset if one is not last else 0
+            size, memory = one.file_bytes, one.memory_bytes
+            yield elf.Segment(offset, one.address, size, memory, data, PAGE_BYTES)
+
+    def _loaded_sections(self) -> list[elf.OutputSection]:
+        """Return the sections in memory, in the order of the file."""
+        sections = list(self._parts.values())
+        kernels, writable = self._kernels, elf.SHF_ALLOC | elf.SHF_WRITE
+        if kernels is not None:
+            offset, code = KERNEL_BASE - DRAM_BASE, elf.SHF_ALLOC | elf.SHF_EXECINSTR
+            image: list[elf.Buffer | elf.LazyBytes] = [kernels.image.data]
+            sections.insert(
+                0,
+                elf.OutputSection(KERNEL_TEXT, elf.SHT_PROGBITS, offset, image, code, KERNEL_BASE),
+            )
+            ranges = zip(kernels.initialized, kernels.contents, strict=True)
+            for (start, end), (_, values) in ranges:
+                data = _section_behind(sections[-1], KERNEL_DATA, [values.data], 4)
+                data.type = elf.SHT_PROGBITS if values.size else elf.SHT_NOBITS
+                data.flags, data.address, data.memory_bytes = writable, start, end - start
+                sections.append(data)
+        sections.append(
+            elf.OutputSection(
+                ACTIVATIONS,
+                elf.SHT_NOBITS,
+                sections[-1].end,
+                [],
+                writable,
+                self._activations,
+                RW_BASE + self._rw_bytes - self._activations,
+                alignment=64,
+            )
         )
         return sections
+
+    def _dwarf_sections(self) -> Iterator[elf.OutputSection]:
+        """Yield the debug information of the kernels."""
+        if self._kernels is None:
+            return
+        file = ElfFile(self._kernels.file, self._kernels.path)
+        for name, section in file.sections.items():
+            if name.startswith(DWARF_PREFIX):
+                chunks: list[elf.Buffer | elf.LazyBytes] = [file.read_section(section)]
+                yield elf.OutputSection(name, section.type, 0, chunks, section.flags)
+
+    def _add_kernel_symbols(self) -> None:
+        """Define the symbols of the kernels, except those that name a part of the network."""
+        if self._kernels is not None:
+            for name, address in self._kernels.symbols.items():
+                size = self._kernels.symbol_sizes[name]
+                self._symbols.setdefault(name, (address, size))
 
     def _symbol_sections(
         self, offset: int, sections: Sequence[elf.OutputSection], strtab: int
@@ -205,7 +259,9 @@ class BundleBuilder:
             self._symbols.items(), key=lambda item: (item[1][0], item[0])
         ):
             index = _section_index(address, ranges)
-            is_code = index == _PARTS.index(TEXT) + 1
+            is_code = 0 < index <= len(sections) and bool(
+                sections[index - 1].flags & elf.SHF_EXECINSTR
+            )
             info = elf.STB_GLOBAL << 4 | (elf.STT_FUNC if is_code else elf.STT_OBJECT)
             table += elf.SYMBOL.pack(names.add(name), address, nbytes, info, 0, index)
         symtab = elf.OutputSection(

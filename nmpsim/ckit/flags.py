@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from nmpsim.bundle.layout import KERNEL_BASE, RW_BASE
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Place, fail
+from nmpsim.isa.table import DRAM_BASE
 from nmpsim.records import frozen
 
 FOLDER = Path(__file__).with_name("files")
@@ -36,6 +38,8 @@ class KitOptions:
     heap_bytes: int = HEAP_BYTES
     all_cores: bool = False
     """Whether all cores call ``main``, instead of core 0."""
+    is_kernel: bool = False
+    """Whether the program is a kernel, which computes a layer of a network."""
     compiles_only: bool = False
     """Whether the flags are for compiling without linking, as with ``-c``."""
 
@@ -138,9 +142,12 @@ def _linker_flags(
         "__nmp_scratchpad_bytes": config.scratchpad_bytes,
         "__stack_size": options.stack_bytes,
         "__heap_size": options.heap_bytes,
+        "__nmp_text_start": KERNEL_BASE if options.is_kernel else DRAM_BASE,
+        "__nmp_data_start": RW_BASE if options.is_kernel else 0,
     }
     yield from (f"-Wl,--defsym={name}={value}" for name, value in symbols.items())
-    yield from (f"-T{folder / 'nmp.ld'}", "-Wl,--gc-sections", str(folder / "crt0.S"))
+    yield from (f"-T{folder / 'nmp.ld'}", "-Wl,--gc-sections")
+    yield f"-Wl,-e{KERNEL_BASE:#x}" if options.is_kernel else str(folder / "crt0.S")
     yield str(folder / ("nmp_stdio.c" if has_library else "nmp_memory.c"))
     if options.compiler == "clang":
         yield from ("-fuse-ld=lld", "-nostdlib")

@@ -14,6 +14,7 @@ from nmpsim.isa.table import (
     CHANNEL_RECORD,
     DESCRIPTORS,
     INSTRUCTIONS,
+    KERNEL_RECORDS,
     SCALE_RECORD,
     Descriptor,
     DeviceInstruction,
@@ -68,7 +69,7 @@ def render_file(name: str) -> str:
             ("DRAM_BASE", table.DRAM_BASE),
         ),
         enumerations=collect_enumerations(),
-        records=(CHANNEL_RECORD, SCALE_RECORD, *DESCRIPTORS.values()),
+        records=(CHANNEL_RECORD, SCALE_RECORD, *DESCRIPTORS.values(), *KERNEL_RECORDS.values()),
         instructions=[one for one in INSTRUCTIONS if one.mnemonic.startswith("nmp.")],
         counters=_COUNTERS,
         fill=by_name["nmp.fill"],
@@ -90,7 +91,7 @@ def collect_enumerations() -> Mapping[str, tuple[str, ...]]:
         If words of the same name have different choices.
     """
     found: dict[str, tuple[str, ...]] = {}
-    for descriptor in DESCRIPTORS.values():
+    for descriptor in (*DESCRIPTORS.values(), *KERNEL_RECORDS.values()):
         for word in descriptor:
             if word.choices and found.setdefault(word.name, word.choices) != word.choices:
                 raise ValueError(f"the word {word.name} has several lists of choices")

@@ -29,6 +29,7 @@ from nmpsim.compiler.assign import (
     check_custom_formulas,
     expand_layer_numerics,
 )
+from nmpsim.compiler.c_kernels import KernelCall, KernelProgram, add_layer_record
 from nmpsim.compiler.emit import Emitter
 from nmpsim.compiler.fuse import assign_clipped_sides, copy_fused_numerics, fuse_clips
 from nmpsim.compiler.numerics import (
@@ -84,6 +85,7 @@ def compile_module(
     fuse_activations: bool = True,
     tiling: str = DEFAULT_TILING,
     images_per_core: int = 0,
+    kernels: KernelProgram | None = None,
     on_tiling: Callable[[TiledLayer], None] | None = None,
     unsigned: Collection[str] = (),
     operators: Sequence[OperatorMapping] = (),
@@ -115,6 +117,8 @@ def compile_module(
         Complete images that each core computes, at most ``MAX_IMAGES``. The program then computes
         a batch, with this number of images for each core along the first axis. By default all cores
         compute one image together.
+    kernels : KernelProgram, optional
+        C functions that compute layers in place of the compiler's code.
     on_tiling : callable, optional
         Called with the tiling of each device layer.
     unsigned : collection of str
@@ -135,6 +139,9 @@ def compile_module(
         with two profiles or an invalid number of images.
     """
     _check_batch(images_per_core, tiling)
+    if images_per_core and kernels:
+        message = "kernels compute one image on all cores, but each core computes complete images"
+        raise fail("ARG001", message, hint="Leave out --kernel or --batch-cores.")
 
     def make_operations(module: Module) -> tuple[Operation, ...]:
         _, resolved = resolve_operands(module)
@@ -168,7 +175,7 @@ def compile_module(
     stored = "" if formulas is None else formulas.text
     chains: tuple[ChosenChain, ...] = ()
     weighted: dict[int, Any] = {}
-    parts = module, config, weights, operations, numerics, search, stored
+    parts = module, config, weights, operations, numerics, search, stored, kernels
     if images_per_core or tiling == CHAIN:
         trial = _Compilation(*parts, image_operations=image_operations, weighted=weighted)
         chains = trial.choose_chains(images_per_core)
@@ -235,15 +242,21 @@ class _Compilation:
     _numerics: str
     _search: TilingSearch
     _formulas: str = ""
+    _kernels: KernelProgram | None = None
     _chains: Sequence[ChosenChain] = ()
     _image_operations: tuple[Operation, ...] = ()
     """Operations for one image, if each core computes complete images, else all operations."""
     _weighted: dict[int, Any] = attrs.field(factory=dict)
     """Layers with weights by the identity of their operation, for all planning contexts."""
-    _builder: BundleBuilder = attrs.field(init=False, factory=BundleBuilder)
+    _functions: Mapping[int, str] = attrs.field(init=False)
+    """C function of each layer with a kernel, by the index of the layer."""
+    _builder: BundleBuilder = attrs.field(init=False)
     _memory: ProgramMemory = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        kernels = self._kernels
+        self._functions = kernels.find_layers(self._operations) if kernels else {}
+        self._builder = BundleBuilder(kernels.program if kernels else None)
         self._memory = ProgramMemory(
             self._module,
             self._builder,
@@ -257,7 +270,8 @@ class _Compilation:
         """Choose the chains that take the fewest cycles, or those with complete images."""
         operations, config, memory = self._image_operations, self._config, self._memory
         read = [
-            read_chain_layer(index, op, self._context(op)) for index, op in enumerate(operations)
+            None if index in self._functions else read_chain_layer(index, op, self._context(op))
+            for index, op in enumerate(operations)
         ]
         always = frozenset(view.buffer.name for view in self._weights.values())
         model = DramModel(get_costs(config))
@@ -299,7 +313,8 @@ class _Compilation:
         chained = {
             i: one for one in self._chains for i in range(one.chain.first, one.chain.last + 1)
         }
-        plans: list[LayerPlan | ChainPlan | None] = []
+        plans: list[LayerPlan | ChainPlan | KernelCall | None] = []
+        emitter = Emitter(self._builder, self._config.cores_count, len(self._operations))
         layers = []
         for index, op in enumerate(self._operations):
             on_layer(index, len(self._operations), op.instruction.name)
@@ -312,6 +327,11 @@ class _Compilation:
                 layer = self._layer(index, op, chosen.chain.last, macs)
                 is_kept = chosen.keeps_in_scratchpads(index)
                 layers.append(attrs.evolve(layer, in_scratchpads=is_kept))
+                continue
+            if index in self._functions:
+                call, layer = self._plan_kernel(index, op, emitter.take_barrier())
+                plans.append(call)
+                layers.append(layer)
                 continue
             plan = None if op.host_reason else self._plan(index, op)
             plans.append(plan)
@@ -331,7 +351,6 @@ class _Compilation:
             if name in names
         )
         self._memory.add_symbols()
-        emitter = Emitter(self._builder, self._config.cores_count, len(plans))
         steps: list[ProgramStep] = []
         for is_host, group in itertools.groupby(range(len(plans)), lambda i: i in host_steps):
             indices = tuple(group)
@@ -343,6 +362,8 @@ class _Compilation:
                 planned = plans[index]
                 if isinstance(planned, LayerPlan):
                     emitter.add_layer(planned, index, index)
+                elif isinstance(planned, KernelCall):
+                    emitter.add_call(planned, index)
                 elif planned is not None:
                     emitter.add_sequence(planned.sequence, chained[index].chain.last)
             steps.append(ProgramStep("device", indices))
@@ -382,6 +403,17 @@ class _Compilation:
     def _plan(self, index: int, op: Operation) -> LayerPlan:
         options = make_tiling_options(op, self._context(op))
         return self._search.choose_tiling(self._layer_name(index, op), options)
+
+    def _plan_kernel(self, index: int, op: Operation, barrier: int) -> tuple[KernelCall, Layer]:
+        """Plan the call of a layer's C function; return it with the layer."""
+        assert self._kernels is not None
+        function = self._functions[index]
+        options = make_tiling_options(op, self._context(op))
+        plan = options.build(options.simple, True)
+        record = add_layer_record(op, (index, barrier), plan, self._memory, self._config)
+        call = self._kernels.make_call(function, record, self._config)
+        layer = self._layer(index, op, index, plan.macs)
+        return call, attrs.evolve(layer, claim=None, operation=f"{function} (C)")
 
     @staticmethod
     def _layer_name(index: int, op: Operation) -> LayerName:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.write import BundleBuilder
+from nmpsim.compiler.c_kernels import KernelCall
 from nmpsim.compiler.tiling.compiled.items import (
     ARGUMENT,
     BARRIER,
@@ -54,6 +56,17 @@ class Emitter:
         last = np.array(encode_barrier(barrier, self._cores), np.uint32)
         for core, program in enumerate(self._programs[-1]):
             program += [words[ends[begins[core]] : ends[begins[core + 1]]], last]
+
+    def add_call(self, call: KernelCall, barrier: int) -> None:
+        """Add the call of a C function on all cores, and a barrier."""
+        words = np.array([*_encode_call(call), *encode_barrier(barrier, self._cores)], np.uint32)
+        for program in self._programs[-1]:
+            program.append(words)
+
+    def take_barrier(self) -> int:
+        """Return the number of a barrier that no other code uses."""
+        self._next_barrier += 1
+        return self._next_barrier - 1
 
     def emit_code(self) -> list[int]:
         """Emit the code of all segments to the bundle and return their entry addresses."""
@@ -143,6 +156,22 @@ def encode_barrier(number: int, cores: int) -> list[int]:
         encode("addi", {"rd": T1, "rs1": 0, "imm": cores}),
         encode("nmp.barrier", {"rs1": T0, "rs2": T1}),
     ]
+
+
+def _encode_call(call: KernelCall) -> Iterator[int]:
+    """Yield the instructions that call a C function with the registers of docs/c.md."""
+    values = {
+        "sp": call.stack,
+        "gp": call.globals,
+        "tp": call.thread,
+        "a0": call.record,
+        "t0": call.function,
+    }
+    for name, value in values.items():
+        yield from encode_load_immediate(REGISTERS.index(name), value)
+    for name, csr in (("a1", CsrAddress.MHARTID), ("a2", CsrAddress.MCORES)):
+        yield encode("csrrs", {"rd": REGISTERS.index(name), "csr": csr, "rs1": 0})
+    yield encode("jalr", {"rd": REGISTERS.index("ra"), "rs1": T0, "imm": 0})
 
 
 def encode_load_immediate(register: int, value: int) -> list[int]:

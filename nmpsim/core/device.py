@@ -18,7 +18,12 @@ from nmpsim.core.execution_log import ExecutionLog
 from nmpsim.core.host_steps import read_tensor, write_tensor
 from nmpsim.core.inputs import Inputs, prepare_inputs
 from nmpsim.core.limits import NO_LIMITS, Limits, resolve_thread_count
-from nmpsim.core.load import check_outputs_in_dram, load_machine, reset_machine
+from nmpsim.core.load import (
+    check_outputs_in_dram,
+    load_machine,
+    reset_machine,
+    restore_initial_data,
+)
 from nmpsim.core.memory_demand import check_saved_memory, has_memory_for_layer_kernels
 from nmpsim.core.repeat_run import RepeatedRun
 from nmpsim.core.run import (
@@ -369,6 +374,7 @@ class Device:
             return report
         if number > 0:
             restart(machine, get_costs(self.config))
+            restore_initial_data(machine, bundle)
         elif not loaded.is_at_rest:
             reset_machine(machine, bundle)
         loaded.is_at_rest = False

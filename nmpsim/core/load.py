@@ -63,6 +63,13 @@ def reset_machine(machine: Machine, bundle: Bundle) -> None:
     _write_contents(machine, bundle)
 
 
+def restore_initial_data(machine: Machine, bundle: Bundle) -> None:
+    """Restore ``.data`` and ``.bss``, which each run finds as they were loaded."""
+    for start, end in bundle.initialized:
+        machine.ram[start - bundle.rw_base : end - bundle.rw_base] = 0
+    _write_contents(machine, bundle)
+
+
 def _write_contents(machine: Machine, bundle: Bundle) -> None:
     for address, values in bundle.contents:
         start = address - bundle.rw_base

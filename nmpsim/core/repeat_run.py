@@ -22,6 +22,7 @@ from nmpsim.core.build_report import build_output_report
 from nmpsim.core.counters import HostCounts, LayerReports, ValueCounters, count_host_clipping
 from nmpsim.core.engine import Engine, LayerCallback, RecordedStep
 from nmpsim.core.host_steps import HostClipping, prepare_host_step, read_tensor
+from nmpsim.core.load import restore_initial_data
 from nmpsim.core.run import Clock, LayerProgress, RunOptions, RunTimeoutError
 from nmpsim.core.run_modes import ModeEvent, RestartError
 from nmpsim.core.state import NEVER, Machine, clear_value_counters
@@ -122,6 +123,7 @@ class RepeatedRun:
         clock.start()
         if not self._strict:  # an unproved program may read what an earlier run has written
             self._machine.ram[...] = self._machine.scratchpad[...] = 0
+        restore_initial_data(self._machine, self._bundle)
         for name, memory in self._inputs.items():
             memory[...] = values[name]
         done = LayerProgress(self._bundle.metadata.layers, options.progress)

@@ -156,6 +156,8 @@ _RECORDS = _make_records("records")
 _ITEM_SIZES |= {name: record.nbytes for name, record in _RECORDS.items()}
 CHANNEL_RECORD, SCALE_RECORD = _RECORDS.values()
 DESCRIPTORS = _make_records("descriptors")
+KERNEL_RECORDS = _make_records("kernel_records")
+"""Records that a layer in C gets: a layer and its tensors."""
 MAX_COUNT: int = _TABLE["kinds"]["count"]["most"]
 """Largest count or stride within a scratchpad: the bytes of the largest scratchpad."""
 OPERATIONS = next(word.choices for word in DESCRIPTORS["eltwise"] if word.name == "operation")

@@ -33,7 +33,12 @@ def compile_c(tmp_path_factory: pytest.TempPathFactory) -> Compile:
             pytest.skip(f"{command} is not installed")
         if compiler == "clang" and shutil.which("ld.lld") is None:
             pytest.skip("ld.lld is not installed")
-        options = KitOptions(compiler=compiler, library=library, all_cores=all_cores)
+        options = KitOptions(
+            compiler=compiler,
+            library=library,
+            all_cores=all_cores,
+            is_kernel="NMP_KERNEL" in text,
+        )
         number = len(list(folder.iterdir()))
         source, program = folder / f"p{number}.c", folder / f"p{number}.elf"
         source.write_text(text, encoding="utf-8")

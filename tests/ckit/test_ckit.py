@@ -218,6 +218,21 @@ int main(void)
 TENSORS = ["--input", "x:i8[2x8]", "--output", "y:i16[16]@0.5,0"]
 
 
+REPEATED = r"""
+#include "nmp.h"
+
+static volatile int8_t data[64] = {'a'}, zero[64];
+
+int main(void)
+{
+    nmp_putc(data[0]++);
+    nmp_putc('0' + zero[0]++);
+    nmp_puts("\n");
+    return 0;
+}
+"""
+
+
 def test_a_linked_program_has_tensors_and_layers(compile_c: Compile, tmp_path: Path) -> None:
     program, bundle = compile_c(LINKED), tmp_path / "net.bin"
     words = ["link", program.path, *TENSORS, "--layer", "clear:y", "--layer", "scale:y"]
@@ -254,3 +269,13 @@ def test_impossible_tensors_and_layers_are_refused(
     done = CliRunner().invoke(app, ["link", compile_c(LINKED).path, *words, "-o", str(out)])
     assert text in str(done.exception) + done.output
     assert not out.exists()
+
+
+def test_each_run_of_a_program_finds_the_initial_data(compile_c: Compile) -> None:
+    bundle = compile_c(REPEATED)
+    for engine in ENGINES:
+        device = Device(default_device(), engine)
+        reports = [device.run(bundle, {}) for _ in range(5)]
+        assert [report.console for report in reports] == [reports[0].console] * 5
+        repeated = device.run(bundle, {}, repeat=4)
+        assert (repeated.notes, repeated.console) == ((), reports[0].console)

@@ -27,6 +27,15 @@
 /* Place an uninitialized variable in the scratchpad: each core has its own. */
 #define NMP_SCRATCHPAD __attribute__((section(".bss.scratchpad"), aligned(16)))
 
+/* Function that computes a layer of a network, for `nmpsim compile --kernel` (docs/c.md):
+ * NMP_KERNEL void name(const nmp_layer_t *layer, uint32_t core, uint32_t cores)
+ */
+#ifdef __cplusplus
+#define NMP_KERNEL extern "C" __attribute__((section(".text.kernel"), used))
+#else
+#define NMP_KERNEL __attribute__((section(".text.kernel"), used))
+#endif
+
 /* --- values of enumerated words ------------------------------------------------------------ */
 
 enum {
@@ -70,6 +79,14 @@ enum {
 enum {
     NMP_RHS_KIND_ELEMENT = 0,
     NMP_RHS_KIND_INT32 = 1,
+};
+enum {
+    NMP_TYPE_INT8 = 0,
+    NMP_TYPE_INT16 = 1,
+    NMP_TYPE_INT32 = 2,
+    NMP_TYPE_INT64 = 3,
+    NMP_TYPE_FLOAT32 = 4,
+    NMP_TYPE_OTHER = 5,
 };
 /* Units, for nmp_wait(). */
 enum {
@@ -432,6 +449,34 @@ typedef struct {
 } nmp_transpose_t;
 _NMP_STATIC_ASSERT(sizeof(nmp_transpose_t) == 64);
 
+/* Row-major tensor in DRAM with four dimensions: the missing first ones are 1. */
+typedef struct {
+    void *data; /* address of the first element */
+    uint32_t type; /* type of the elements; int8 and int16 as in the word element */
+    uint32_t size_0; /* number of images, or the product of all dimensions but the last three */
+    uint32_t size_1; /* number of rows */
+    uint32_t size_2; /* number of columns */
+    uint32_t size_3; /* number of channels */
+    uint32_t stride_0; /* bytes from image to image */
+    uint32_t stride_1; /* bytes from row to row */
+    uint32_t stride_2; /* bytes from pixel to pixel */
+    uint32_t stride_3; /* bytes of an element */
+    uint32_t scale; /* float32: scale; 0 if the tensor is not quantized */
+    int32_t offset; /* zero point */
+} nmp_tensor_t;
+_NMP_STATIC_ASSERT(sizeof(nmp_tensor_t) == 48);
+
+/* Layer that a kernel computes. */
+typedef struct {
+    uint32_t number; /* number of the layer, for the word layer of descriptors */
+    uint32_t barrier; /* number of a barrier that the kernel may use, with all cores */
+    uint32_t scratchpad_bytes; /* size of a scratchpad */
+    uint32_t tensors_count; /* number of tensors */
+    const void *tensors; /* nmp_tensor_t: the result, then inputs and constants in the order of the LIR operands */
+    const void *descriptor; /* descriptor of the compiler's first tile, with operands in DRAM; 0 if it computes nothing */
+} nmp_layer_t;
+_NMP_STATIC_ASSERT(sizeof(nmp_layer_t) == 24);
+
 /* --- instructions --------------------------------------------------------------------------- */
 
 /* copy a box from DRAM to the scratchpad, padding it */
@@ -618,6 +663,14 @@ __attribute__((noreturn)) static inline void nmp_exit(int status)
     *(volatile int32_t *)NMP_HOST_EXIT = status;
     for (;;)
         nmp_halt();
+}
+
+/* Return the float32 with these bits, for words such as scale. */
+static inline float nmp_float(uint32_t bits)
+{
+    union { float value; uint32_t bits; } both;
+    both.bits = bits;
+    return both.value;
 }
 
 /* Return the bits of a float32, for words such as result_scale. */

@@ -24,6 +24,7 @@ class CFlagsOptions:
     stack: Positive = define_option("Bytes of each core's stack.", default=8192)
     heap: Positive = define_option("Bytes of the heap in DRAM.", default=1 << 18)
     all_cores: bool = define_option("Call main on all cores instead of core 0.", default=False)
+    kernel: bool = define_option("Link a kernel, a layer of a network.", default=False)
     compile: bool = define_option("Print only the flags for compiling with -c.", default=False)
     copy_to: Path | None = define_option(
         "Copy the kit to a folder and use it in the flags.", default=None
@@ -46,6 +47,7 @@ def command(options: CFlagsOptions) -> None:
         stack_bytes=options.stack,
         heap_bytes=options.heap,
         all_cores=options.all_cores,
+        is_kernel=options.kernel,
         compiles_only=options.compile,
     )
     flags = make_flags(kit, resolve_device(load_device(options.device)), folder)

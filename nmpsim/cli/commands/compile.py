@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
@@ -67,6 +68,9 @@ class CompileOptions:
     images_per_core: Annotated[int, click.IntRange(1, 256)] | None = define_option(
         "Images of each core of a batch.  [default: 1]", "N", group=_TILING
     )
+    kernel: tuple[str, ...] = define_option(
+        "Compute a layer by a C function.", "LAYER=FILE.elf[:FUNCTION]", group=_TILING
+    )
     explain_tiling: bool = define_option(
         "Show the tilings tried for each layer.",
         group=_TILING,
@@ -87,10 +91,14 @@ a search. By default, --integer-islands is on only for 16-bit models.
 @partial(define_command, help=_HELP)
 def command(options: CompileOptions) -> None:
     """Compile a network to a bundle."""
+    from nmpsim.compiler.c_kernels import split_kernel
+
     prints = options.format == "json" or options.rescale_bias or options.explain_tiling
     outputs = [options.output, STDOUT] if prints else [options.output]
     files = options.model, options.weights, options.tensors
-    check_outputs(outputs, [*files, options.device, options.patch])
+    kernels = _parse_kernels(options.kernel)
+    programs = [Path(split_kernel(value)[0]) for value in kernels.values()]
+    check_outputs(outputs, [*files, options.device, options.patch, *programs])
     profile, by_layer = _parse_numerics(options.numerics)
     if not options.batch_cores:
         given = {"--images-per-core": options.images_per_core}
@@ -110,6 +118,7 @@ def command(options: CompileOptions) -> None:
             fuse=not options.no_fuse,
             tiling=options.tiling,
             images_per_core=(options.images_per_core or 1) if options.batch_cores else 0,
+            kernels=kernels,
             explain_tiling=options.explain_tiling,
             progress=progress,
         )
@@ -151,6 +160,21 @@ def _parse_numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]
         else:
             profile = choice
     return profile, by_layer
+
+
+def _parse_kernels(values: tuple[str, ...]) -> dict[str, str]:
+    """Return the ELF file, and function if named, by layer."""
+    kernels: dict[str, str] = {}
+    for value in values:
+        layer, _, file = value.partition("=")
+        if not layer or not file or layer in kernels:
+            message = "--kernel needs a layer and a file"
+            if layer in kernels:
+                message = f"--kernel is given twice for layer {layer}"
+            expected = "LAYER=FILE.elf or LAYER=FILE.elf:FUNCTION"
+            raise fail("ARG001", message, found=f"--kernel {value}", expected=expected)
+        kernels[layer] = file
+    return kernels
 
 
 def _show(compiled: Compiled, digest: str, options: CompileOptions) -> None:
