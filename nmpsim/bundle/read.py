@@ -23,7 +23,7 @@ from nmpsim.bundle.elf import HEADER
 from nmpsim.bundle.elffile import LINK_COMMAND, ElfFile, ElfSection
 from nmpsim.bundle.file import DIGEST_BYTES, BundleFile, compute_digest
 from nmpsim.bundle.image import MappedMemory, map_segments
-from nmpsim.bundle.layout import DEBUG_SECTIONS, DIGEST, DWARF_PREFIX, META
+from nmpsim.bundle.layout import DEBUG_SECTIONS, DIGEST, DWARF_PREFIX, LIR_TEXT, META
 from nmpsim.bundle.metadata import Layer, Metadata, ProgramStep, Tensor
 from nmpsim.bundle.schema import parse_metadata
 from nmpsim.diagnostics import Place, UserError, fail
@@ -118,6 +118,11 @@ class Bundle:
     """Contents of the existing debug sections, those of the LIR and of DWARF."""
     file: memoryview
     """Contents of the whole file."""
+
+    @property
+    def has_module(self) -> bool:
+        """Whether the bundle has the LIR module from which it was compiled."""
+        return LIR_TEXT in self.debug
 
     def module(self) -> Module:
         """Return the LIR module from which the bundle was compiled.

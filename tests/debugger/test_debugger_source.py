@@ -102,3 +102,9 @@ def test_without_unwind_rules_the_caller_comes_from_ra() -> None:
     assert [one.function for one in frames] == ["work", "_start"]
     debugger.step("instruction", 2, core=0)
     assert [one.function for one in list_stack_frames(debugger, 0)] == ["_start"]
+
+
+def test_programs_without_a_module_have_display_names(shell: Shell) -> None:
+    assert shell.get_display_name("fir") == "fir"
+    assert shell.complete("tensor f") == ["fir"]
+    assert shell.execute("layer 0").data["name"] == "fir"

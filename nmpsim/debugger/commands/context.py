@@ -102,7 +102,7 @@ class CommandContext:
     @cached_property
     def _display_names(self) -> Mapping[str, str]:
         bundle = self.debugger.bundle
-        constants = [one.name for one in bundle.module().weights] if bundle.debug else []
+        constants = [one.name for one in bundle.module().weights] if bundle.has_module else []
         shown = dict(zip(constants, make_display_names(constants), strict=True))
         for layer in self.debugger.layers:
             if layer.display_name != layer.name:
@@ -187,7 +187,7 @@ class CommandContext:
 
     def find_constant(self, name: str) -> tuple[Tensor, Array] | None:
         """Return a constant of the LIR as tensor and array, or None if the name is unknown."""
-        if not self.debugger.bundle.debug or name not in self.get_module().constants:
+        if not self.debugger.bundle.has_module or name not in self.get_module().constants:
             return None
         type_ = next(one.type for one in self.get_module().weights if one.name == name)
         scale, offset = (type_.quant.scale, type_.quant.offset) if type_.quant else (None, None)

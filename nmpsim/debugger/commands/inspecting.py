@@ -74,7 +74,7 @@ def show_layer(context: CommandContext, layer: Layer | None = None) -> CommandRe
     chosen = layer or context.get_current_layer()
     run = context.debugger.report()
     report, state = run.layers[chosen.index], list_layer_states(context.debugger, run)[chosen.index]
-    lir = context.get_layer_facts(chosen) if context.debugger.bundle.debug else None
+    lir = context.get_layer_facts(chosen) if context.debugger.bundle.has_module else None
     operands = [
         OperandType(one.role, one.name, format_type(one)) for one in (lir.operands if lir else ())
     ]

@@ -56,7 +56,7 @@ class Shell(CommandContext):
         if kind == "<layer>":
             return [layer.name for layer in self.debugger.layers]
         if kind == "<tensor>":
-            constants = self.get_module().constants if self.debugger.bundle.debug else ()
+            constants = self.get_module().constants if self.debugger.bundle.has_module else ()
             return [*get_tensors(self.debugger), *constants]
         if kind == "<breakpoint>":
             return [str(one.number) for one in self.debugger.breakpoints]
