@@ -21,7 +21,7 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.table import DESCRIPTORS, KERNEL_RECORDS, SCRATCHPAD_BASE, Descriptor
 from nmpsim.lir.layers import find_operations
-from nmpsim.lir.messages import quote
+from nmpsim.lir.line import quote
 
 DEFAULT_FUNCTION = "kernel"
 """Function of an ELF file that computes a layer, if no other one is named."""
