@@ -20,7 +20,7 @@ from nmpsim.atomic import open_new_file
 from nmpsim.bundle import Bundle, BundleFile, get_bundle, parse_bundle, read_bundle
 from nmpsim.bundle.elf import MAGIC
 from nmpsim.config import DeviceConfig, make_device_config, resolve_device
-from nmpsim.core.device import Device as _Device
+from nmpsim.core.device import Device as CoreDevice
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import Limits
 from nmpsim.core.run import Progress, ProgressCallback
@@ -61,11 +61,10 @@ __all__ = [
 ]
 
 
-class Device(_Device):
-    """Simulated device that runs the bundles compiled for its settings.
+class SessionDevice(CoreDevice):
+    """Simulated device that also saves the outputs of layers that stay in scratchpads.
 
-    Runs that several Python threads request at the same time are done one after the other. The
-    parameters are those of :class:`nmpsim.core.device.Device`.
+    Parameters are those of :class:`nmpsim.core.device.Device`.
     """
 
     def _remove_chains(self, bundle: Bundle) -> Bundle:
@@ -74,6 +73,9 @@ class Device(_Device):
         from nmpsim.analysis.program import compile_without_chains
 
         return compile_without_chains(bundle, "simple")
+
+
+Device = SessionDevice
 
 
 @frozen
@@ -155,9 +157,9 @@ def compile(
     fuse : bool
         Whether to fuse activations into the layers before them.
     tiling : str, optional
-        Tiling mode: ``burst`` (all costs of the device, the default), ``bytes`` (without DRAM
-        bursts and rows), ``simple`` (without search) or ``chain`` (as ``burst``, but consecutive
-        layers may keep their results in scratchpads).
+        Tiling mode: ``chain`` (consecutive layers may keep their results in scratchpads, the
+        default), ``burst`` (each layer separately, with all costs of the device), ``bytes``
+        (without DRAM bursts and rows) or ``simple`` (without search).
     images_per_core : int
         Complete images that each core computes, at most 256. Inputs and outputs are then a batch
         with this number of images for each core, stacked along the first axis. By default all cores

@@ -46,7 +46,7 @@ def load_program(
         return session.load(path, patch, device=device, sample_shapes=shapes, warn=print_warning)
 
 
-def note_removed_chains(bundle: Bundle, unchained: Bundle) -> None:
+def print_chain_note(bundle: Bundle, unchained: Bundle) -> None:
     """Print a note if ``unchained`` is another program because ``bundle`` has chains."""
     if unchained is not bundle:
         print_message(

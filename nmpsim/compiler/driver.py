@@ -138,7 +138,7 @@ def compile_module(
         COMP001 for an unsupported operation, COMP002 for one that does not fit, ARG001 for a layer
         with two profiles or an invalid number of images.
     """
-    _check_batch(images_per_core, tiling)
+    _check_batch(images_per_core)
     if images_per_core and kernels:
         message = "kernels compute one image on all cores, but each core computes complete images"
         raise fail("ARG001", message, hint="Leave out --kernel or --batch-cores.")
@@ -176,7 +176,8 @@ def compile_module(
     chains: tuple[ChosenChain, ...] = ()
     weighted: dict[int, Any] = {}
     parts = module, config, weights, operations, numerics, search, stored, kernels
-    if images_per_core or tiling == CHAIN:
+    # Debugging needs outputs of layers in DRAM, and chains cannot be removed next to kernels.
+    if images_per_core or (tiling == CHAIN and kernels is None):
         trial = _Compilation(*parts, image_operations=image_operations, weighted=weighted)
         chains = trial.choose_chains(images_per_core)
     compilation = _Compilation(*parts, chains, image_operations, weighted)
@@ -184,22 +185,14 @@ def compile_module(
     return compilation.bundle(said, unsigned, operators, normalizations)
 
 
-def _check_batch(images_per_core: int, tiling: str) -> None:
-    """Raise UserError (ARG001) for an invalid number of images, or with another kind of chains."""
+def _check_batch(images_per_core: int) -> None:
+    """Raise UserError (ARG001) for an invalid number of images."""
     if not 0 <= images_per_core <= MAX_IMAGES:
         raise fail(
             "ARG001",
             "the number of images for each core is out of range",
             found=images_per_core,
             expected=f"1 to {MAX_IMAGES}, or 0 for one image on all cores",
-        )
-    if images_per_core and tiling == CHAIN:
-        raise fail(
-            "ARG001",
-            "the tiling divides images among cores, but each core computes complete images",
-            found=f"tiling {CHAIN}",
-            expected=f"tiling {DEFAULT_TILING}, for layers that need all cores",
-            hint="Leave out --tiling chain or --batch-cores.",
         )
 
 

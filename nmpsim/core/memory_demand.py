@@ -159,8 +159,12 @@ def _proof_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[PlannedAlloca
 
 
 def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[PlannedAllocation]:
-    """Return the memory of layer kernels: the proof, and a copy of the weights."""
+    """Return the memory of layer kernels: the proof, copies of the weights, tensors of chains."""
     yield from _proof_parts(bundle, config)
+    for index, layer in enumerate(bundle.metadata.layers):
+        if layer.in_scratchpads:
+            output = f"layers[{index}].output, in host memory"
+            yield PlannedAllocation(output, count_tensor_bytes(layer.output))
     blocks = sum(-(-count_channels(layer) // LANES) for layer in bundle.metadata.layers)
     yield PlannedAllocation(
         "the weights of whole layers", bound_packed_weight_bytes(bundle.image.size, blocks)

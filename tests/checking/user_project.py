@@ -28,10 +28,10 @@ class Project:
 
     folder: Path
 
-    def compile(self, **options: object) -> None:
-        """Compile the network in the folder to a bundle."""
+    def compile(self, tiling: str = "burst", **options: object) -> None:
+        """Compile the network in the folder to a bundle, by default without chains."""
         files = (self.folder / "digits.lir.txt", self.folder / "digits.npz")
-        nmpsim.save(nmpsim.compile(*files, **options), self.folder / "digits.bin")
+        nmpsim.save(nmpsim.compile(*files, tiling=tiling, **options), self.folder / "digits.bin")
 
     def write(self, text: str, name: str = "suite.toml") -> None:
         """Write a text file to the folder."""

@@ -20,7 +20,7 @@ def compile_digits(nmpsim_cli, tmp_path):
 
 
 def test_explanations_are_printed(compile_digits):
-    result = compile_digits("--explain-tiling")
+    result = compile_digits("--explain-tiling", "--tiling", "burst")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0] == "tiling burst: by all costs of the device"

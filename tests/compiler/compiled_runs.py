@@ -36,7 +36,11 @@ class Run:
 def compile_program(
     program: Program, config: DeviceConfig, fuse: bool, **options: Any
 ) -> Bundle | None:
-    """Return the bundle, or None if the device's scratchpad is too small for a tile."""
+    """Return the bundle, or None if the device's scratchpad is too small for a tile.
+
+    By default each layer is tiled separately, so that the outputs of all layers can be checked.
+    """
+    options = {"tiling": "burst"} | options
     try:
         return parse_bundle(
             compile_module(

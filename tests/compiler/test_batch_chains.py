@@ -152,6 +152,10 @@ def test_invalid_number_of_images_is_refused(options: dict[str, Any]) -> None:
         compile_module(digits().module, default_device(), **options)
 
 
-def test_chains_that_divide_an_image_are_refused_with_complete_images() -> None:
-    with pytest.raises(UserError, match="complete images"):
-        compile_module(digits().module, default_device(), tiling="chain", images_per_core=1)
+def test_complete_images_are_not_divided_by_chains() -> None:
+    module, config = digits().module, default_device()
+    chain, burst = (
+        parse_bundle(compile_module(module, config, tiling=one, images_per_core=1))
+        for one in ("chain", "burst")
+    )
+    assert chain.digest == burst.digest

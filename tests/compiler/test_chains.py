@@ -73,7 +73,8 @@ def compile_both(
     """Return the bundle without chains and that with the chosen ones; None if a tile is too big."""
     options: dict[str, Any] = {"numerics": program.numerics}
     try:
-        separate = parse_bundle(compile_module(program.module, config, **options))
+        layers = compile_module(program.module, config, tiling="burst", **options)
+        separate = parse_bundle(layers)
         if choose is not None:
             monkeypatch.setattr(ChainSearch, "choose_chains", choose)
         chained = parse_bundle(compile_module(program.module, config, tiling="chain", **options))

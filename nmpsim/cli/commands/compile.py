@@ -10,7 +10,12 @@ import click
 
 from nmpsim.atomic import STDOUT
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.loading import load_device, print_warnings, warn_if_unquantized
+from nmpsim.cli.loading import (
+    load_device,
+    print_chain_note,
+    print_warnings,
+    warn_if_unquantized,
+)
 from nmpsim.cli.options import (
     FORMAT_OPTION,
     PATCH_OPTION,
@@ -62,7 +67,7 @@ class CompileOptions:
     )
     no_fuse: bool = define_option("Keep every instruction a separate layer.", group=_TILING)
     tiling: Literal["burst", "bytes", "simple", "chain"] = define_option(
-        "Tiling of layers.", group=_TILING, default="burst"
+        "Tiling of layers.", group=_TILING, default="chain"
     )
     batch_cores: bool = define_option("Compute a complete image on each core.", group=_TILING)
     images_per_core: Annotated[int, click.IntRange(1, 256)] | None = define_option(
@@ -136,7 +141,12 @@ def _save(compiled: Compiled, options: CompileOptions) -> str:
     compiled.file.check(str(output))
     if options.patch is None:
         return session.save(compiled, output)
-    image = session.apply_patch_file(compiled.image, options.patch, str(output))
+    from nmpsim.analysis.program import compile_without_chains
+
+    bundle = parse_bundle(compiled.file, str(output))
+    unchained = compile_without_chains(bundle)  # the program that the debugger changed
+    print_chain_note(bundle, unchained)
+    image = session.apply_patch_file(bytes(unchained.file), options.patch, str(output))
     digest = parse_bundle(image, str(output)).digest
     write_bundle(output, image)
     return digest

@@ -18,7 +18,7 @@ import click
 from nmpsim.cli.environment import choose_engine
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.interrupt import interactive_command, interactive_session
-from nmpsim.cli.loading import load_device, load_program, note_removed_chains
+from nmpsim.cli.loading import load_device, load_program, print_chain_note
 from nmpsim.cli.options import (
     ENGINE_OPTION,
     FORMAT_OPTION,
@@ -306,7 +306,7 @@ def _make_debugger(options: DebugOptions, core: CoreDump | None) -> Debugger:
         removes_chains=core is None,  # positions of a core file are those of its program
     )
     if core is None:
-        note_removed_chains(bundle, debugger.bundle)
+        print_chain_note(bundle, debugger.bundle)
     return debugger
 
 

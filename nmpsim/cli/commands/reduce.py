@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nmpsim.atomic import STDOUT
 from nmpsim.cli.environment import choose_engine
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.loading import load_device, load_program, note_removed_chains
+from nmpsim.cli.loading import load_device, load_program, print_chain_note
 from nmpsim.cli.options import (
     ENGINE_OPTION,
     Engine,
@@ -81,7 +81,7 @@ def command(options: ReduceOptions) -> int:
     _check_folder(options.output)
     loaded = load_program(options.bundle, device=config, inputs=options.inputs.arguments)
     bundle = compile_without_chains(loaded)
-    note_removed_chains(loaded, bundle)
+    print_chain_note(loaded, bundle)
     arrays = load_inputs(options.inputs, bundle.metadata)
     engine = choose_engine(options.engine)
     device = session.Device(config or session.get_device(bundle), engine=engine)

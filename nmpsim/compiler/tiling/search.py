@@ -2,7 +2,8 @@
 
 ``burst`` simulates the most promising tilings with all costs of the device and takes the fastest.
 ``bytes`` does the same with a DRAM that has neither bursts nor rows. ``simple`` does not search.
-``chain`` tiles single layers as ``burst``; see :mod:`nmpsim.compiler.tiling.chain_search`.
+``chain``, the default, tiles single layers as ``burst`` and searches chains of layers, see
+:mod:`nmpsim.compiler.tiling.chain_search`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LAYER_TILINGS = ("burst", "bytes", "simple")
 CHAIN = "chain"
 """Tiling that keeps results of consecutive layers in scratchpads, and tiles others by ``burst``."""
 TILINGS = (*LAYER_TILINGS, CHAIN)
-DEFAULT_TILING = "burst"
+DEFAULT_TILING = CHAIN
 NOTABLE = 1.01
 """Ratio of costs from which on a difference is a reason for a choice."""
 MAX_RANKED = 64

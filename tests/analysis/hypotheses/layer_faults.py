@@ -20,9 +20,9 @@ from layer_networks import CONFIG, STRUCTURES, Array, Network, Rng, add_activati
 from lir_draft import Ref, tensor_type
 
 from nmpsim.analysis.hypotheses import HypothesisResults, search_hypotheses
-from nmpsim.core.device import Device
 from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import UserError
+from nmpsim.session import Device
 
 CONVS = tuple(one for one in STRUCTURES if one.startswith(("conv", "grouped", "channel", "depth")))
 WEIGHTED = (*CONVS, "fc", "fc int16", "rowwise")

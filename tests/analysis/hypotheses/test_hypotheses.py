@@ -14,8 +14,8 @@ from lir_draft import Draft, int8
 from nmpsim.analysis.hypotheses import search_hypotheses
 from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
-from nmpsim.core.device import Device
 from nmpsim.core.run import make_layer_key
+from nmpsim.session import Device
 
 TOO_FEW = "the wrong elements are too few to distinguish causes"
 QUICK = {
