@@ -81,7 +81,10 @@ class KernelProgram:
                 )
             if part.index in found:
                 raise fail(
-                    "ARG001", f"the layer {part.name} has two kernels", found=quote(selector)
+                    "ARG001",
+                    f"the layer {part.name} has two kernels",
+                    found=quote(selector),
+                    expected="one kernel for each layer",
                 )
             found[part.index] = function
         return found
