@@ -66,8 +66,8 @@ _MIN_IN_ORDER = 0.8
 MIN_INNER_ERROR, MIN_INNER_RATIO = 0.01, 16
 """Smallest error (1 minus similarity) of a pair by order or values that contradicts a right pair.
 
-It exceeds that of a result that depends on it by at least the ratio. In random networks, errors of
-right pairs exceed it at most 10 times, those of tensors before a batch norm at least 22 times.
+It exceeds that of a result that depends on it by at least the ratio. No ratio separates all pairs:
+in random networks, some tensors before a batch norm differ as little as right pairs do.
 """
 MAX_GRAPH = 2000
 """Largest number of results whose dependences are examined."""
