@@ -135,6 +135,12 @@ def compile_without_chains(bundle: Bundle, tiling: str = "burst") -> Bundle:
     if not any(layer.in_scratchpads for layer in metadata.layers):
         return bundle
     program = make_bundle_program(bundle)
+    lines = {name: one.line for one in metadata.layers for name in (one.name, *one.fused)}
+    instructions = tuple(
+        attrs.evolve(one, span=attrs.evolve(one.span, line=lines.get(one.name, one.span.line)))
+        for one in program.module.instructions
+    )
+    program = attrs.evolve(program, module=attrs.evolve(program.module, instructions=instructions))
     return program.compile(
         program.device,
         fuse_activations=any(layer.fused for layer in metadata.layers),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nmpsim.bundle import Bundle, read_bundle
+from nmpsim.bundle.metadata import Layer, list_chains
 from nmpsim.diagnostics import Place, UserError, fail, locate_errors
 from nmpsim.input_files import read_text
 from nmpsim.lir.layers import find_layer
@@ -39,12 +40,12 @@ class Measurements:
     """Measured cycles; the mean if a layer was measured several times."""
 
     def list_layers(self) -> list[LayerKey]:
-        """Return the keys of all device layers of the programs."""
+        """Return the keys of all device layers of the programs, one for each chain."""
         return [
             LayerKey(number, layer.index)
             for number, program in enumerate(self.programs)
             for layer in program.metadata.layers
-            if layer.placement == "device"
+            if layer.placement == "device" and find_chain_start(program, layer) is layer
         ]
 
     def get_layer_name(self, key: LayerKey) -> str:
@@ -79,6 +80,11 @@ def read_measurements(path: Path) -> Measurements:
         if layer.placement != "device":
             text, expected = f"{row['layer']}, on the host", "a layer on the device"
             raise _invalid(path, line, "the layer runs on the host", text, expected)
+        first = find_chain_start(programs[number], layer)
+        if first is not layer:
+            text = f"{row['layer']}, in the chain of {first.display_name}"
+            expected = f"the cycles of the complete chain, with the layer {first.display_name}"
+            raise _invalid(path, line, "the layer is a part of a chain", text, expected)
         key = LayerKey(number, layer.index)
         measured.setdefault(key, []).append(_parse_cycles(path, line, row["cycles"]))
     if not measured:
@@ -86,6 +92,12 @@ def read_measurements(path: Path) -> Measurements:
         raise _invalid(path, None, "the file has no measured cycles", None, expected)
     cycles = {key: sum(each) / len(each) for key, each in measured.items()}
     return Measurements(paths, programs, cycles)
+
+
+def find_chain_start(program: Bundle, layer: Layer) -> Layer:
+    """Return the first layer of a layer's chain, or the layer itself outside of chains."""
+    chains = list_chains(program.metadata.layers)
+    return next((chain[0] for chain in chains if layer in chain), layer)
 
 
 def _read_rows(path: Path) -> list[tuple[int, dict[str, str]]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import groupby
 from typing import Any
 
 import attrs
@@ -27,32 +29,40 @@ def check_laws(report: RunReport, config: DeviceConfig) -> None:
     """Assert that parts add up to their totals and no layer exceeds the device's throughput."""
     assert report.trap is None, report.trap
     assert sum(layer.cycles for layer in report.layers) == report.cycles
-    for layer in report.layers:
-        if layer.placement == "host":
-            assert layer.cycles >= config.host_operation_cycles
-            continue
-        cores = config.cores_count
-        assert sum(layer.stalls.values()) == cores * layer.cycles, layer.name
-        check_causes(layer, cores)
+    for name, group in groupby(report.layers, lambda layer: layer.chain or layer.name):
+        layers = list(group)
+        if layers[0].placement == "device":
+            check_device_layers(name, layers, config)
+        else:
+            assert layers[0].cycles >= config.host_operation_cycles
+
+
+def check_device_layers(name: str, layers: Sequence[LayerReport], config: DeviceConfig) -> None:
+    """Assert the laws of a layer, or those of a chain, whose layers overlap in time.
+
+    The cycles of a chain are divided by work; those of a core belong to the layer it computes.
+    """
+    cores, cycles = config.cores_count, sum(layer.cycles for layer in layers)
+    causes, busy = Counter[str](), Counter[str]()
+    for layer in layers:
+        causes.update(layer.core_cycles)
+        busy.update(layer.busy)
+        assert min(layer.core_cycles.values()) >= 0, layer.name
         assert sum(layer.critical_path.values()) == layer.cycles, layer.name
-        assert layer.cycles * cores * config.mac_out_lanes * config.mac_in_lanes >= layer.macs
-        moved = layer.bytes_read + layer.bytes_written
-        assert layer.cycles * config.dram_bytes_per_cycle >= moved, layer.name
-        assert layer.busy["mac"] <= cores * layer.cycles
-        assert layer.busy["vector"] <= cores * layer.cycles
-        assert layer.busy["load"] + layer.busy["store"] <= layer.cycles * config.dram_channels
-
-
-def check_causes(layer: LayerReport, cores: int) -> None:
-    """Assert that each cycle of each core has one cause and that the layer respects its bound."""
-    causes = layer.core_cycles
-    assert sum(causes.values()) == cores * layer.cycles, layer.name
-    assert min(causes.values()) >= 0, layer.name
-    idle = (cores - layer.cores) * layer.cycles
-    assert 0 <= idle - causes["unused"] <= cores * AFTER_THE_LAST, layer.name
-    assert causes["mac"] == layer.busy["mac"], layer.name
-    assert causes["vector"] <= layer.busy["vector"], layer.name
-    assert layer.cycles >= layer.bound.cycles, (layer.name, layer.bound)
+        assert cycles >= layer.bound.cycles, (layer.name, layer.bound)
+    assert sum(causes.values()) == cores * cycles, name
+    assert sum(sum(layer.stalls.values()) for layer in layers) == cores * cycles, name
+    assert causes["mac"] == busy["mac"] <= cores * cycles, name
+    assert causes["vector"] <= busy["vector"] <= cores * cycles, name
+    assert busy["load"] + busy["store"] <= cycles * config.dram_channels, name
+    lanes = config.mac_out_lanes * config.mac_in_lanes
+    executed = sum(layer.macs + layer.repeated_macs for layer in layers)
+    assert cycles * cores * lanes >= executed, name
+    moved = sum(layer.bytes_read + layer.bytes_written for layer in layers)
+    assert cycles * config.dram_bytes_per_cycle >= moved, name
+    if len(layers) == 1:
+        idle = (cores - layers[0].cores) * cycles
+        assert 0 <= idle - causes["unused"] <= cores * AFTER_THE_LAST, name
 
 
 def count_multiplications(done: Execution) -> int:

@@ -29,7 +29,8 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
 @pytest.fixture(scope="module")
 def digits() -> Bundle:
-    return nmpsim.compile(DIGITS / "digits.lir.txt", weights=DIGITS / "digits.npz").bundle
+    files = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
+    return nmpsim.compile(*files, tiling="burst").bundle
 
 
 DIVERGED = RestartError(ModeEvent.DIVERGED)

@@ -25,7 +25,8 @@ def run_assembly(text: str) -> RunReport:
 
 @pytest.fixture(scope="module")
 def digits() -> Bundle:
-    return parse_bundle(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image)
+    files = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
+    return parse_bundle(nmpsim.compile(*files, tiling="burst").image)
 
 
 def test_a_deadlock_names_waiting_cores_and_causes() -> None:

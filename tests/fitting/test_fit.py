@@ -34,7 +34,9 @@ ASSUMED = (
 
 @pytest.fixture(scope="module")
 def image() -> bytes:
-    return nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image
+    """Return the digits with single layers, which give more measurements than chains."""
+    files = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
+    return nmpsim.compile(*files, tiling="burst").image
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +103,26 @@ def test_the_cycles_of_the_model_are_those_of_a_run(hidden, program):
     run = nmpsim.Device(hidden).run(program, {"data": image})
     expected = [run.layers[key.layer].cycles for key in layers]
     assert simulate_cycles(hidden, [program], layers).tolist() == expected
+
+
+def test_a_chain_is_measured_as_a_whole(hidden, tmp_path):
+    nmpsim.save(
+        nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz"), tmp_path / "c.bin"
+    )
+    program = nmpsim.load(tmp_path / "c.bin")
+    run = nmpsim.Device(hidden).run(program, {"data": np.load(DIGITS / "images" / "7.npy")})
+    (chain,) = run.chains
+    layers = Measurements(["c.bin"], [program], {}).list_layers()
+    assert {key.layer for key in layers} & {*range(chain.first, chain.last + 1)} == {chain.first}
+    cycles = simulate_cycles(hidden, [program], layers)
+    assert cycles[[key.layer for key in layers].index(chain.first)] == chain.cycles
+
+    inner = run.layers[chain.last].display_name
+    (tmp_path / "m.csv").write_text(f"program,layer,cycles\nc.bin,{inner},50\n", encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        read_measurements(tmp_path / "m.csv")
+    assert caught.value.diagnostics[0].message == "the layer is a part of a chain"
+    assert run.layers[chain.first].display_name in str(caught.value.diagnostics[0].expected)
 
 
 def test_parameters_are_the_assumed_settings_of_cycles():

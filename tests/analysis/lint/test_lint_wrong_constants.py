@@ -19,6 +19,8 @@ from nmpsim.lir.nodes import Module
 
 Array = np.ndarray[Any, Any]
 
+pytestmark = pytest.mark.usefixtures("shared")
+
 
 @cache
 def get_models() -> tuple[Path, Path, Module]:
