@@ -182,8 +182,8 @@ def divide_chain_cycles(
 ) -> tuple[Mapping[int, int], Mapping[int, PathSection]]:
     """Divide the cycles of each chain among its layers, in proportion to their work.
 
-    The work of a layer is its lower bound, or the cycles of its busiest unit if they are more: a
-    share of the lower bound alone may be shorter than the time in the DRAM.
+    The work of a layer is its lower bound, or the cycles in which the DRAM served the layer if they
+    are more: a share of the lower bound alone may be shorter than the time in the DRAM.
 
     Returns
     -------
@@ -205,12 +205,11 @@ def divide_chain_cycles(
 
 
 def _count_work_cycles(layer: Layer, counted: Counters) -> int:
-    """Return a layer's lower bound, or the cycles of its busiest unit if they are more."""
-    counts, config = counted.counts[layer.index], counted.config
-    dram = int(counts[CountColumn.BUSY_LOAD] + counts[CountColumn.BUSY_STORE])
-    computed = int(max(counts[CountColumn.BUSY_MAC], counts[CountColumn.BUSY_VECTOR]))
-    busy = max(-(-dram // config.dram_channels), -(-computed // config.cores_count))
-    return max(compute_layer_bound(layer, counted).cycles, busy)
+    """Return a layer's lower bound, or the cycles of each DRAM channel for it if they are more."""
+    counts = counted.counts[layer.index]
+    dram = counts[CountColumn.BUSY_LOAD] + counts[CountColumn.BUSY_STORE]
+    served = -(-int(dram) // counted.config.dram_channels)
+    return max(compute_layer_bound(layer, counted).cycles, served)
 
 
 def record_host_step(

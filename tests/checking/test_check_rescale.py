@@ -19,7 +19,7 @@ from nmpsim.isa.table import DESCRIPTORS, SCALE_RECORD
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 DEVICE = nmpsim.default_device()
-CUTS = [("burst", 1), ("burst", 5), ("simple", 32), ("bytes", 8)]
+CUTS = [("chain", 32), ("burst", 1), ("burst", 5), ("simple", 32), ("bytes", 8)]
 """Combinations of tiling and number of cores."""
 
 
@@ -108,7 +108,7 @@ def test_a_changed_multiplier_of_any_profile_fails(numerics, tmp_path):
     ],
 )
 def test_a_changed_multiplier_of_any_layer_fails(name, numerics, shared, tmp_path):
-    net = load_recorded(shared, name, tmp_path, numerics=numerics)
+    net = load_recorded(shared, name, tmp_path, numerics=numerics, tiling="burst")
     layers = []
     for layer, found in change_network(net, tmp_path, "out_mul", 1):
         layers.append(layer)
@@ -155,7 +155,7 @@ def rescale(text: Path, weights: Path, inputs: dict, tiling: str, cores: int) ->
     ],
 )
 def test_rescale_numbers_do_not_depend_on_tiling(name, shared, tmp_path):
-    net = load_recorded(shared, name, tmp_path)
+    net = load_recorded(shared, name, tmp_path, tiling="burst")
     text = shared / "lir" / f"{name}.lir.txt"
     expected = tuple(layer.rescale for layer in net.before.layers)
     for tiling, cores in CUTS:
@@ -166,7 +166,7 @@ def test_rescale_numbers_do_not_depend_on_tiling(name, shared, tmp_path):
 
 
 def test_a_changed_channel_scale_fails(shared, tmp_path):
-    net = load_recorded(shared, "minires/i8_asym_b32_channelwise/interp", tmp_path)
+    net = load_recorded(shared, "minires/i8_asym_b32_channelwise/interp", tmp_path, tiling="burst")
     bundle = nmpsim.load(net.path)
     mul = 4 * [word.name for word in SCALE_RECORD].index("out_mul")
     tables = {name: at for name, at in bundle.symbols.items() if name.endswith(".scales")}

@@ -262,10 +262,15 @@ class _CoreProgram:
         self._found.append(ChainInstruction(Unit.STORE, STORE, words, (span,), ()))
 
     def _add_padding(self, layer: ChainLayer) -> None:
-        """Fill the padding of a layer's result with loads that read nothing from DRAM."""
+        """Fill the padding of a layer's result with loads that read nothing from DRAM.
+
+        The loads belong to the layer that reads the padding, as in programs without chains.
+        """
         own, view = self._rows[layer.output], self._view(layer.output)
         if not own.has_padding:
             return
+        readers = (one for one in self._chain.layers if layer.output in one.inputs)
+        reader = next(one.index for one in readers if one.is_padded and one.axes is not None)
         low, high = int(own.held.begin[self._strip]), int(own.held.end[self._strip])
         wide = view.left + view.right
         columns = view.tensor.columns + wide
@@ -279,7 +284,7 @@ class _CoreProgram:
         ):
             if pixels and count:
                 words = {
-                    "layer": layer.index,
+                    "layer": reader,
                     "dram": view.tensor.address,
                     "spm": start,
                     "run_bytes": view.run,
