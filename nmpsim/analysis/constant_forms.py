@@ -106,7 +106,8 @@ def list_bias_forms(bias: Array) -> Iterator[Form]:
     yield from list_bias_orders(bias)
     for exponent in (*range(2, 17), *range(-16, -1)):
         scaled = wide << exponent if exponent > 0 else wide >> -exponent
-        yield f"the bias times 2^{exponent}", _clip(scaled, bias)
+        if ((scaled != 0) & (scaled != -1)).any():  # others are like a bias of zero
+            yield f"the bias times 2^{exponent}", _clip(scaled, bias)
 
 
 def list_bias_orders(bias: Array) -> Iterator[Form]:

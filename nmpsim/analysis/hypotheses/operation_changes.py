@@ -79,7 +79,12 @@ def change_operation(layer: IsolatedLayer, others: Arrays) -> Iterator[Change]:
             if attributes.get("CountIncludePads"):
                 without = layer.replace_attributes(CountIncludePads=0)
                 yield "the padding not counted in the mean", without
-            else:  # some profiles lack a mean that counts padding
+            else:
+                yield (
+                    "the padding counted in the mean",
+                    layer.replace_attributes(CountIncludePads=1),
+                )
+                # Some profiles lack a mean that counts padding.
                 padded = window.change(window.before, constant_values=window.zero_point)
                 yield "the padding counted in the mean", padded
     elif layer.kind is OpcodeKind.MAX_POOL:

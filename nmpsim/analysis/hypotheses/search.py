@@ -251,9 +251,9 @@ class _Search:
                 result = layer.execute(self._device)
             if result is not None and np.array_equal(result, wrong.expected):
                 content = layer.get_content()
-                if content not in known:
+                if known.isdisjoint((text, content)):
                     yield text
-                known.add(content)
+                known.update((text, content))
 
     def _list_rounding(self) -> Iterator[str]:
         """Yield the description of the first arithmetic of sums that fits."""
