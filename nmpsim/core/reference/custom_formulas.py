@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import attrs
@@ -136,28 +136,27 @@ class TermEvaluator:
     def evaluate_term(self, node: ast.expr, values: Mapping[str, Any]) -> Any:
         """Evaluate a term with the values of its names; return an array or a number."""
 
-        def visit(node: ast.expr) -> Any:
-            if isinstance(node, ast.Name):
-                return values[node.id]
-            if isinstance(node, ast.Constant):
-                return self._to_integers(node.value)
-            if isinstance(node, ast.UnaryOp):
-                return -visit(node.operand)
-            if isinstance(node, ast.BinOp):
-                return _OPERATORS[type(node.op)](visit(node.left), visit(node.right))
-            if isinstance(node, ast.IfExp):
-                test = node.test
-                assert isinstance(test, ast.Compare)
-                compare = _OPERATORS[type(test.ops[0])]
-                holds = compare(visit(test.left), visit(test.comparators[0]))
-                return np.where(holds.astype(bool), visit(node.body), visit(node.orelse))
-            assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-            words = map(visit, node.args)  # operators return a single integer as an int
-            return self._primitives[node.func.id](
-                *(self._to_integers(one) if isinstance(one, int) else one for one in words)
-            )
-
-        return visit(node)
+        # A nested function that calls itself would keep the values until the garbage collection.
+        visit = partial(self.evaluate_term, values=values)
+        if isinstance(node, ast.Name):
+            return values[node.id]
+        if isinstance(node, ast.Constant):
+            return self._to_integers(node.value)
+        if isinstance(node, ast.UnaryOp):
+            return -visit(node.operand)
+        if isinstance(node, ast.BinOp):
+            return _OPERATORS[type(node.op)](visit(node.left), visit(node.right))
+        if isinstance(node, ast.IfExp):
+            test = node.test
+            assert isinstance(test, ast.Compare)
+            compare = _OPERATORS[type(test.ops[0])]
+            holds = compare(visit(test.left), visit(test.comparators[0]))
+            return np.where(holds.astype(bool), visit(node.body), visit(node.orelse))
+        assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        words = map(visit, node.args)  # operators return a single integer as an int
+        return self._primitives[node.func.id](
+            *(self._to_integers(one) if isinstance(one, int) else one for one in words)
+        )
 
     def _to_integers(self, words: Any) -> Any:
         return np.asarray(words).astype(self._integer)
