@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -183,7 +184,7 @@ def divide_chain_cycles(
     """Divide the cycles of each chain among its layers, in proportion to their work.
 
     The work of a layer is its lower bound, or the cycles in which the DRAM served the layer if they
-    are more: a share of the lower bound alone may be shorter than the time in the DRAM.
+    are more.
 
     Returns
     -------
@@ -193,9 +194,9 @@ def divide_chain_cycles(
     cycles, paths = dict(account.cycles), dict(account.paths)
     for chain in list_chains(layers):
         total = sum(cycles[layer.index] for layer in chain)
-        work = [_count_work_cycles(layer, counted) for layer in chain]
-        ends = [total * done // max(sum(work), 1) for done in itertools.accumulate(work)]
-        ends[-1] = total
+        served = [_count_served_cycles(layer, counted) for layer in chain]
+        bounds = [compute_layer_bound(layer, counted).cycles for layer in chain]
+        ends = _divide_by_work(total, list(map(max, bounds, served)), served)
         section = paths.get(chain[0].index)
         for layer, begin, end in zip(chain, [0, *ends], ends, strict=False):
             cycles[layer.index] = end - begin
@@ -204,12 +205,30 @@ def divide_chain_cycles(
     return cycles, paths
 
 
-def _count_work_cycles(layer: Layer, counted: Counters) -> int:
-    """Return a layer's lower bound, or the cycles of each DRAM channel for it if they are more."""
+def _divide_by_work(total: int, work: Sequence[int], served: Sequence[int]) -> list[int]:
+    """Return the ends of shares of ``total`` in proportion to ``work``.
+
+    If a share were shorter than the time ``served`` by the DRAM, each layer gets this time, and the
+    rest is divided in proportion to the rest of the work.
+    """
+    ends = [total * done // max(sum(work), 1) for done in itertools.accumulate(work)]
+    shares = map(operator.sub, ends, [0, *ends])
+    if any(map(operator.lt, shares, served)):
+        rest, more = total - sum(served), list(map(operator.sub, work, served))
+        ends = [
+            min(total, before + max(rest, 0) * done // max(sum(more), 1))
+            for before, done in zip(
+                itertools.accumulate(served), itertools.accumulate(more), strict=True
+            )
+        ]
+    return [*ends[:-1], total]
+
+
+def _count_served_cycles(layer: Layer, counted: Counters) -> int:
+    """Return the cycles in which each DRAM channel served a layer, at most."""
     counts = counted.counts[layer.index]
     dram = counts[CountColumn.BUSY_LOAD] + counts[CountColumn.BUSY_STORE]
-    served = -(-int(dram) // counted.config.dram_channels)
-    return max(compute_layer_bound(layer, counted).cycles, served)
+    return -(-int(dram) // counted.config.dram_channels)
 
 
 def record_host_step(
