@@ -201,7 +201,7 @@ class BundleBuilder:
             yield elf.Segment(offset, one.address, size, memory, data, PAGE_BYTES)
 
     def _loaded_sections(self) -> list[elf.OutputSection]:
-        """Return the sections in memory, in the order of the file."""
+        """Return the sections that are loaded to memory, in the order of the file."""
         sections = list(self._parts.values())
         kernels, writable = self._kernels, elf.SHF_ALLOC | elf.SHF_WRITE
         if kernels is not None:

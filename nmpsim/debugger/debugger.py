@@ -162,7 +162,7 @@ class Debugger(BreakpointRun):
     ) -> StopResult:
         """Go back to the ``count``-th last position with a core at an address; else to the start.
 
-        Breakpoints are ignored. ``is_target`` is called there, and tells whether it counts.
+        Breakpoints are ignored. A position counts only if ``is_target`` returns True there.
         """
         pairs = np.array([(core, one) for one in addresses], np.int64).reshape(-1, 2)
 

@@ -42,7 +42,7 @@ _FLOATS = {4: "<f", 8: "<d"}
 
 
 class UnavailableError(Exception):
-    """Exception raised if a value cannot be told, with the reason."""
+    """Exception raised if a value is not available, with the reason."""
 
 
 @attrs.frozen
@@ -377,7 +377,7 @@ class _ValueReader:
         return f" <{escape_line(name)}>" if name and not name.startswith("0x") else ""
 
     def _read_text(self, address: int) -> bytes:
-        """Return the bytes before the next zero, at most ``MAX_TEXT``."""
+        """Return the bytes of a C string up to its zero byte, at most ``MAX_TEXT``."""
         text = b""
         for index in range(MAX_TEXT):
             byte = read_bytes(self._debugger.machine, self._core, address + index, 1)

@@ -203,7 +203,7 @@ class UnsupportedOperators:
 
     @contextmanager
     def collect_errors(self, index: int, label: str) -> Iterator[None]:
-        """Collect the error of an unsupported or invalid operator in a ``with`` block."""
+        """Record the error that a ``with`` block raises for an unsupported or invalid operator."""
         try:
             yield
         except (UnsupportedError, *INVALID_NODE_ERRORS) as error:

@@ -64,7 +64,7 @@ class Session:
         self.is_extended = False
         """Whether the server continues after the client has ended the program."""
         self.has_reported_locking = False
-        """Whether the client was told that scheduler-locking is not supported."""
+        """Whether the message that scheduler-locking is not supported has been sent."""
         self.has_ended = False
         """Whether the client has ended the session, and the server with it."""
         self.stop_reply = b""

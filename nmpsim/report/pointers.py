@@ -38,5 +38,5 @@ class PointerReport:
     ]
     limits: Annotated[
         tuple[str, ...],
-        "list of texts: what cannot be told, because of the compiler's flags",
+        "list of texts: checks that the compiler's flags make incomplete",
     ]

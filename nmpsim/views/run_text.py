@@ -156,7 +156,7 @@ def _print_layers(report: RunReport, console: Console) -> None:
 
 
 def _print_chains(report: RunReport, console: Console) -> None:
-    """Print a row per chain: its layers, cycles, bytes on the chip and repeated MACs."""
+    """Print a table of chains with their layers, cycles, bytes on the chip and repeated MACs."""
     if report.chains:
         print_heading(
             console,

@@ -220,7 +220,8 @@ def make_operand_grid(layer: RecordedOperation) -> RecordedOperation | None:
     one, taps = layer.inputs[0].shape[1:], layer.window.taps
     if math.prod(one) * taps * grid.size > _MAX_GRID:
         return None
-    # Each window contains each number below ``taps`` once; so many of its values are larger by 1.
+    # Each window contains each number below ``taps`` once, and the number of its values that are
+    # one step larger runs from 0 to ``taps - 1``.
     numbers = np.zeros(one, np.int64)
     for axis, size in enumerate(layer.window.kernel, 1):
         places = np.arange(one[axis]) % size

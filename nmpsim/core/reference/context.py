@@ -77,7 +77,7 @@ class Core:
         return int(self.record["wait"][1])
 
     def spend_cycles(self, activity: CountColumn, cause: CycleCause, cycles: int) -> int:
-        """Advance the clock; attribute and return cycles without MAC or vector work."""
+        """Advance the clock, and return the cycles without MAC or vector work, due to ``cause``."""
         idle, end, spent = cycles, self.clock + cycles, self.record["spent"]
         for unit, worked in ((Unit.MAC, CycleCause.MAC), (Unit.VECTOR, CycleCause.VECTOR)):
             # A unit's work has no gap from now on: it was all given before.

@@ -286,7 +286,7 @@ def find_permutation(rank: int, dims: Sequence[int] | None, dim0: int, dim1: int
 
 
 def find_paddings(rank: int, pad: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return lists of paddings before and after each dimension from PyTorch's argument ``pad``."""
+    """Convert PyTorch's argument ``pad`` to the paddings before and after each dimension."""
     before, after = [0] * rank, [0] * rank
     for index in range(len(pad) // 2):
         before[rank - 1 - index], after[rank - 1 - index] = map(int, pad[2 * index :][:2])
