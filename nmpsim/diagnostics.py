@@ -280,3 +280,11 @@ def did_you_mean(
 def suggest_name(name: str) -> str:
     """Return the hint "Did you mean ...?" for a name."""
     return f"Did you mean '{name}'?"
+
+
+_LONGEST_QUOTE = 60
+
+
+def quote(text: str) -> str:
+    """Return the quotation of a text in a message: at most 60 characters, then ``...``."""
+    return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."

@@ -24,12 +24,13 @@ from nmpsim.arrays import Array, Arrays
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends.graph.nodes import Graph
-from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, LoweringError
+from nmpsim.frontends.graph.problems import LoweringError
+from nmpsim.frontends.imported_model import ImportedModel, ImportOptions
 from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.onnx import SUPPORTED_OPERATORS, lower_onnx_graph
 from nmpsim.frontends.onnx.function_inlining import inline_functions
 from nmpsim.frontends.onnx.model import get_dimensions, read_graph
-from nmpsim.lir.layers import make_legal_name
+from nmpsim.lir.names import make_legal_name
 from nmpsim.report.data import RunReport
 
 __all__ = [

@@ -10,7 +10,7 @@ import attrs
 
 from nmpsim.bundle import limits
 from nmpsim.bundle.limits import Address, Barrier, ClippedSides, Line, Macs, Pad, ZeroPoint
-from nmpsim.lir.layers import get_operation_name, make_display_names
+from nmpsim.lir.names import get_operation_name, make_display_names
 from nmpsim.records import frozen
 from nmpsim.report.fields import NOT_IN_JSON, OMITTED_IF_EMPTY, WrittenBefore
 

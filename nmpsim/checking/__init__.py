@@ -9,15 +9,8 @@ from nmpsim.checking.results import (
     get_exit_code,
     make_check_document,
 )
-from nmpsim.checking.suite import (
-    Budget,
-    Expectations,
-    InputFile,
-    SaturationLimit,
-    Suite,
-    SuiteCase,
-    read_suite,
-)
+from nmpsim.checking.suite import Budget, Expectations, InputFile, SaturationLimit, Suite, SuiteCase
+from nmpsim.checking.suite_file import read_suite
 from nmpsim.checking.suite_run import check_cases
 
 __all__ = [

@@ -15,8 +15,9 @@ import numpy.typing as npt
 from nmpsim import session
 from nmpsim.bundle import Bundle, BundleHolder, get_bundle, parse_bundle
 from nmpsim.checking.baseline import ComparedRun, make_baseline, read_baseline, write_baseline
-from nmpsim.checking.case import ExpectedArrays, check_hazards, check_run, find_hazards
+from nmpsim.checking.case import ExpectedArrays, check_run
 from nmpsim.checking.expectations import check_end, check_layers, check_outputs
+from nmpsim.checking.hazards import check_hazards, find_hazards
 from nmpsim.checking.results import CaseResult, CheckResult
 from nmpsim.checking.run import CheckedRun, LoadedProgram
 from nmpsim.checking.suite import Budget, Expectations, SuiteCase

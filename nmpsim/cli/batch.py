@@ -11,7 +11,7 @@ import attrs
 
 from nmpsim.atomic import write_npz
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.parameters import show_progress, write_result
+from nmpsim.cli.output import show_progress, write_result
 from nmpsim.diagnostics import EXIT_OK, EXIT_TIMEOUT, EXIT_WORSE
 
 if TYPE_CHECKING:

@@ -81,7 +81,7 @@ def print_warning(warning: str) -> None:
 
 def warn_if_unquantized(metadata: Metadata, model: Path) -> None:
     """Print a warning if no layer of a model is quantized."""
-    from nmpsim.views.inspect_text import is_unquantized
+    from nmpsim.views.element_types import is_unquantized
 
     if is_unquantized(metadata):
         from nmpsim.views.inspect_text import NOTHING_QUANTIZED

@@ -15,7 +15,8 @@ import click
 from nmpsim.atomic import open_new_file
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.options import LAYER
-from nmpsim.cli.parameters import OutputFile, define_option, write_text
+from nmpsim.cli.output import write_text
+from nmpsim.cli.parameters import OutputFile, define_option
 from nmpsim.diagnostics import refuse_options
 from nmpsim.records import frozen
 
@@ -182,7 +183,7 @@ def save_core_file(
 
     position = None
     if trap.kind == "contract":
-        from nmpsim.checking.case import find_hazards
+        from nmpsim.checking.hazards import find_hazards
 
         found = find_hazards(bundle, arrays, config, max_memory=max_memory, max_found=1).found
         position = found[0].position if found else None

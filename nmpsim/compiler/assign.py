@@ -9,10 +9,10 @@ import attrs
 from nmpsim.bundle.formulas import CustomFormulas
 from nmpsim.compiler.numerics import PROFILES, get_profile_name
 from nmpsim.compiler.operations import Operation
-from nmpsim.diagnostics import UserError, did_you_mean, fail
+from nmpsim.diagnostics import UserError, did_you_mean, fail, quote
 from nmpsim.isa.profiles import NUMERICS
-from nmpsim.lir.layers import LayerEntry, find_operations, make_display_names
-from nmpsim.lir.line import quote
+from nmpsim.lir.layers import LayerEntry, find_operations
+from nmpsim.lir.names import make_display_names
 from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 
 

@@ -17,11 +17,10 @@ from nmpsim.compiler.operations import BufferView, Operation, compute_row_major_
 from nmpsim.compiler.program_memory import ProgramMemory
 from nmpsim.compiler.tiling.plan import LayerPlan, TileInstructions
 from nmpsim.config import DeviceConfig
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, UserError, fail, quote
 from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.table import DESCRIPTORS, KERNEL_RECORDS, SCRATCHPAD_BASE, Descriptor
 from nmpsim.lir.layers import find_operations
-from nmpsim.lir.line import quote
 
 DEFAULT_FUNCTION = "kernel"
 """Function of an ELF file that computes a layer, if no other one is named."""

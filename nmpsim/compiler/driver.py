@@ -67,9 +67,8 @@ from nmpsim.compiler.tiling.search import (
 )
 from nmpsim.compiler.tiling.simulate import LayerCostEstimate, simulate_fully
 from nmpsim.config import DeviceConfig
-from nmpsim.diagnostics import Diagnostic, Place, UserError, fail, list_alternatives
+from nmpsim.diagnostics import Diagnostic, Place, UserError, fail, list_alternatives, quote
 from nmpsim.lir.host_execution import find_unsupported_reason
-from nmpsim.lir.line import quote
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcode import OpcodeKind
 from nmpsim.timing import get_costs

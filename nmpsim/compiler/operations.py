@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from nmpsim.arrays import Array, Arrays, Shape
-from nmpsim.lir.layers import get_operation_name
+from nmpsim.lir.names import get_operation_name
 from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcodes import OPCODES, OpcodeKind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nmpsim.compiler.operations import Buffer, BufferView, Operation
 from nmpsim.diagnostics import Place
-from nmpsim.interpreter.execute import locate_tensors
+from nmpsim.interpreter.memory import locate_tensors
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.opcodes import NO_WORK
 

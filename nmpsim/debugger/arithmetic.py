@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from nmpsim.core.reference.arithmetic import FormulaStep, FormulaSteps, make_step
-from nmpsim.core.reference.context import Core
+from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.mac import (
     PartialSums,
     accumulate,

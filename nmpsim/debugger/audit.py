@@ -12,7 +12,7 @@ from nmpsim.analysis.explain import OperationFacts, ProfileStage, read_factors
 from nmpsim.arrays import Array, Shape
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.counters import count_channels
-from nmpsim.core.reference.context import Core
+from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.mac import read_scale_tables
 from nmpsim.core.reference.operands import Scratchpad
 from nmpsim.core.state import Machine

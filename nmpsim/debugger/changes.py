@@ -25,11 +25,10 @@ from nmpsim.debugger.scale_changes import (
     recompile_bundle,
 )
 from nmpsim.debugger.tracing import find_last_writer, find_transfer_source, trace_layer
-from nmpsim.diagnostics import UserError, fail
+from nmpsim.diagnostics import UserError, fail, quote
 from nmpsim.isa.profiles import INTEGER, PROFILES, ROWS
 from nmpsim.isa.table import CHANNEL_RECORD, SCALE_RECORD
 from nmpsim.kernels.scale import InvalidScaleError, make_integer_scale
-from nmpsim.lir.line import quote
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 RunResults = tuple[StopResult, Mapping[int, Array], list[int]]

@@ -16,7 +16,7 @@ from attrs.validators import ge
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.bundle.patch import ByteChange
 from nmpsim.bundle.read import Bundle
-from nmpsim.core.reference.context import Core
+from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.system import write_csr
 from nmpsim.core.state import Machine
 from nmpsim.diagnostics import fail

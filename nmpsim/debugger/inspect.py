@@ -15,7 +15,7 @@ from nmpsim.arrays import Array, Shape
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.counters import ValueCounters, list_host_saturation
 from nmpsim.core.host_steps import read_tensor
-from nmpsim.core.reference.context import Core
+from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.system import read_csr
 from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.byte_runs import get_tensor_region

@@ -1,9 +1,8 @@
-"""Results of importing a model: options, metadata, and errors of unsupported operators."""
+"""The result of importing a model, the import options, and the errors of unsupported models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
@@ -13,7 +12,7 @@ import attrs
 from nmpsim.bundle import limits
 from nmpsim.bundle.metadata import Normalization, OperatorMapping
 from nmpsim.bundle.schema import format_record, parse_record_file
-from nmpsim.diagnostics import MAX_ERRORS, Diagnostic, Place, UserError, fail
+from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.input_files import MAX_TEXT_BYTES, read_bytes
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.constants import replace_lir_suffix
@@ -102,8 +101,6 @@ class ImportedModel:
     """Warnings for the user."""
 
 
-# Model metadata stored next to LIR text that was made from a model file: ``X.model.json``.
-
 SCHEMA: Final = "nmpsim-model-2"
 SUFFIX = ".model.json"
 
@@ -150,69 +147,3 @@ def make_imported_model(module: Module, origin: ModelMetadata | None = None) -> 
     """Return an ImportedModel of an LIR module, with the metadata of its model file if given."""
     operators, normalizations = (origin.operators, origin.normalizations) if origin else ((), ())
     return ImportedModel(module, frozenset(), operators, DEFAULT_NUMERICS, normalizations)
-
-
-# Collection of operators that cannot be compiled, which are reported in one error.
-
-INVALID_NODE_ERRORS = (
-    IndexError,
-    KeyError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-)
-"""Exceptions that invalid attributes or inputs of a node cause."""
-
-
-class LoweringError(UserError):
-    """Exception for a graph with operators that cannot be compiled."""
-
-    unknown: frozenset[str] = frozenset()
-    """Tensors whose values would have to be known; empty if no values would help."""
-
-
-class UnsupportedOperators:
-    """Unsupported operators of a graph, collected with a reason for each."""
-
-    def __init__(
-        self, place: Place, hint: Callable[[str], str | None], noun: str = "operator"
-    ) -> None:
-        self._place = place
-        self._hint = hint
-        self._noun = noun
-        self._diagnostics: dict[int, Diagnostic] = {}
-        self._unknown: set[str] = set()
-        self._is_certain = False
-
-    def add_error(self, index: int, label: str, error: Exception) -> None:
-        """Add the error of an operator, unless the operator already has an error."""
-        found, expected = str(error), getattr(error, "expected", None)
-        if not isinstance(error, UnsupportedError):
-            found = f"{type(error).__name__}: {error}"
-            expected = f"valid inputs and attributes of the {self._noun}"
-        message, hint = f"{self._noun} {label} cannot be compiled", self._hint(found)
-        problem = Diagnostic(
-            "MODEL002", message, self._place, found=found[:240], expected=expected, hint=hint
-        )
-        self._diagnostics.setdefault(index, problem)
-        if isinstance(error, NotConstantError) and error.name:
-            self._unknown.add(error.name)
-        else:
-            self._is_certain = True
-
-    @contextmanager
-    def collect_errors(self, index: int, label: str) -> Iterator[None]:
-        """Record the error that a ``with`` block raises for an unsupported or invalid operator."""
-        try:
-            yield
-        except (UnsupportedError, *INVALID_NODE_ERRORS) as error:
-            self.add_error(index, label, error)
-
-    def raise_errors(self, limit: int = MAX_ERRORS) -> None:
-        """Raise LoweringError with the first ``limit`` problems if there are any."""
-        if self._diagnostics:
-            ordered = [self._diagnostics[index] for index in sorted(self._diagnostics)]
-            error = LoweringError(ordered[:limit])
-            error.unknown = frozenset() if self._is_certain else frozenset(self._unknown)
-            raise error

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from nmpsim.arrays import Array, Shape
-from nmpsim.lir.layers import UniqueNames
+from nmpsim.lir.names import UniqueNames
 from nmpsim.lir.nodes import (
     INITIAL_SUFFIX,
     AttributeValue,

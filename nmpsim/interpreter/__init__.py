@@ -6,13 +6,8 @@ Glow's Interpreter, which calibrates a quantization. ``execute_exact`` runs a qu
 its integers, bit-exactly.
 """
 
-from nmpsim.interpreter.execute import (
-    TensorLocation,
-    execute_exact,
-    execute_real,
-    locate_tensors,
-    view_tensor,
-)
+from nmpsim.interpreter.execute import execute_exact, execute_real
+from nmpsim.interpreter.memory import TensorLocation, locate_tensors, view_tensor
 from nmpsim.interpreter.operations import (
     dequantize,
     dequantize_operands,

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from nmpsim.arrays import Array, Shape
 from nmpsim.kernels.hostops import HostTensor
+from nmpsim.kernels.hostops.accumulators import multiply_real
 from nmpsim.kernels.hostops.convolution import apply_fused_activation
-from nmpsim.kernels.hostops.rounding import multiply_real
 from nmpsim.kernels.hostops.tensors import Attributes
 from nmpsim.kernels.hostops.windows import SlidingWindow
 from nmpsim.lir.host_execution import execute_unchecked

@@ -15,10 +15,9 @@ import numpy as np
 
 from nmpsim.array_files import ArrayFile
 from nmpsim.arrays import Array, Arrays, Shape
-from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean, fail
+from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean, fail, quote
 from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.lir.constraints import format_shape
-from nmpsim.lir.line import quote
 from nmpsim.lir.nodes import Module, WeightVar
 from nmpsim.lir.scales import read_scales_file, resolve_exact_scales
 

@@ -13,18 +13,8 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, UserError, fail, quote
 from nmpsim.lir.nodes import SourcePosition
-
-# Shortened quotations for error messages.
-
-_LONGEST_QUOTE = 60
-
-
-def quote(text: str) -> str:
-    """Return the quotation of a text in a message: at most 60 characters, then ``...``."""
-    return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."
-
 
 PLAIN_NAME = r"[\w.$-]++"
 """Pattern of a name without quotes; other names are in double quotes, as in JSON."""

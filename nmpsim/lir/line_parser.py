@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nmpsim.diagnostics import UserError, did_you_mean, fail
-from nmpsim.lir.line import LineCursor, LirToken, TokenKind, quote
+from nmpsim.diagnostics import UserError, did_you_mean, fail, quote
+from nmpsim.lir.line import LineCursor, LirToken, TokenKind
 from nmpsim.lir.nodes import (
     MODULE_ELEMS,
     AttributeValue,

@@ -15,10 +15,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.diagnostics import Diagnostic, Place, did_you_mean
+from nmpsim.diagnostics import Diagnostic, Place, did_you_mean, quote
 from nmpsim.kernels.hostops import functions
 from nmpsim.lir.constraints import ACTIVATION_ARGUMENTS, Rule, make_rules
-from nmpsim.lir.line import quote
 from nmpsim.lir.opcode import (
     ATTRIBUTE_KINDS,
     DTYPES,

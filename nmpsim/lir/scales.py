@@ -15,10 +15,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.diagnostics import Diagnostic, Place, UserError, fail, quote
 from nmpsim.input_files import read_text
 from nmpsim.lir.constraints import have_equal_quantization
-from nmpsim.lir.line import quote
 from nmpsim.lir.nodes import Module, Quantization, SourcePosition, TensorType
 from nmpsim.lir.printer import format_scale
 from nmpsim.records import frozen

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, KeysView
 
-from nmpsim.diagnostics import Diagnostic, UserError, did_you_mean
+from nmpsim.diagnostics import Diagnostic, UserError, did_you_mean, quote
 from nmpsim.lir.constraints import InstructionProblem, TypedInstruction, find_type_problems
-from nmpsim.lir.line import quote
 from nmpsim.lir.nodes import (
     Instruction,
     Module,

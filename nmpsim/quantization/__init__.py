@@ -11,11 +11,11 @@ from nmpsim.quantization.calibrate import stack_examples
 from nmpsim.quantization.compare import QuantizationAccuracy, compare_schemas
 from nmpsim.quantization.driver import (
     CalibratedProgram,
-    ProgramFiles,
     QuantizedProgram,
     QuantizedResult,
     find_float_inputs,
 )
+from nmpsim.quantization.files import ProgramFiles
 from nmpsim.quantization.parameters import (
     BIAS_SCALES,
     PRECISIONS,

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.arrays import Array, Arrays, Shape
-from nmpsim.diagnostics import did_you_mean, fail
+from nmpsim.diagnostics import did_you_mean, fail, quote
 from nmpsim.interpreter import execute_real
 from nmpsim.lir.constraints import format_shape
-from nmpsim.lir.line import quote
 from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcodes import IN
 from nmpsim.quantization.graph import FloatGraph, FloatNode, FloatValue

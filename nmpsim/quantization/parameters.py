@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.arrays import Array
-from nmpsim.diagnostics import did_you_mean, fail
+from nmpsim.diagnostics import did_you_mean, fail, quote
 from nmpsim.kernels.array_types import Float32s, Float64s, Int32s
-from nmpsim.lir.line import quote
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 Schema: TypeAlias = Literal[

@@ -22,7 +22,7 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import require_extra
 from nmpsim.input_files import read_text
 from nmpsim.kernels.hostops.convolution import apply_fused_activation
-from nmpsim.lir.layers import strip_numeric_suffix
+from nmpsim.lir.names import strip_numeric_suffix
 from nmpsim.lir.opcodes import OpcodeKind
 from nmpsim.quantization.graph import FloatGraph, FloatNode, FloatValue
 

@@ -16,7 +16,7 @@ from nmpsim.diagnostics import fail
 from nmpsim.extras import require_extra
 from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.frontends.torch.recording import ModelRecording
-from nmpsim.lir.layers import UniqueNames
+from nmpsim.lir.names import UniqueNames
 from nmpsim.references.runtime import ReferenceInput, translate_runtime_errors
 
 _RUNTIME = "PyTorch"

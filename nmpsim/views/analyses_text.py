@@ -8,7 +8,7 @@ from rich.console import Console
 
 from nmpsim.config import format_setting_name
 from nmpsim.diagnostics import format_count
-from nmpsim.lir.layers import make_display_names
+from nmpsim.lir.names import make_display_names
 from nmpsim.report.analyses import (
     ErrorSize,
     FloatWeight,

@@ -15,7 +15,7 @@ from nmpsim.escape import escape_line
 from nmpsim.lir.opcodes import find_opcodes
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.inspect_text import ElementTypeUsage, compute_element_type_usage, is_unquantized
+from nmpsim.views.element_types import ElementTypeUsage, compute_element_type_usage, is_unquantized
 from nmpsim.views.text import format_percent
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from nmpsim.analysis.diff import ReportChange, ReportDifference, RunDifference, 
 from nmpsim.analysis.difference import ElementDifference, Tolerance
 from nmpsim.diagnostics import format_count
 from nmpsim.escape import escape_line
-from nmpsim.lir.layers import make_display_names
+from nmpsim.lir.names import make_display_names
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.measures import TableColumn, make_columns
 from nmpsim.views.text import format_elem, format_real, format_shape

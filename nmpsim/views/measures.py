@@ -19,7 +19,7 @@ import attrs
 
 from nmpsim.config import make_device_config
 from nmpsim.escape import escape_line
-from nmpsim.lir.layers import get_operation_name
+from nmpsim.lir.names import get_operation_name
 from nmpsim.records import frozen
 from nmpsim.report.data import LayerReport, RunReport, saturates_notably
 from nmpsim.report.fields import get_path_value

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypedDict
 from rich.console import Console
 
 from nmpsim.diagnostics import format_count
-from nmpsim.lir.layers import make_display_names
+from nmpsim.lir.names import make_display_names
 from nmpsim.quantization import QuantizationAccuracy, QuantizedProgram, QuantizedResult, Settings
 from nmpsim.report.fields import OR_NULL, Source
 from nmpsim.report.json import to_json

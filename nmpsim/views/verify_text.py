@@ -8,7 +8,7 @@ from rich.console import Console
 
 from nmpsim.analysis.difference import OutputDifference
 from nmpsim.diagnostics import format_count
-from nmpsim.lir.layers import make_display_names
+from nmpsim.lir.names import make_display_names
 from nmpsim.verification import (
     OutputChange,
     SampleVerification,

@@ -6,7 +6,7 @@ from user_project import SUITE
 
 import nmpsim
 import nmpsim.bundle
-from nmpsim.checking.case import MAX_HAZARDS, check_hazards, find_hazards
+from nmpsim.checking.hazards import MAX_HAZARDS, check_hazards, find_hazards
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.hazards import HazardLog
 

@@ -26,8 +26,8 @@ from tiers import examples
 import nmpsim
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
-from nmpsim.checking.case import MAX_HAZARDS
-from nmpsim.checking.case import find_hazards as find_reported_hazards
+from nmpsim.checking.hazards import MAX_HAZARDS
+from nmpsim.checking.hazards import find_hazards as find_reported_hazards
 from nmpsim.config import DeviceConfig
 from nmpsim.report.termination import ViolationReport
 

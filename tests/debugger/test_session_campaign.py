@@ -41,7 +41,7 @@ import nmpsim
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.bundle.patch import apply_patch
-from nmpsim.checking.case import find_hazards
+from nmpsim.checking.hazards import find_hazards
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.edits import build_patch

@@ -2,7 +2,8 @@
 
 import pytest
 
-from nmpsim.lir.layers import LayerEntry, find_layer, get_operation_name, make_display_names
+from nmpsim.lir.layers import LayerEntry, find_layer
+from nmpsim.lir.names import get_operation_name, make_display_names
 
 NET = "M/M/"
 SHARED = f"{NET}Conv2d_1_depthwise/depthwise_Fold"

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 from nmpsim.config import default_device
-from nmpsim.lir.layers import get_operation_name
+from nmpsim.lir.names import get_operation_name
 from nmpsim.report.analyses import (
     Histogram,
     MemoryBlock,

@@ -15,7 +15,7 @@ from tiers import examples
 
 from nmpsim.config import DeviceConfig
 from nmpsim.core.reference import tensor
-from nmpsim.core.reference.context import Core
+from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.units import UnitQueue
 from nmpsim.core.state import CoreStatus, CountColumn, CycleCause, Machine
 from nmpsim.isa.table import Unit

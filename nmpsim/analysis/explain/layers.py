@@ -29,7 +29,7 @@ from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.placement import find_host_reason
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.kernels.scale import InvalidScaleError
-from nmpsim.lir.layers import make_display_names
+from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.lir.opcodes import OPCODES, find_opcodes

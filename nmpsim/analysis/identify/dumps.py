@@ -15,7 +15,7 @@ from nmpsim.array_files import ArrayFile, ArrayFolder, RawFile, StoredArray
 from nmpsim.arrays import Array, Shape
 from nmpsim.compiler.operations import BufferView
 from nmpsim.diagnostics import UserError, fail
-from nmpsim.lir.layers import make_legal_name
+from nmpsim.lir.names import make_legal_name
 
 MAX_ELEMENTS = 1 << 24
 """Most elements of a tensor that are read at a time."""

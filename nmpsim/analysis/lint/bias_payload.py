@@ -24,7 +24,7 @@ from nmpsim.analysis.lint.findings import LintFinding, Severity
 from nmpsim.analysis.lint.subject import LintSubject, OriginalBias, QuantizedBias, are_equal_scales
 from nmpsim.analysis.shadow.constants import list_array_variants
 from nmpsim.arrays import Array, Arrays
-from nmpsim.lir.layers import make_legal_name, strip_numeric_suffix
+from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 
 
 def check_bias_payloads(subject: LintSubject) -> Iterator[LintFinding]:

@@ -20,7 +20,7 @@ from nmpsim.analysis.weighted import read_weight_rows, read_weighted_scales
 from nmpsim.arrays import Array
 from nmpsim.compiler.numerics import WeightedLayerScales
 from nmpsim.compiler.operations import BufferView, Operation
-from nmpsim.lir.layers import strip_numeric_suffix
+from nmpsim.lir.names import strip_numeric_suffix
 from nmpsim.quantization import SCHEMAS, ValueRange, choose_parameters
 from nmpsim.quantization.profile import ProfileLookup
 

@@ -14,7 +14,7 @@ from nmpsim.arrays import Array, Arrays
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
 from nmpsim.diagnostics import Place
-from nmpsim.lir.layers import make_display_names
+from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization import ValueRange
 

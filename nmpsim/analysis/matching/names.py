@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from nmpsim.analysis.matching.tensors import StoredTensor
-from nmpsim.lir.layers import make_legal_name, strip_numeric_suffix
+from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 
 _SEPARATOR = re.compile(r"[/;|.]")
 _APPENDED = re.compile(r"(_output_0|:0|_(De)?[Qq]uantizeLinear_Output|_quantized|__\d+)+$")

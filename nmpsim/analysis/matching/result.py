@@ -7,7 +7,7 @@ import attrs
 from nmpsim.analysis.matching.layout import find_axis_order
 from nmpsim.analysis.matching.tensors import StoredTensor, convert_unsigned
 from nmpsim.arrays import Array
-from nmpsim.lir.layers import make_display_names
+from nmpsim.lir.names import make_display_names
 
 _MAX_NAMES = 8
 """Names of results that a text contains."""

@@ -9,7 +9,7 @@ import attrs
 
 from nmpsim.analysis.reduce.extract import ExtractedProgram
 from nmpsim.arrays import Shape
-from nmpsim.interpreter.execute import TensorMemory
+from nmpsim.interpreter.memory import TensorMemory
 from nmpsim.lir.nodes import Instruction, Module, SourcePosition, WeightVar
 from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, OpcodeKind
 from nmpsim.lir.verify import verify

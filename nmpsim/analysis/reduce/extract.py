@@ -10,7 +10,7 @@ from nmpsim.arrays import Arrays
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.core.run import make_layer_key
-from nmpsim.interpreter.execute import TensorMemory
+from nmpsim.interpreter.memory import TensorMemory
 from nmpsim.lir.nodes import Instruction, Module, SourcePosition, WeightVar
 from nmpsim.lir.opcodes import IN, OUT
 from nmpsim.lir.scales import iterate_types

@@ -13,7 +13,7 @@ from nmpsim.atomic import make_write_error, write_file, write_npz
 from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import fail
 from nmpsim.frontends.imported_model import make_imported_model
-from nmpsim.quantization.driver import write_program
+from nmpsim.quantization.files import write_program
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 

@@ -25,7 +25,7 @@ from nmpsim.analysis.shadow.constants import (
 )
 from nmpsim.arrays import Arrays
 from nmpsim.interpreter import compute_sqnr_db
-from nmpsim.lir.layers import make_legal_name, strip_numeric_suffix
+from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 from nmpsim.report.analyses import FloatWeight
 
 MIN_MATCH_SQNR_DB = 10.0

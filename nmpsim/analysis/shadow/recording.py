@@ -13,7 +13,7 @@ import numpy as np
 
 from nmpsim.arrays import Array, Arrays
 from nmpsim.interpreter import TensorLocation, evaluate_operation, view_tensor
-from nmpsim.interpreter.execute import TensorMemory
+from nmpsim.interpreter.memory import TensorMemory
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OpcodeKind
 

@@ -6,13 +6,8 @@ from nmpsim.atomic import write_file
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import load_device
 from nmpsim.cli.options import make_device_option, make_output_option
-from nmpsim.cli.parameters import (
-    InputFile,
-    OutputFile,
-    check_outputs,
-    define_argument,
-    define_command,
-)
+from nmpsim.cli.output import check_outputs
+from nmpsim.cli.parameters import InputFile, OutputFile, define_argument, define_command
 from nmpsim.input_files import read_text
 from nmpsim.records import frozen
 

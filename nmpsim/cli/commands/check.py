@@ -26,19 +26,15 @@ from nmpsim.cli.options import (
     Tolerance,
     make_output_option,
 )
+from nmpsim.cli.output import check_outputs, show_progress, write_json, write_result, write_text
 from nmpsim.cli.parameters import (
     InputFile,
     Natural,
     OutputFile,
     Positive,
-    check_outputs,
     define_argument,
     define_command,
     define_option,
-    show_progress,
-    write_json,
-    write_result,
-    write_text,
 )
 from nmpsim.cli.recorded_runs import MatchingOptions
 from nmpsim.cli.stdin import has_read_pipes
@@ -229,7 +225,7 @@ def _init(options: CheckOptions) -> int:
 def _check(options: CheckOptions) -> int:
     from nmpsim.checking import check_cases, get_exit_code
     from nmpsim.cli.suite_files import load_cases
-    from nmpsim.views.check_text import require_junitparser
+    from nmpsim.views.check_junit import require_junitparser
 
     suite = _apply_limits(_select(_load_suite(options), options.names), options)
     _check_files(options, suite)
@@ -371,7 +367,7 @@ def _check_files(options: CheckOptions, suite: Suite) -> None:
 
 def _write(options: CheckOptions, suite: Suite, results: Sequence[CaseResult]) -> None:
     if options.junit is not None:
-        from nmpsim.views.check_text import format_junit
+        from nmpsim.views.check_junit import format_junit
 
         write_text(format_junit(results), options.junit)
     if options.sarif is not None:

@@ -26,15 +26,13 @@ from nmpsim.cli.options import (
     make_device_option,
     make_output_option,
 )
+from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
-    check_outputs,
     define_argument,
     define_command,
     define_option,
-    show_progress,
-    write_result,
 )
 from nmpsim.diagnostics import fail, refuse_options
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES

@@ -32,17 +32,14 @@ from nmpsim.cli.options import (
     Size,
     make_device_option,
 )
+from nmpsim.cli.output import check_outputs, show_progress, write_json, write_text
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
-    check_outputs,
     define_argument,
     define_command,
     define_option,
     get_given_arguments,
-    show_progress,
-    write_json,
-    write_text,
 )
 from nmpsim.cli.recorded_runs import MatchingOptions
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, UserError, fail, refuse_options

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from nmpsim.cli.loading import load_device
 from nmpsim.cli.options import FORMAT_OPTION, Format
-from nmpsim.cli.parameters import InputFile, define_argument, define_command, write_result
+from nmpsim.cli.output import write_result
+from nmpsim.cli.parameters import InputFile, define_argument, define_command
 from nmpsim.records import frozen
 
 

@@ -17,16 +17,14 @@ from nmpsim.cli.options import (
     Tolerance,
     make_output_option,
 )
+from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import (
     InputFile,
     Natural,
     OutputFile,
-    check_outputs,
     define_argument,
     define_command,
     define_option,
-    show_progress,
-    write_result,
 )
 from nmpsim.cli.recorded_runs import MatchingOptions, RecordedRun, open_recorded_run
 from nmpsim.diagnostics import EXIT_INCOMPLETE, EXIT_OK, EXIT_WORSE, fail

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import make_output_option
+from nmpsim.cli.output import check_outputs, write_text
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
-    check_outputs,
     define_argument,
     define_command,
     define_option,
-    write_text,
 )
 from nmpsim.diagnostics import Place, fail
 from nmpsim.records import frozen

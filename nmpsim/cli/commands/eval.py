@@ -21,17 +21,14 @@ from nmpsim.cli.options import (
     WorkerOptions,
     make_output_option,
 )
+from nmpsim.cli.output import check_outputs, describe_partial_results, show_progress, write_result
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
     Positive,
-    check_outputs,
     define_argument,
     define_command,
     define_option,
-    describe_partial_results,
-    show_progress,
-    write_result,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, locate_errors
 from nmpsim.records import frozen

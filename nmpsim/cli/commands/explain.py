@@ -11,14 +11,13 @@ import click
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import print_warnings, report_slow_loading
 from nmpsim.cli.options import FORMAT_OPTION, TENSORS_OPTION, WEIGHTS_OPTION, Format
+from nmpsim.cli.output import check_outputs, write_result
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
-    check_outputs,
     define_argument,
     define_command,
     define_option,
-    write_result,
 )
 from nmpsim.diagnostics import join_names
 from nmpsim.records import frozen
@@ -122,13 +121,13 @@ def _explain_scale(options: ExplainOptions, scale: float) -> None:
         measure_error_band,
         measure_rounding_errors,
     )
-    from nmpsim.views.explain_text import (
+    from nmpsim.views.error_plot import (
         FIGURE_PARTS,
         TEXT_PARTS,
         check_figure_path,
         make_error_figure,
-        print_factor,
     )
+    from nmpsim.views.explain_text import print_factor
 
     factor = _checked_factor(scale)
     plot, offset, precision = options.plot, options.offset or 0, options.precision or "int8"

@@ -8,16 +8,14 @@ from typing import Literal
 
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.options import make_output_option
+from nmpsim.cli.output import check_outputs, write_result, write_text
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
     Positive,
-    check_outputs,
     define_argument,
     define_command,
     define_option,
-    write_result,
-    write_text,
 )
 from nmpsim.diagnostics import fail, refuse_options
 from nmpsim.records import frozen

@@ -14,15 +14,13 @@ from nmpsim.cli.options import (
     Format,
     make_output_option,
 )
+from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
-    check_outputs,
     define_argument,
     define_command,
     define_option,
-    show_progress,
-    write_result,
 )
 from nmpsim.cli.recorded_runs import MatchingOptions
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE

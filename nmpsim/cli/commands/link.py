@@ -6,10 +6,10 @@ from nmpsim.atomic import write_file
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import load_device
 from nmpsim.cli.options import make_device_option
+from nmpsim.cli.output import check_outputs
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
-    check_outputs,
     define_argument,
     define_command,
     define_option,

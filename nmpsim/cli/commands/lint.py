@@ -9,15 +9,13 @@ import click
 
 from nmpsim.cli.loading import print_warnings, report_slow_loading
 from nmpsim.cli.options import FORMAT_OPTION, TENSORS_OPTION, WEIGHTS_OPTION, Format
+from nmpsim.cli.output import check_outputs, write_json, write_result
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
-    check_outputs,
     define_argument,
     define_command,
     define_option,
-    write_json,
-    write_result,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
 from nmpsim.isa.profiles import DEFAULT_NUMERICS

@@ -16,13 +16,13 @@ from nmpsim.cli.options import (
     make_device_option,
     make_output_option,
 )
+from nmpsim.cli.output import show_progress
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
     define_argument,
     define_command,
     define_option,
-    show_progress,
 )
 from nmpsim.cli.recorded_runs import MatchingOptions, open_recorded_run
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail, locate_errors

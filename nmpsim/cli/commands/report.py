@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.options import make_output_option
-from nmpsim.cli.parameters import (
-    InputFile,
-    OutputFile,
-    check_outputs,
-    define_argument,
-    define_command,
-    show_progress,
-    write_text,
-)
+from nmpsim.cli.output import check_outputs, show_progress, write_text
+from nmpsim.cli.parameters import InputFile, OutputFile, define_argument, define_command
 from nmpsim.records import frozen
 
 

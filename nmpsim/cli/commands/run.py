@@ -28,19 +28,21 @@ from nmpsim.cli.options import (
     make_device_option,
     make_output_option,
 )
-from nmpsim.cli.parameters import (
-    InputFile,
-    OutputFile,
-    Positive,
+from nmpsim.cli.output import (
     check_outputs,
-    define_argument,
-    define_command,
-    define_option,
     open_text_output,
     print_console,
     show_progress,
     write_json,
     write_text,
+)
+from nmpsim.cli.parameters import (
+    InputFile,
+    OutputFile,
+    Positive,
+    define_argument,
+    define_command,
+    define_option,
 )
 from nmpsim.cli.run_files import (
     ProfileOptions,

@@ -22,16 +22,13 @@ from nmpsim.cli.options import (
     make_device_option,
     make_output_option,
 )
+from nmpsim.cli.output import check_outputs, describe_partial_results, show_progress, write_result
 from nmpsim.cli.parameters import (
     InputFile,
     OutputFile,
-    check_outputs,
     define_argument,
     define_command,
     define_option,
-    describe_partial_results,
-    show_progress,
-    write_result,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail, format_count
 from nmpsim.records import frozen

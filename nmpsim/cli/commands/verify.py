@@ -17,17 +17,14 @@ from nmpsim.cli.options import (
     make_device_option,
     make_output_option,
 )
+from nmpsim.cli.output import check_outputs, show_progress, write_result, write_text
 from nmpsim.cli.parameters import (
     InputFile,
     Natural,
     OutputFile,
-    check_outputs,
     define_argument,
     define_command,
     define_option,
-    show_progress,
-    write_result,
-    write_text,
 )
 from nmpsim.cli.recorded_runs import MatchingOptions
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, fail

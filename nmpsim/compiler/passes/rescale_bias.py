@@ -18,7 +18,7 @@ from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.rounding import quantize_reals
-from nmpsim.lir.layers import UniqueNames
+from nmpsim.lir.names import UniqueNames
 from nmpsim.lir.nodes import Module, TensorType, WeightVar, make_quantized_type
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.report.fields import AT_END, Real

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nmpsim.core.host_registers import is_host_register, store_to_host
-from nmpsim.core.reference.context import Core, EndOfTurnError, InstructionContext, TrapError
+from nmpsim.core.reference.context import EndOfTurnError, InstructionContext, TrapError
+from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_signed, to_unsigned
 from nmpsim.core.state import Bytes, CoreStatus
 from nmpsim.isa.table import INSTRUCTIONS, InstructionKind, TrapCause

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nmpsim.core.reference.context import Core, TrapError
+from nmpsim.core.reference.context import TrapError
+from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.system import read_csr, writes_csr
 from nmpsim.core.reference.words import to_unsigned
 from nmpsim.isa.codec import DecodedInstruction

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nmpsim.core.reference.context import (
-    Core,
-    EndOfTurnError,
-    InstructionContext,
-    TrapError,
-    find_waiting_cores,
-)
+from nmpsim.core.reference.context import EndOfTurnError, InstructionContext, TrapError
+from nmpsim.core.reference.cores import Core, find_waiting_cores
 from nmpsim.core.reference.units import UnitQueue, await_job
 from nmpsim.core.reference.watch import record_wait
 from nmpsim.core.reference.words import to_unsigned

@@ -15,7 +15,6 @@ import numpy as np
 from nmpsim.core.engine import Engine
 from nmpsim.core.reference.access import ACCESS, locate
 from nmpsim.core.reference.context import (
-    Core,
     DataDependentError,
     EndOfRunError,
     EndOfTurnError,
@@ -24,6 +23,7 @@ from nmpsim.core.reference.context import (
     ViolationError,
 )
 from nmpsim.core.reference.control import CONTROL, SYNC
+from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.integer import INTEGER
 from nmpsim.core.reference.system import SYSTEM, enter_trap
 from nmpsim.core.reference.tensor import TENSOR

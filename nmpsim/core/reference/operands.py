@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.core.reference.context import Core
+from nmpsim.core.reference.cores import Core
 from nmpsim.core.state import Int64s
 from nmpsim.isa import words
 from nmpsim.isa.descriptors import ELEMENTS as NAMES

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from nmpsim.core.reference.context import (
-    Core,
     EndOfRunError,
     EndOfTurnError,
     InstructionContext,
     TrapError,
 )
+from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_signed, to_unsigned
 from nmpsim.core.state import CSR_COLUMN, CountColumn, CycleCause, TrapField
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, CoreCounter, CsrAddress, is_read_only

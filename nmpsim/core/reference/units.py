@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.reference.context import Core, EndOfTurnError
+from nmpsim.core.reference.context import EndOfTurnError
+from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.watch import record_wait, record_work
 from nmpsim.core.state import (
     NEVER,

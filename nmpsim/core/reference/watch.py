@@ -7,7 +7,8 @@ from typing import Any
 from nmpsim.core.code_regions import begin_instruction, count_execution
 from nmpsim.core.reference.access import locate
 from nmpsim.core.reference.commits import CommitListener, make_commit, make_trap_commit
-from nmpsim.core.reference.context import Core, TrapError
+from nmpsim.core.reference.context import TrapError
+from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.state import GrantKind, JobColumn, WaitTarget
 from nmpsim.core.stop_conditions import TENSOR_STEPS, StopConditions, StopState

@@ -25,7 +25,8 @@ from nmpsim.debugger.edits import ScaleChanges, list_scale_changes
 from nmpsim.debugger.reference import ArrayOpener, LayerComparison, ReferenceOutputs, compare_layer
 from nmpsim.debugger.scale_changes import replace_scales
 from nmpsim.diagnostics import fail, locate_errors
-from nmpsim.lir.layers import find_layer, make_display_names
+from nmpsim.lir.layers import find_layer
+from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.printer import format_instruction
 

@@ -14,7 +14,8 @@ from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.nodes import ONNX_DTYPES, Array, Graph, Node
 from nmpsim.frontends.graph.operation import GraphLowering, bind_attributes
-from nmpsim.frontends.imported_model import UnsupportedError, UnsupportedOperators, require
+from nmpsim.frontends.graph.problems import UnsupportedOperators
+from nmpsim.frontends.imported_model import UnsupportedError, require
 
 IS_CONSTANT = "a constant"
 """Why a folded node has no layers."""

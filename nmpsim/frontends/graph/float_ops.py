@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmpsim.frontends.graph.convolution import Window, emit_float_convolution
+from nmpsim.frontends.graph.convolution import emit_float_convolution
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.nodes import Array
 from nmpsim.frontends.graph.operation import (
@@ -20,6 +20,7 @@ from nmpsim.frontends.graph.operation import (
     as_image,
     check_element_types,
 )
+from nmpsim.frontends.graph.windows import Window
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import BuilderTensor
 

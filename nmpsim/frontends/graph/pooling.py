@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.frontends.graph.convolution import Window, read_window
 from nmpsim.frontends.graph.integer_ops import make_unsigned_attribute
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.movement import emit_stored_gather, is_reordering
@@ -20,6 +19,7 @@ from nmpsim.frontends.graph.operation import (
     bind_attributes,
     normalize_axis,
 )
+from nmpsim.frontends.graph.windows import Window, read_window
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import BuilderTensor
 

@@ -12,12 +12,8 @@ from nmpsim.frontends.graph.constant_folding import IS_CONSTANT, fold_node
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Node
 from nmpsim.frontends.graph.operation import GraphLowering, OperatorFunction, call_operator
 from nmpsim.frontends.graph.operators import INTEGER_FORMS, OPERATORS
-from nmpsim.frontends.imported_model import (
-    INVALID_NODE_ERRORS,
-    ImportedModel,
-    UnsupportedError,
-    UnsupportedOperators,
-)
+from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, UnsupportedOperators
+from nmpsim.frontends.imported_model import ImportedModel, UnsupportedError
 from nmpsim.lir.nodes import SourcePosition
 
 Operators = Mapping[str, OperatorFunction]

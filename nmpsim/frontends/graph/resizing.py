@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from nmpsim.diagnostics import list_alternatives
-from nmpsim.frontends.graph.convolution import Window, emit_transposed_convolution
+from nmpsim.frontends.graph.convolution import emit_transposed_convolution
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.matmul import emit_fully_connected
 from nmpsim.frontends.graph.movement import emit_gather
 from nmpsim.frontends.graph.nodes import Array, QuantizedTensor, Shape
 from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult, normalize_axis
+from nmpsim.frontends.graph.windows import Window
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import BuilderTensor
 

@@ -19,13 +19,9 @@ from nmpsim.frontends.graph.integer_regions import (
 from nmpsim.frontends.graph.nodes import Graph, Node
 from nmpsim.frontends.graph.operation import GraphLowering
 from nmpsim.frontends.graph.operators import OPERATORS
+from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, UnsupportedOperators
 from nmpsim.frontends.graph.program import lower_graph
-from nmpsim.frontends.imported_model import (
-    INVALID_NODE_ERRORS,
-    ImportedModel,
-    ImportOptions,
-    UnsupportedOperators,
-)
+from nmpsim.frontends.imported_model import ImportedModel, ImportOptions
 from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.onnx.decomposition import (
     DECOMPOSED,
@@ -36,7 +32,7 @@ from nmpsim.frontends.onnx.decomposition import (
 from nmpsim.frontends.onnx.function_inlining import inline_functions
 from nmpsim.frontends.onnx.model import load_model, make_damaged_file_error, read_graph
 from nmpsim.frontends.onnx.weight_folding import fold_into_weights
-from nmpsim.lir.layers import make_display_names, make_legal_name
+from nmpsim.lir.names import make_display_names, make_legal_name
 
 MAX_LISTED = 8
 """Limit for the operators that a warning lists."""

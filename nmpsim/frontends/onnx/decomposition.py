@@ -19,7 +19,8 @@ from nmpsim.frontends.graph.nodes import (
     read_quantization,
 )
 from nmpsim.frontends.graph.operators import INTEGER_FORMS
-from nmpsim.frontends.imported_model import UnsupportedOperators, require
+from nmpsim.frontends.graph.problems import UnsupportedOperators
+from nmpsim.frontends.imported_model import require
 
 _TANH_FACTOR = 0.044715
 """Factor of the cube in the approximation of Gelu with a hyperbolic tangent."""

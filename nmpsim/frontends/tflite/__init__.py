@@ -12,20 +12,16 @@ from nmpsim.bundle.limits import CHANNELS
 from nmpsim.bundle.metadata import Normalization, OperatorMapping
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends.graph.operation import GraphLowering
+from nmpsim.frontends.graph.problems import UnsupportedOperators
 from nmpsim.frontends.graph.program import lower_graph
-from nmpsim.frontends.imported_model import (
-    ImportedModel,
-    ImportOptions,
-    UnsupportedOperators,
-    make_onnx_option_error,
-)
+from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, make_onnx_option_error
 from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.tflite.float_operators import build_float_graph, is_float_model
 from nmpsim.frontends.tflite.graph import build_graph
 from nmpsim.frontends.tflite.model import read_model
 from nmpsim.frontends.tflite.model_data import TFLiteModel, TFLiteTensor
 from nmpsim.frontends.tflite.operators import OPERATORS, lower_operator
-from nmpsim.lir.layers import make_legal_name
+from nmpsim.lir.names import make_legal_name
 
 NUMERICS = "q31"
 """Numerics profile of TFLite's reference kernels."""

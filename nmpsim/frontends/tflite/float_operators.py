@@ -15,7 +15,8 @@ import numpy as np
 
 from nmpsim.frontends.graph.nodes import ONNX_DTYPES, OPSET, Array, Graph, NodeBuilder, Shape
 from nmpsim.frontends.graph.operation import bind_attributes
-from nmpsim.frontends.imported_model import INVALID_NODE_ERRORS, UnsupportedError, require
+from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS
+from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.tflite.graph import build_graph, to_snake_case
 from nmpsim.frontends.tflite.model_data import TFLiteModel, TFLiteOperator, TFLiteTensor
 

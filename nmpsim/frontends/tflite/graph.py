@@ -17,7 +17,7 @@ from nmpsim.frontends.graph.nodes import (
     TensorDeclaration,
 )
 from nmpsim.frontends.tflite.model_data import TFLiteModel, TFLiteOperator, TFLiteTensor
-from nmpsim.lir.layers import UniqueNames
+from nmpsim.lir.names import UniqueNames
 
 _PADDINGS = {0: "SAME", 1: "VALID"}
 _WINDOW_ATTRIBUTES = {

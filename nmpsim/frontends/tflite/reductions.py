@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.frontends.graph.convolution import Window, emit_integer_convolution, read_window
+from nmpsim.frontends.graph.convolution import emit_integer_convolution
 from nmpsim.frontends.graph.integer_ops import make_unsigned_attribute
 from nmpsim.frontends.graph.nodes import QuantizedTensor
 from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult, normalize_axis
 from nmpsim.frontends.graph.pooling import emit_pool
+from nmpsim.frontends.graph.windows import Window, read_window
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import BuilderTensor
 

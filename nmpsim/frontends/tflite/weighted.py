@@ -13,11 +13,11 @@ from nmpsim.frontends.graph.convolution import (
     emit_integer_convolution,
     emit_transposed_convolution,
     read_padded_window,
-    read_window,
 )
 from nmpsim.frontends.graph.matmul import emit_integer_fully_connected, emit_integer_matmul
 from nmpsim.frontends.graph.nodes import Array
 from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult
+from nmpsim.frontends.graph.windows import read_window
 from nmpsim.frontends.imported_model import require
 
 _CHUNK_ELEMENTS = 1 << 15

@@ -19,13 +19,9 @@ from nmpsim.frontends.graph.integer_regions import (
 from nmpsim.frontends.graph.movement import lower_identity
 from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult
 from nmpsim.frontends.graph.operators import OPERATORS as GRAPH_OPERATORS
+from nmpsim.frontends.graph.problems import UnsupportedOperators
 from nmpsim.frontends.graph.program import lower_graph
-from nmpsim.frontends.imported_model import (
-    ImportedModel,
-    ImportOptions,
-    UnsupportedError,
-    UnsupportedOperators,
-)
+from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, UnsupportedError
 from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.torch.float_operators import FLOAT_OPERATIONS
 from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, get_tensor_kind
@@ -35,7 +31,7 @@ from nmpsim.frontends.torch.recording import (
     TABLE,
     ModelRecording,
 )
-from nmpsim.lir.layers import make_legal_name
+from nmpsim.lir.names import make_legal_name
 
 PLACE = "a PyTorch module"
 """Place in error messages."""

@@ -23,14 +23,15 @@ from nmpsim.frontends.graph.nodes import (
     TensorDeclaration,
 )
 from nmpsim.frontends.graph.operation import bind_attributes
-from nmpsim.frontends.imported_model import UnsupportedError, UnsupportedOperators, require
+from nmpsim.frontends.graph.problems import UnsupportedOperators
+from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.torch.recording import (
     ModelRecording,
     QuantizedWeights,
     RecordedCall,
     RecordedTensor,
 )
-from nmpsim.lir.layers import UniqueNames
+from nmpsim.lir.names import UniqueNames
 
 _REFUSED = "nmpsim.Refused"
 """Operator of the node that stands for an operation that is not supported."""

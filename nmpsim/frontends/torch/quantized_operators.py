@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from nmpsim.frontends.graph import movement, pooling
-from nmpsim.frontends.graph.convolution import Window, emit_integer_convolution, get_signed_weights
+from nmpsim.frontends.graph.convolution import emit_integer_convolution, get_signed_weights
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.matmul import emit_integer_fully_connected
 from nmpsim.frontends.graph.nodes import Array, QuantizedTensor
@@ -27,6 +27,7 @@ from nmpsim.frontends.graph.operation import (
 )
 from nmpsim.frontends.graph.operators import read_operators
 from nmpsim.frontends.graph.pooling import emit_pool
+from nmpsim.frontends.graph.windows import Window
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import BuilderTensor
 from nmpsim.frontends.torch.graph_builder import (

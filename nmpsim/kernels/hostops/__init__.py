@@ -11,16 +11,15 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from nmpsim.kernels.hostops.overshoots import StageOvershoot, record_overshoots
 from nmpsim.kernels.hostops.tensors import (
     Attributes,
     HostResult,
     HostTensor,
     HostValueError,
     SaturatedValues,
-    StageOvershoot,
     UnsupportedHostOp,
     get_integer_limits,
-    record_overshoots,
 )
 
 

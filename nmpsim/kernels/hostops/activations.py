@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nmpsim.kernels.hostops.overshoots import clamp
 from nmpsim.kernels.hostops.rounding import (
     quantize_reals,
     quantize_value,
@@ -20,7 +21,6 @@ from nmpsim.kernels.hostops.tensors import (
     Attributes,
     HostTensor,
     IntArray,
-    clamp,
     get_integer_limits,
 )
 

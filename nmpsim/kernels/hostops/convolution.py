@@ -8,16 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.kernels.hostops.accumulators import LayerRescale, add_product
 from nmpsim.kernels.hostops.activations import clip_result
 from nmpsim.kernels.hostops.functions import clip, leaky_relu, relu, sigmoid, tanh
-from nmpsim.kernels.hostops.rounding import (
-    LayerRescale,
-    add_product,
-    quantize_value,
-    rescale,
-    round_half_away,
-    to_float32,
-)
+from nmpsim.kernels.hostops.rounding import quantize_value, rescale, round_half_away, to_float32
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,

@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.kernels.hostops.elementwise import add_by_floats, add_by_integers
-from nmpsim.kernels.hostops.rounding import (
+from nmpsim.kernels.hostops.accumulators import (
     LayerRescale,
     add_product,
     multiply_exact,
     multiply_real,
-    rescale,
-    round_half_away,
-    to_float32,
 )
+from nmpsim.kernels.hostops.elementwise import add_by_floats, add_by_integers
+from nmpsim.kernels.hostops.rounding import rescale, round_half_away, to_float32
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,

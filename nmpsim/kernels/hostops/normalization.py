@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.kernels.hostops.accumulators import sum_in_order
 from nmpsim.kernels.hostops.functions import power
-from nmpsim.kernels.hostops.rounding import round_half_even, sum_in_order, to_float32
+from nmpsim.kernels.hostops.rounding import round_half_even, to_float32
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,

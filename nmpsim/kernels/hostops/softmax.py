@@ -18,14 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.kernels.hostops import find_implementation
+from nmpsim.kernels.hostops.accumulators import sum_in_order
 from nmpsim.kernels.hostops.functions import exp, exp32, log
 from nmpsim.kernels.hostops.numerics import ARITHMETIC
-from nmpsim.kernels.hostops.rounding import (
-    multiply_fixed_point,
-    round_half_away,
-    shift_away,
-    sum_in_order,
-)
+from nmpsim.kernels.hostops.rounding import multiply_fixed_point, round_half_away, shift_away
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,

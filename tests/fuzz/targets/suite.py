@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmpsim.checking.suite import read_suite
+from nmpsim.checking.suite_file import read_suite
 
 from ..mutate import make_text_mutator
 from ..target import ROOT, Target, allow_errors, write_file
