@@ -67,12 +67,17 @@ class SessionDevice(CoreDevice):
     Parameters are those of :class:`nmpsim.core.device.Device`.
     """
 
+    _last_removal: tuple[Bundle, Bundle] | None = None
+    """The last bundle with chains, and the same program without chains."""
+
     def _remove_chains(self, bundle: Bundle) -> Bundle:
         if not any(layer.in_scratchpads for layer in bundle.metadata.layers):
             return bundle
-        from nmpsim.analysis.program import compile_without_chains
+        if self._last_removal is None or self._last_removal[0] is not bundle:
+            from nmpsim.analysis.program import compile_without_chains
 
-        return compile_without_chains(bundle, "simple")
+            self._last_removal = bundle, compile_without_chains(bundle, "simple")
+        return self._last_removal[1]
 
 
 Device = SessionDevice

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nmpsim.core.reference.commits import CommitListener
 
 LayerCallback = Callable[[int], None]
-"""Called now and then with an index below which all layers are complete."""
+"""Called with an index below which all layers are complete."""
 
 EventConsumer = Callable[[Int64s, Int64s, int], bool]
 """Takes instructions in the order of their effects, as rows of
@@ -58,6 +58,11 @@ class RecordedStep(Protocol):
         reads_scratchpads : bool
             Whether the step may read scratchpad bytes that it has not written.
         """
+        ...
+
+    @property
+    def completes_single_layers(self) -> bool:
+        """Whether a replay with layer kernels completes a layer before it begins the next one."""
         ...
 
     def set_timing(self, machine: Machine) -> None:
@@ -137,7 +142,7 @@ class Engine(ABC):
         self,
         machine: Machine,
         recorded: RecordedStep,
-        on_layer: LayerCallback,
+        on_layer: LayerCallback | None,
         strict: bool = False,
         layer_kernels: bool = False,
     ) -> bool:
@@ -149,8 +154,8 @@ class Engine(ABC):
             The machine of the recording, with the memory that the program begins with.
         recorded : RecordedStep
             Result of :meth:`record`.
-        on_layer : LayerCallback
-            Called as layers complete.
+        on_layer : LayerCallback or None
+            Called as layers complete; see ``RecordedStep.completes_single_layers``.
         strict : bool
             Also end where :meth:`run` would return VIOLATION.
         layer_kernels : bool

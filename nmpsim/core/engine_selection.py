@@ -159,7 +159,7 @@ class AutoEngine(Engine):
         self,
         machine: Machine,
         recorded: RecordedStep,
-        on_layer: LayerCallback,
+        on_layer: LayerCallback | None,
         strict: bool = False,
         layer_kernels: bool = False,
     ) -> bool:

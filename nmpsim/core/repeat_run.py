@@ -23,7 +23,7 @@ from nmpsim.core.counters import HostCounts, LayerReports, ValueCounters, count_
 from nmpsim.core.engine import Engine, LayerCallback, RecordedStep
 from nmpsim.core.host_steps import HostClipping, prepare_host_step, read_tensor
 from nmpsim.core.load import restore_initial_data
-from nmpsim.core.run import Clock, LayerProgress, RunOptions, RunTimeoutError
+from nmpsim.core.run import Clock, CompletedLayers, RunOptions, RunTimeoutError
 from nmpsim.core.run_modes import ModeEvent, RestartError
 from nmpsim.core.state import NEVER, Machine, clear_value_counters
 from nmpsim.diagnostics import UserError
@@ -32,7 +32,7 @@ from nmpsim.report.termination import ContractReport
 
 Values = Arrays
 """Values of each input, in its own type."""
-_Step = Callable[[bool, LayerCallback], HostClipping | None]
+_Step = Callable[[bool, LayerCallback | None], HostClipping | None]
 """Repeats a step of the bundle, with or without layer kernels; returns what a host step clips."""
 
 
@@ -65,14 +65,15 @@ class RepeatedRun:
         self._layers = report.layers
         self._cycles = report.cycles
         self._fields = attrs.asdict(report, recurse=False)
-        self._fields["layer_outputs"] = {}
         if self._strict:
             self._fields["contract"] = ContractReport("proved")
 
     def matches(self, options: RunOptions) -> bool:
         """Return whether a run with ``options`` can reuse the recorded run."""
         is_observed = options.work is not None or options.execution is not None
-        is_plain = not is_observed and not options.save_layers and options.violation is None
+        is_plain = not is_observed and options.violation is None
+        if options.save_layers and not (options.whole_layers and self._completes_single_layers):
+            return False
         return is_plain and options.strict == self._strict and options.limits == self._limits
 
     def skips_scratchpads(self, options: RunOptions) -> bool:
@@ -82,11 +83,12 @@ class RepeatedRun:
     def run(self, values: Values, options: RunOptions, clock: Clock) -> RunReport:
         """Run the bundle on new inputs; return the report. RestartError makes memory invalid."""
         with self._clear_counters():
-            outputs, clips = self._compute(values, options, clock)
+            outputs, clips, layer_outputs = self._compute(values, options, clock)
         host = {index: count_host_clipping(clip) for index, clip in clips.items()}
         changed = {
             "outputs": {one.name: one.values for one in outputs},
             "output_reports": outputs,
+            "layer_outputs": layer_outputs,
             "host_seconds": clock.get_elapsed_seconds(),
             "layers": self._layers.with_values(ValueCounters.from_machine(self._machine), host),
         }
@@ -99,7 +101,7 @@ class RepeatedRun:
         found, host = [], dict[int, HostCounts]()
         with self._clear_counters():
             for values in samples:
-                outputs, clips = self._compute(values, options, clock())
+                outputs, clips, _ = self._compute(values, options, clock())
                 found.append(SampleResult(outputs, self._cycles))
                 for index, clip in clips.items():
                     more = count_host_clipping(clip)
@@ -118,33 +120,38 @@ class RepeatedRun:
 
     def _compute(
         self, values: Values, options: RunOptions, clock: Clock
-    ) -> tuple[tuple[OutputReport, ...], Mapping[int, HostClipping]]:
-        """Compute outputs and clipped values by layer; the machine's counters accumulate."""
+    ) -> tuple[tuple[OutputReport, ...], Mapping[int, HostClipping], Arrays]:
+        """Compute outputs, clipped values by layer and saved outputs of layers.
+
+        The machine's counters accumulate.
+        """
         clock.start()
         if not self._strict:  # an unproved program may read what an earlier run has written
             self._machine.ram[...] = self._machine.scratchpad[...] = 0
         restore_initial_data(self._machine, self._bundle)
         for name, memory in self._inputs.items():
             memory[...] = values[name]
-        done = LayerProgress(self._bundle.metadata.layers, options.progress)
-        has_listener = options.progress is not None or clock.timeout < math.inf
+        done = CompletedLayers(self._bundle.metadata.layers, self._machine, options)
+        has_listener = done.is_needed or clock.timeout < math.inf
         clips: dict[int, HostClipping] = {}
         for step, repeat in self._steps:
-            on_layer = done.make_callback(step, clock) if has_listener else _ignore_layer
+            on_layer = done.make_callback(step, clock) if has_listener else None
             clip = repeat(options.whole_layers, on_layer)
-            on_layer(NEVER)
+            if on_layer is not None:
+                on_layer(NEVER)
             if clip is not None:
                 clips.update(dict.fromkeys(step.layers, clip))
             if step.kind == "host":
                 clock.check()
-        return tuple(build_output_report(*one) for one in self._outputs), clips
+        outputs = tuple(build_output_report(*one) for one in self._outputs)
+        return outputs, clips, done.outputs
 
     def _on_device(self, number: int) -> _Step:
         """Return a function that repeats a device step."""
         engine, machine, strict = self._engine, self._machine, self._strict
         recorded = self._recorded[number]
 
-        def repeat(whole_layers: bool, on_layer: LayerCallback) -> None:
+        def repeat(whole_layers: bool, on_layer: LayerCallback | None) -> None:
             has_kernels = whole_layers and self._layer_kernels[number]
             if not engine.replay(machine, recorded, on_layer, strict, has_kernels):
                 raise RestartError(ModeEvent.DIVERGED)
@@ -155,6 +162,13 @@ class RepeatedRun:
         """Return a function that repeats a host step."""
         execute = prepare_host_step(self._machine, step)
         return lambda _, __: execute()
+
+    @cached_property
+    def _completes_single_layers(self) -> bool:
+        """Whether a repetition with layer kernels completes one layer after the other."""
+        return all(self._layer_kernels) and all(
+            recorded.completes_single_layers for recorded in self._recorded
+        )
 
     @cached_property
     def _layer_kernels(self) -> Sequence[bool]:
@@ -168,7 +182,3 @@ class RepeatedRun:
                 )
             found.append(has_kernels)
         return found[::-1]
-
-
-def _ignore_layer(_: int) -> None:
-    """Do nothing."""

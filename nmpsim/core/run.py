@@ -142,27 +142,38 @@ class Clock:
         return time.perf_counter() - self._compilation.seconds
 
 
-class LayerProgress:
-    """Progress of a run: a counter of completed layers that calls a progress callback."""
+class CompletedLayers:
+    """Completed layers of a run: their outputs, if they are saved, and a count for progress."""
 
-    def __init__(self, layers: Sequence[Layer], progress: ProgressCallback | None) -> None:
-        self._layers, self._progress = layers, progress
+    def __init__(self, layers: Sequence[Layer], machine: Machine, options: RunOptions) -> None:
+        self._layers, self._machine = layers, machine
+        self._saves, self._progress = options.save_layers, options.progress
         self.count = 0
+        self.outputs: dict[str, Array] = {}
+        """Saved outputs by layer key, as :attr:`RunReport.layer_outputs` has them."""
 
-    def count_layer(self, index: int) -> None:
-        """Count layer ``index`` as completed and call the progress callback."""
+    @property
+    def is_needed(self) -> bool:
+        """Whether outputs are saved or a progress callback is set."""
+        return self._saves or self._progress is not None
+
+    def add(self, index: int) -> None:
+        """Add layer ``index``: save its output, and call the progress callback."""
         self.count += 1
+        if self._saves:
+            layer = self._layers[index]
+            self.outputs[make_layer_key(layer)] = read_tensor(self._machine, layer.output).copy()
         if self._progress:
             name = self._layers[index].display_name
             self._progress(Progress("layer", self.count, len(self._layers), name))
 
     def make_callback(self, step: ProgramStep, clock: Clock) -> LayerCallback:
-        """Return a callback that counts the layers of a step and checks the time limit."""
+        """Return a callback that adds the layers of a step and checks the time limit."""
         left = list(step.layers)
 
         def on_layer(layer: int) -> None:
             while left and left[0] < layer:
-                self.count_layer(left.pop(0))
+                self.add(left.pop(0))
             if left:
                 clock.check()
 
@@ -200,8 +211,7 @@ class Run:
         self.account = RunCycles.from_layers(self._layers)
         self.recorded: list[RecordedStep] = []
         """The steps that were replayed."""
-        self._saved: dict[str, Array] = {}
-        self._done = LayerProgress(self._layers, options.progress)
+        self._done = CompletedLayers(self._layers, machine, options)
         self._clock = clock
         self._has_ended = self._handles_traps = self._has_run_in_parallel = False
         self._path: PathRecorder | None = None
@@ -231,7 +241,7 @@ class Run:
             host_seconds=self._clock.get_elapsed_seconds(),
             trap=trap,
             contract=self._contract_report(trap),
-            layer_outputs=self._saved,
+            layer_outputs=self._done.outputs,
             savings_meter=SavingsMeter(
                 self._bundle, self._config, self._engine.name, dict(self.account.cycles)
             ),
@@ -407,12 +417,8 @@ class Run:
         )
 
     def _complete_layer(self, index: int) -> None:
-        if index >= len(self._layers):
-            return
-        if self._options.save_layers:
-            layer = self._layers[index]
-            self._saved[make_layer_key(layer)] = read_tensor(self._machine, layer.output).copy()
-        self._done.count_layer(index)
+        if index < len(self._layers):
+            self._done.add(index)
 
     # --- how it ended ----------------------------------------------------------------------------
 

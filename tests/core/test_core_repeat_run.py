@@ -226,3 +226,19 @@ def test_whole_layers_are_proved_late_or_never(
         device.run(digits, image(number))
         is_whole = room > 0 and number >= RUNS_BEFORE_PROOF
         assert (device._loaded.inputs is None) == (not is_whole)  # type: ignore[union-attr]
+
+
+@pytest.mark.skipif(IS_JIT_DISABLED, reason="runs are not recorded")
+@pytest.mark.parametrize("tiling", ["burst", "chain"])
+def test_runs_with_layers_repeat_one_layer_after_the_other(
+    tiling: str, repeated_runs: list[int]
+) -> None:
+    program = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", tiling=tiling).bundle
+    images = [image(number) for number in range(4)]
+    found = list(nmpsim.Device(threads=1).run_layers(program, images))
+    assert len(repeated_runs) == len(images)
+    for given, report in zip(images, found, strict=True):
+        expected = nmpsim.Device(whole_layers=False).run(program, given, save_layers=True)
+        assert report.layer_outputs.keys() == expected.layer_outputs.keys()
+        for name, values in expected.layer_outputs.items():
+            np.testing.assert_array_equal(report.layer_outputs[name], values, name)

@@ -126,14 +126,14 @@ class CompiledEngine(Engine):
         self,
         machine: Machine,
         recorded: RecordedStep,
-        on_layer: LayerCallback,
+        on_layer: LayerCallback | None,
         strict: bool = False,
         layer_kernels: bool = False,
     ) -> bool:
         """Replay a recorded program; return False if data invalidate it. See ``Engine``."""
         assert isinstance(recorded, Recording)
-        epochs = recorded.whole if layer_kernels else None
-        is_valid = self._workers.replay(machine, epochs or recorded.epochs, on_layer, strict)
+        epochs = recorded.get_epochs(machine, layer_kernels, on_layer is not None)
+        is_valid = self._workers.replay(machine, epochs, on_layer, strict)
         if not is_valid:
             self._recordings.add(None)
         return is_valid

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -48,14 +47,22 @@ class Epochs:
     @cached_property
     def call_ranges(self) -> tuple[tuple[int, int, bool], ...]:
         """Range of epochs for each replay call, as (begin, end, is_whole)."""
-        return tuple(_runs_of(self.is_whole))
+        return self._split(self.is_whole[1:] != self.is_whole[:-1])
 
+    @cached_property
+    def layer_ranges(self) -> tuple[tuple[int, int, bool], ...]:
+        """Ranges like ``call_ranges`` that also end with each layer."""
+        completes_layer = np.diff(self.reached, prepend=0) != 0
+        return self._split((self.is_whole[1:] != self.is_whole[:-1]) | completes_layer[:-1])
 
-def _runs_of(is_whole: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
-    ends = [*(np.flatnonzero(is_whole[1:] != is_whole[:-1]) + 1).tolist(), is_whole.size]
-    for begin, end in zip([0, *ends], ends, strict=False):
-        for first in range(begin, end, EPOCHS_PER_CALL):
-            yield first, min(first + EPOCHS_PER_CALL, end), bool(is_whole[first])
+    def _split(self, is_end: npt.NDArray[np.bool_]) -> tuple[tuple[int, int, bool], ...]:
+        """Return ranges of a few epochs; ``is_end`` [epochs - 1] marks the last ones of ranges."""
+        ends = [*(np.flatnonzero(is_end) + 1).tolist(), self.is_whole.size]
+        return tuple(
+            (first, min(first + EPOCHS_PER_CALL, end), bool(self.is_whole[first]))
+            for begin, end in zip([0, *ends], ends, strict=False)
+            for first in range(begin, end, EPOCHS_PER_CALL)
+        )
 
 
 def find_lowest_layers(lowest: Int64s, machine: Machine) -> Int64s:

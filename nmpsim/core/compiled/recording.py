@@ -35,6 +35,7 @@ from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
     from nmpsim.bundle.metadata import Layer
+    from nmpsim.core.layer_kernels.proof import ReplayPlan
 
 ROWS = 4096
 """Tensor instructions that are recorded before they are packed."""
@@ -67,17 +68,37 @@ class Recording:
     path: CriticalPath
     whole: Epochs | None = None
     """The epochs with layer kernels, which leave scratchpads as they are."""
-    _reads_scratchpads: bool | None = None
-    """Result of :meth:`plan_layer_kernels`, None before."""
+    _plan: ReplayPlan | None = None
+    """Plan of the epochs with layer kernels, None before :meth:`plan_layer_kernels`."""
+    _by_layer: Epochs | None = None
 
     def plan_layer_kernels(self, machine: Machine, layers: Sequence[Layer]) -> tuple[bool, bool]:
         """Plan layer kernels at the first call; see ``RecordedStep.plan_layer_kernels``."""
-        if self._reads_scratchpads is None:
+        if self._plan is None:
             # Programs that run once need no plan.
-            from nmpsim.core.layer_kernels.planning import plan_layer_kernels
+            from nmpsim.core.layer_kernels.planning import pack_plan, plan_layer_kernels
 
-            self.whole, self._reads_scratchpads = plan_layer_kernels(machine, self.epochs, layers)
-        return self.whole is not None, self._reads_scratchpads
+            self._plan = plan_layer_kernels(machine, self.epochs, layers)
+            self.whole = pack_plan(machine, self._plan) if self._plan.whole else None
+        return self.whole is not None, self._plan.reads_scratchpads
+
+    @property
+    def completes_single_layers(self) -> bool:
+        """Whether layer kernels compute all layers; see ``RecordedStep``."""
+        return self._plan is not None and all(step.layer >= 0 for step in self._plan.steps)
+
+    def get_epochs(self, machine: Machine, layer_kernels: bool, by_layer: bool) -> Epochs:
+        """Return the epochs, if possible with layer kernels, which ``by_layer`` keeps apart."""
+        if not layer_kernels or self.whole is None:
+            return self.epochs
+        if not by_layer:
+            return self.whole
+        if self._by_layer is None:
+            from nmpsim.core.layer_kernels.planning import pack_plan
+
+            assert self._plan is not None
+            self._by_layer = pack_plan(machine, self._plan, joins_layers=False)
+        return self._by_layer
 
     def set_timing(self, machine: Machine) -> None:
         """Set a machine's timing to its state at the end of the recording."""

@@ -73,11 +73,12 @@ class Workers:
         self._workers: list[_Worker] = []
 
     def replay(
-        self, machine: Machine, epochs: Epochs, reached: LayerCallback, strict: bool
+        self, machine: Machine, epochs: Epochs, on_layer: LayerCallback | None, strict: bool
     ) -> bool:
         """Replay a recording: compute all values; return False if data invalidate the recording."""
+        ranges = epochs.call_ranges if on_layer is None else epochs.layer_ranges
         with self._at_work(machine, strict) as context:
-            for first, end, is_whole in epochs.call_ranges:
+            for first, end, is_whole in ranges:
                 if is_whole:
                     use_host_memory(context.kernel_contexts)
                     use_host_memory(context.repeat_contexts)
@@ -85,7 +86,8 @@ class Workers:
                     use_scratchpads(context.kernel_contexts, machine)
                 if not replay_epochs(context, *epochs.arrays, first, end):
                     return False
-                reached(int(epochs.reached[end - 1]))
+                if on_layer is not None:
+                    on_layer(int(epochs.reached[end - 1]))
         return True
 
     def get_workspace(self, machine: Machine) -> Int64s:

@@ -137,17 +137,10 @@ def _join_passes(
     return [make_thread_task([one for p in (*a, *b) for one in p.instructions]) for a, b in groups]
 
 
-def plan_layer_kernels(
-    machine: Machine, epochs: Epochs, layers: Sequence[Layer]
-) -> tuple[Epochs | None, bool]:
-    """Plan layer kernels; return (epochs or None, whether unwritten scratchpad bytes are read).
-
-    The epochs are None if no layer is proved; scratchpad bytes that the recording has written
-    itself do not count as read.
-    """
+def plan_layer_kernels(machine: Machine, epochs: Epochs, layers: Sequence[Layer]) -> ReplayPlan:
+    """Plan layer kernels; scratchpad bytes that the recording has written do not count as read."""
     with pause_garbage_collection():
-        plan = prove_layers(machine, unpack_epochs(epochs), layers)
-    return pack_plan(machine, plan) if plan.whole else None, plan.reads_scratchpads
+        return prove_layers(machine, unpack_epochs(epochs), layers)
 
 
 def unpack_epochs(epochs: Epochs) -> list[Epoch]:
@@ -168,12 +161,12 @@ def unpack_epochs(epochs: Epochs) -> list[Epoch]:
     ]
 
 
-def pack_plan(machine: Machine, plan: ReplayPlan) -> Epochs:
-    """Pack a replay plan into epochs, one for each step or pass over several layers."""
+def pack_plan(machine: Machine, plan: ReplayPlan, joins_layers: bool = True) -> Epochs:
+    """Pack a replay plan into epochs, one for each step or (if joined) pass over layers."""
     items: list[int] = []
     parts: list[tuple[int, int, int]] = []
     firsts, lowest, is_whole = [0], [], []
-    for whole, epoch in _epochs_of(plan):
+    for whole, epoch in _epochs_of(plan, joins_layers):
         for core, instructions in epoch.items():
             begin = len(items)
             for one in instructions:
@@ -188,12 +181,12 @@ def pack_plan(machine: Machine, plan: ReplayPlan) -> Epochs:
     return Epochs(*arrays, reached, np.array(is_whole, np.bool_), plan.host)
 
 
-def _epochs_of(plan: ReplayPlan) -> Iterator[tuple[bool, Epoch]]:
+def _epochs_of(plan: ReplayPlan, joins_layers: bool) -> Iterator[tuple[bool, Epoch]]:
     """Return what runs at the same time, and whether it consists of layer kernels."""
     for is_whole, steps in groupby(plan.steps, lambda step: step.layer >= 0):
         if is_whole:
             layers = (_parts_of(step, plan.host.slots) for step in steps)
-            for parts in make_passes(layers):
+            for parts in make_passes(layers) if joins_layers else layers:
                 yield True, dict(enumerate(part.instructions for part in parts))
         else:
             yield from ((False, step.replayed) for step in steps)
