@@ -266,24 +266,24 @@ def execute_rv32im(
     at = np.uintp(DECODED * DECODED_WORDS)
     decode(decoded[DECODED * DECODED_WORDS :], costs, m.cores[core].pc, number, word)
     is_alone = is_watched and (IS_ACCESS[number] or locate(m, m.cores[core].pc, 4)[0] != IMAGE)
-    most_steps = ZERO + 1 if is_alone else turn_end
+    is_stepped = is_alone or is_logged  # the loop pauses after each instruction
     looks = is_watched and not is_alone
     accesses = not is_watched or stops.access_cache.shape[1] > 0
     while True:  # of one core after the other
         registers, seen = m.cores[core].registers, stops.access_cache[core]
         pc, clock, begin = m.cores[core].pc, m.cores[core].clock, steps
-        retired, current, pause = m.cores[core].retired - steps, pc, most_steps
-        if is_logged:  # the loop pauses after each instruction
+        retired, current = m.cores[core].retired - steps, pc
+        pause = steps + 1 if is_stepped else turn_end
+        if is_logged:
             begin_instruction(m, core, pc, clock, retired + steps)
-            pause = steps + 1
         while True:  # instructions
             row = np.uintp(decoded[at + np.uintp(NUMBER)])
             number = np.int64(row)
             rd = np.uintp(decoded[at + np.uintp(RD)])
             a = np.int64(registers[np.uintp(decoded[at + np.uintp(RS1)])])
             b = np.int64(registers[np.uintp(decoded[at + np.uintp(RS2)])])
-            result = compute_arithmetic(number, a, b + decoded[at + np.uintp(ADDEND)])
-            if result != UNKNOWN:
+            if number >= OP.addi:  # all others of RV32IM come before
+                result = compute_arithmetic(number, a, b + decoded[at + np.uintp(ADDEND)])
                 registers[rd] = np.int32(to_signed(result, 32))
                 registers[0] = 0
                 pc += 4
@@ -300,8 +300,7 @@ def execute_rv32im(
                         ended = NEEDS_TURN
                         break
                     turns, turn, turn_end = turns + 1, clock, steps + steps_per_turn
-                    most_steps = most_steps if is_alone else turn_end
-                    pause = pause if is_logged else most_steps
+                    pause = steps + 1 if is_stepped else turn_end
                 memory = get_memory(m, core, region)
                 if writes:
                     write(memory, offset, nbytes, b)
@@ -333,7 +332,7 @@ def execute_rv32im(
             if steps >= pause or clock > limit:
                 if is_logged:
                     count_execution(m, current)
-                if steps >= most_steps or clock > limit:
+                if is_alone or steps >= turn_end or clock > limit:
                     break
                 begin_instruction(m, core, pc, clock, retired + steps)
                 current, pause = pc, steps + 1
@@ -360,7 +359,6 @@ def execute_rv32im(
         came = steps
         core, turn, last, at = first, clocks[first], ZERO - 1, np.uintp(slot)
         ended, turns, turn_end = WENT_ON, turns + 1, steps + steps_per_turn
-        most_steps = turn_end
     if core != began and steps > came:
         stops.clocks[core] = clock
     if cause == STORE_FAULT and is_host_register(value):
