@@ -6,7 +6,7 @@ Glow's Interpreter, which calibrates a quantization. ``execute_exact`` runs a qu
 its integers, bit-exactly.
 """
 
-from nmpsim.interpreter.execute import execute_exact, execute_real
+from nmpsim.interpreter.execute import RealProgram, execute_exact, execute_real
 from nmpsim.interpreter.memory import TensorLocation, locate_tensors, view_tensor
 from nmpsim.interpreter.operations import (
     dequantize,
@@ -20,6 +20,7 @@ from nmpsim.interpreter.operations import (
 from nmpsim.interpreter.sqnr import compute_energy, compute_sqnr_db, convert_to_decibels
 
 __all__ = [
+    "RealProgram",
     "TensorLocation",
     "convert_to_decibels",
     "dequantize",

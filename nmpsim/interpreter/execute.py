@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.arrays import Array, Arrays
 from nmpsim.diagnostics import fail
-from nmpsim.interpreter.memory import TensorMemory, view_tensor
+from nmpsim.interpreter.memory import TensorLocation, TensorMemory, view_tensor
 from nmpsim.interpreter.operations import (
     REAL,
     RealArray,
@@ -85,75 +86,109 @@ def _report_errors(instruction: Instruction, file: str | None) -> Iterator[None]
         raise fail("COMP001", message, place=place, found=error.reason, expected=expected) from None
 
 
-def execute_real(
-    module: Module,
-    inputs: Arrays,
-    constants: Arrays | None = None,
-    *,
-    hidden_relu: bool = True,
-    real: RealType = REAL,
-    sum_orders: Mapping[str, npt.NDArray[np.intp]] | None = None,
-) -> ResultIterator:
-    """Return an iterator that executes a program in real arithmetic, unrounded and unsaturated.
+class RealProgram:
+    """Program with the real values of its constants, for any number of executions."""
 
-    Parameters
-    ----------
-    module
-        A verified module with its constants.
-    inputs
-        Real values of each input, in its shape.
-    constants
-        Real values to use in place of the module's constants of these names, for example the
-        weights before quantization.
-    hidden_relu
-        Whether to apply the ReLUs that result types hide.
-    real
-        float64, or float32 for the arithmetic of Glow's Interpreter.
-    sum_orders
-        For matrix products by instruction name: the order in which sums run over K.
+    def __init__(
+        self,
+        module: Module,
+        constants: Arrays | None = None,
+        *,
+        hidden_relu: bool = True,
+        real: RealType = REAL,
+        sum_orders: Mapping[str, npt.NDArray[np.intp]] | None = None,
+    ) -> None:
+        """Compute the real values of constants.
 
-    Returns
-    -------
-    ResultIterator
-        An iterator over each instruction in order, with each operand that it writes and a copy of
-        its contents. A buffer that is written in parts (``touch``, then ``inserttensor``) holds
-        zeros between them.
-    """
-    given = constants or {}
-    orders = sum_orders or {}
-    memory = TensorMemory(module, lambda type_: get_storage_dtype(type_, real))
-    for weight in module.weights:
-        if weight.name in given:
-            memory.write(weight.name, given[weight.name])
-        elif weight.name in module.constants:
-            memory.write(weight.name, dequantize(module.constants[weight.name], weight.type, real))
-        elif weight.name in inputs:
-            memory.write(weight.name, inputs[weight.name])
+        Parameters
+        ----------
+        module
+            A verified module with its constants.
+        constants
+            Real values to use in place of the module's constants of these names, for example the
+            weights before quantization.
+        hidden_relu
+            Whether to apply the ReLUs that result types hide.
+        real
+            float64, or float32 for the arithmetic of Glow's Interpreter.
+        sum_orders
+            For matrix products by instruction name: the order in which sums run over K.
+        """
+        self._module, self._given = module, constants or {}
+        self._hidden_relu, self._real, self._orders = hidden_relu, real, sum_orders or {}
+        self._memory = memory = TensorMemory(module, lambda type_: get_storage_dtype(type_, real))
+        for weight in module.weights:
+            if weight.name in self._given:
+                memory.write(weight.name, self._given[weight.name])
+            elif weight.name in module.constants:
+                values = dequantize(module.constants[weight.name], weight.type, real)
+                memory.write(weight.name, values)
+        self._scaled: dict[int, dict[int, RealArray]] = {}
+        """Values of operands with separate scales, by operand and by number of the instruction."""
 
-    def compute(instruction: Instruction) -> dict[int, RealArray]:
-        places = [memory.find_location(operand.name) for operand in instruction.operands]
-        values = [memory.read(operand.name) for operand in instruction.operands]
-        for index, parameters in find_scale_operands(instruction).items():
-            if places[index].storage not in given:
-                used = [places[i] for i in (index, *parameters)]
-                raw = [view_tensor(module.constants[place.storage], place) for place in used]
-                values[index] = dequantize_rows(raw[0], raw[1], raw[2], real)
-        types = [place.type for place in places]
-        for index, scales in find_sums_operands(instruction, types).items():
-            if places[index].storage not in given:
-                used = [places[i] for i in (index, scales)]
-                raw = [view_tensor(module.constants[place.storage], place) for place in used]
-                values[index] = dequantize_sums(raw[0], types[1], raw[1], real)
+    def execute(self, inputs: Arrays) -> ResultIterator:
+        """Return an iterator that executes the program in real arithmetic.
+
+        Parameters
+        ----------
+        inputs
+            Real values of each input, in its shape.
+
+        Returns
+        -------
+        ResultIterator
+            An iterator over each instruction in order, with each operand that it writes and a copy
+            of its contents. A buffer that is written in parts (``touch``, then ``inserttensor``)
+            holds zeros between them. The next execution invalidates it.
+        """
+        for weight in self._module.weights:
+            if weight.name in inputs and weight.name not in self._given:
+                self._memory.write(weight.name, inputs[weight.name])
+        return ResultIterator(self._module, self._memory, self._compute)
+
+    def _compute(self, instruction: Instruction) -> dict[int, RealArray]:
+        places = [self._memory.find_location(operand.name) for operand in instruction.operands]
+        values = [self._memory.read(operand.name) for operand in instruction.operands]
+        if instruction.number not in self._scaled:
+            self._scaled[instruction.number] = self._scale_constants(instruction, places)
+        for index, scaled in self._scaled[instruction.number].items():
+            values[index] = scaled
         return evaluate_operation(
             instruction,
-            types,
+            [place.type for place in places],
             values,
-            hidden_relu=hidden_relu,
-            real=real,
-            sum_order=orders.get(instruction.name),
+            hidden_relu=self._hidden_relu,
+            real=self._real,
+            sum_order=self._orders.get(instruction.name),
         )
 
-    return ResultIterator(module, memory, compute)
+    def _scale_constants(
+        self, instruction: Instruction, places: Sequence[TensorLocation]
+    ) -> dict[int, RealArray]:
+        """Return the real values of the constants whose scales are operands, by operand index."""
+
+        def read(*indices: int) -> list[Array]:
+            used = [places[index] for index in indices]
+            return [view_tensor(self._module.constants[place.storage], place) for place in used]
+
+        found: dict[int, RealArray] = {}
+        for index, parameters in find_scale_operands(instruction).items():
+            if places[index].storage not in self._given:
+                raw, scales, offsets = read(index, *parameters)
+                found[index] = dequantize_rows(raw, scales, offsets, self._real)
+        types = [place.type for place in places]
+        for index, factors_index in find_sums_operands(instruction, types).items():
+            if places[index].storage not in self._given:
+                raw, factors = read(index, factors_index)
+                found[index] = dequantize_sums(raw, types[1], factors, self._real)
+        return found
+
+
+def execute_real(
+    module: Module, inputs: Arrays, constants: Arrays | None = None, **options: Any
+) -> ResultIterator:
+    """Execute a program once in real arithmetic, unrounded and unsaturated; see `RealProgram`."""
+    return RealProgram(module, constants, **options).execute(inputs)
 
 
 def execute_exact(module: Module, inputs: Arrays) -> ResultIterator:
@@ -169,7 +204,7 @@ def execute_exact(module: Module, inputs: Arrays) -> ResultIterator:
     Returns
     -------
     ResultIterator
-        As of :func:`execute_real`, with the elements that the program stores.
+        As of :meth:`RealProgram.execute`, with the elements that the program stores.
 
     Raises
     ------

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from nmpsim.analysis.shadow.compare import Real
+from nmpsim.analysis.shadow.evaluate import Real
 from nmpsim.array_files import ArrayFile
 from nmpsim.arrays import Array, Arrays, Shape
 from nmpsim.diagnostics import UserError, fail

@@ -14,7 +14,6 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.constant_forms import list_bias_orders, list_kernel_forms
-from nmpsim.analysis.shadow.compare import Real
 from nmpsim.analysis.shadow.constants import (
     AS_IS,
     FOLDED,
@@ -23,6 +22,7 @@ from nmpsim.analysis.shadow.constants import (
     list_array_variants,
     list_layouts,
 )
+from nmpsim.analysis.shadow.evaluate import Real
 from nmpsim.arrays import Arrays
 from nmpsim.interpreter import compute_sqnr_db
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix

@@ -82,50 +82,61 @@ class ExecutedLayer:
         return self.steps[-1].instruction.number
 
 
-def replay_layers(
-    module: Module,
-    chains: Iterable[Sequence[int]],
-    inputs: Arrays,
-    outputs: Mapping[int, Array],
-) -> Iterator[ExecutedLayer]:
-    """Replay a recorded run; yield its layers up to the first layer without an output.
+class LayerReplay:
+    """Replay of recorded runs of a program, which restores the operands of each layer."""
 
-    Parameters
-    ----------
-    module
-        The program, with its constants.
-    chains
-        For each layer the numbers of its instructions, in order.
-    inputs
-        Stored values of the program's inputs.
-    outputs
-        Output in the logical shape by the number of a layer's last instruction.
-    """
-    memory = _Memory(module, inputs)
-    by_start = {chain[0]: tuple(chain) for chain in chains}
-    for instruction in module.instructions:
-        if instruction.opcode == "touch":
-            memory.touch(instruction.operands[0].name)
-        chain = by_start.get(instruction.number)
-        if chain is None or instruction.opcode in NO_WORK:
-            continue
-        if chain[-1] not in outputs:
-            return
-        steps = tuple(memory.step(module.instructions[number]) for number in chain)
-        memory.store(steps, outputs[chain[-1]])
-        complete = memory.is_complete(steps[-1])
-        yield ExecutedLayer(steps, outputs[chain[-1]], complete)
+    def __init__(self, module: Module) -> None:
+        """Prepare the replay of runs of a module, which contains its constants."""
+        self._module, self._memory = module, _Memory(module)
+
+    def replay(
+        self, chains: Iterable[Sequence[int]], inputs: Arrays, outputs: Mapping[int, Array]
+    ) -> Iterator[ExecutedLayer]:
+        """Replay a run; yield its layers up to the first layer without an output.
+
+        The next replay invalidates the iterator.
+
+        Parameters
+        ----------
+        chains
+            For each layer the numbers of its instructions, in order.
+        inputs
+            Stored values of the program's inputs.
+        outputs
+            Output in the logical shape by the number of a layer's last instruction.
+        """
+        memory = self._memory
+        memory.begin(inputs)
+        by_start = {chain[0]: tuple(chain) for chain in chains}
+        for instruction in self._module.instructions:
+            if instruction.opcode == "touch":
+                memory.touch(instruction.operands[0].name)
+            chain = by_start.get(instruction.number)
+            if chain is None or instruction.opcode in NO_WORK:
+                continue
+            if chain[-1] not in outputs:
+                return
+            steps = tuple(memory.step(self._module.instructions[number]) for number in chain)
+            memory.store(steps, outputs[chain[-1]])
+            complete = memory.is_complete(steps[-1])
+            yield ExecutedLayer(steps, outputs[chain[-1]], complete)
 
 
 class _Memory(TensorMemory):
     """Stored contents of all tensors of a program."""
 
-    def __init__(self, module: Module, inputs: Arrays) -> None:
+    def __init__(self, module: Module) -> None:
         super().__init__(module, lambda type: type.dtype)
         self._constants = module.constants
         self._missing: dict[str, Array] = {}
         """Buffer -> flat mask of elements that were not written since it was touched."""
-        for name, array in {**module.constants, **inputs}.items():
+        for name, array in module.constants.items():
+            self.write(name, array)
+
+    def begin(self, inputs: Arrays) -> None:
+        """Begin a run with the stored values of the program's inputs."""
+        self._missing = {}
+        for name, array in inputs.items():
             self.write(name, array)
 
     def step(self, instruction: Instruction) -> LayerInstruction:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 import attrs
 import numpy as np
 
-from nmpsim.analysis.shadow.compare import RecordedResults, RunLayer, compare_run
+from nmpsim.analysis.shadow.compare import compare_run
 from nmpsim.analysis.shadow.constants import (
     map_biases_to_filters,
     read_floats,
     read_quantized_constants,
 )
+from nmpsim.analysis.shadow.evaluate import RecordedResults, RunEvaluator, RunLayer
 from nmpsim.analysis.shadow.matching import Matches, match_constants, match_floats_by_name
 from nmpsim.arrays import Array, Arrays
 from nmpsim.diagnostics import fail
@@ -57,6 +59,11 @@ class ShadowEvaluation:
             module, IN_BUNDLE, match_floats_by_name(read_quantized_constants(module), module.floats)
         )
 
+    @cached_property
+    def evaluator(self) -> RunEvaluator:
+        """Evaluator of the program's runs."""
+        return RunEvaluator(self.module, self.matches.floats if self.matches else None)
+
     def evaluate(
         self,
         report: RunReport,
@@ -84,7 +91,7 @@ class ShadowEvaluation:
         """
         run = make_recorded_run(self.module, report, stored, user_inputs)
         layers = []
-        for layer in compare_run(self.module, run, self.matches.floats if self.matches else None):
+        for layer in compare_run(self.evaluator, run):
             layers.append(layer)
             if on_layer is not None:
                 on_layer(layer)

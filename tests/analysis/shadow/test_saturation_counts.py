@@ -19,7 +19,7 @@ from shared_files import shared_folder
 from tiers import pairwise
 
 from nmpsim import Device, default_device
-from nmpsim.analysis.shadow.recording import ExecutedLayer, LayerInstruction, replay_layers
+from nmpsim.analysis.shadow.recording import ExecutedLayer, LayerInstruction, LayerReplay
 from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.lir.constants import attach_constants
@@ -135,7 +135,7 @@ def compared_layers(
     numbers = {i.name: i.number for i in module.instructions}
     chains = [[numbers[n] for n in layer.fused] or [layer.number] for layer in report.layers]
     outputs = {int(key.split(":")[0]): array for key, array in report.layer_outputs.items()}
-    done = replay_layers(module, chains, inputs, outputs)
+    done = LayerReplay(module).replay(chains, inputs, outputs)
     yield from zip(report.layers, done, strict=True)
 
 

@@ -10,14 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from nmpsim.analysis.shadow.compare import (
-    Evaluations,
-    add_early_saturation,
-    clip_to_range,
-    compute_sqnr_db,
-    measure_error,
-    split_error,
-)
+from nmpsim.analysis.shadow.compare import measure_error, split_error
+from nmpsim.analysis.shadow.evaluate import Evaluations, add_early_saturation, clip_to_range
+from nmpsim.interpreter import compute_sqnr_db
 from nmpsim.lir.nodes import Quantization, TensorType
 
 INT8 = TensorType("i8", (2, 3), Quantization(0.5, 10, -69.0, 58.5))

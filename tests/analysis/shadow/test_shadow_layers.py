@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from shadow_samples import parse_module
 
-from nmpsim.analysis.shadow import RecordedResults, RunLayer, compare_run
-from nmpsim.analysis.shadow.recording import replay_layers
+from nmpsim.analysis.shadow import RecordedResults, RunEvaluator, RunLayer, compare_run
+from nmpsim.analysis.shadow.recording import LayerReplay
 from nmpsim.lir.nodes import Module
 from nmpsim.report.analyses import ShadowLayer
 
@@ -53,10 +53,10 @@ IN_PLACE = parse_module(
 def test_operands_have_the_values_of_their_time() -> None:
     x = int8(2, 4, 100)
     run = make_results(IN_PLACE, {"x": x}, n1=x, n2=int8(3, 4, 100), n3=int8(5, 8, 127))
-    layers = list(replay_layers(IN_PLACE, [(1,), (2,), (3,)], {"x": x}, run.outputs))
+    layers = list(LayerReplay(IN_PLACE).replay([(1,), (2,), (3,)], {"x": x}, run.outputs))
     held = [[o.stored.tolist()[0] for o in layer.steps[0].operands[1:]] for layer in layers]
     assert held == [[[2, 4, 100]], [[2, 4, 100]], [[3, 4, 100], [2, 4, 100]]]
-    copy, half, total = compare_run(IN_PLACE, run, {})
+    copy, half, total = compare_run(RunEvaluator(IN_PLACE, {}), run)
     assert copy.rounding and copy.rounding.sqnr_db == math.inf
     assert half.rounding and half.rounding.max_error_ulp == 1.0
     assert total.split and total.split.inherited
@@ -72,7 +72,7 @@ def test_a_stopped_run_is_compared_up_to_its_stop() -> None:
     longer = RecordedResults(
         run.inputs, run.real_inputs, [*run.layers, RunLayer((2,))], run.outputs
     )
-    assert [layer.number for layer in compare_run(IN_PLACE, longer)] == [1]
+    assert [layer.number for layer in compare_run(RunEvaluator(IN_PLACE), longer)] == [1]
 
 
 def test_a_fused_layer_is_evaluated_as_one() -> None:
@@ -93,7 +93,7 @@ def test_a_fused_layer_is_evaluated_as_one() -> None:
     x = int8(10, 0)
     run = RecordedResults({"x": x}, {"x": x.astype(float)}, [RunLayer((0, 1))], {1: int8(21, 0)})
     floats = {"w": np.array([[2.0, -2.0], [0, 0]]), "b": np.array([0.75, 0.0])}
-    (layer,) = compare_run(module, run, floats)
+    (layer,) = compare_run(RunEvaluator(module, floats), run)
     assert (layer.index, layer.number, layer.name) == (0, 1, "relu")
     assert layer.split and layer.split.bias and layer.split.weights and layer.bias
     assert layer.split.bias.max_error_ulp == layer.bias.max_error_ulp == 0.25
@@ -117,7 +117,7 @@ def test_a_buffer_is_compared_after_its_last_part() -> None:
     )
     x = int8(5, 6)
     run = make_results(module, {"x": x}, n1=int8(5, 6, 99, 99), n2=int8(5, 6, 5, 6))
-    one, two = compare_run(module, run, {})
+    one, two = compare_run(RunEvaluator(module, {}), run)
     assert one.not_compared == "parts of its output are not written yet"
     assert one.accumulated is one.rounding is one.split is None
     assert two.not_compared == ""
@@ -131,7 +131,7 @@ def test_truth_values_are_not_compared() -> None:
         "%le = elementcmplte @out %y, @in %x, @in %x",
     )
     (layer,) = compare_run(
-        module, make_results(module, {"x": int8(1, 2)}, n0=np.array([[True, True]]))
+        RunEvaluator(module), make_results(module, {"x": int8(1, 2)}, n0=np.array([[True, True]]))
     )
     assert layer == ShadowLayer(0, 0, "le", "its output is of bool, not of real numbers")
 
@@ -142,7 +142,7 @@ def test_intermediate_saturation_is_attributed() -> None:
     told = RecordedResults(
         run.inputs, run.real_inputs, [RunLayer((1,), frozenset({1}))], run.outputs
     )
-    (layer,) = compare_run(IN_PLACE, told)
+    (layer,) = compare_run(RunEvaluator(IN_PLACE), told)
     assert layer.split
     assert layer.split.saturation.mean_error_ulp == pytest.approx(49 / 3)
     assert layer.split.rescale.mean_error_ulp == pytest.approx(49 / 3)
@@ -163,7 +163,7 @@ def test_a_view_of_a_constant_uses_its_part() -> None:
         w=np.array([[9, 9], [2, 3]], np.int8),
     )
     run = make_results(module, {"x": int8(1, 1)}, n1=int8(2, 3))
-    (layer,) = compare_run(module, run, {"w": np.array([[9.0, 9.0], [2.25, 3.0]])})
+    (layer,) = compare_run(RunEvaluator(module, {"w": np.array([[9.0, 9.0], [2.25, 3.0]])}), run)
     assert layer.split and layer.split.weights
     assert layer.split.weights.max_error_ulp == 0.25
     assert layer.bias is None

@@ -14,9 +14,9 @@ from shadow_samples import PROGRAMS, RecordedProgram, load_recorded
 from shared_files import shared_folder
 from tiers import each_value, program_parts
 
-from nmpsim.analysis.shadow import compare_run
-from nmpsim.analysis.shadow.compare import compare_layer
-from nmpsim.analysis.shadow.recording import replay_layers
+from nmpsim.analysis.shadow import RunEvaluator, compare_run
+from nmpsim.analysis.shadow.compare import measure_layer
+from nmpsim.analysis.shadow.recording import LayerReplay
 from nmpsim.report.analyses import ErrorSize, FloatWeight, ShadowLayer
 
 Row = dict[str, str]
@@ -91,9 +91,15 @@ def test_errors_equal_the_recorded_float_model(name: str) -> None:
     program = load_recorded(name)
     network = recorded_float(program, name)
     chains = [layer.numbers for layer in program.run.layers]
+    evaluator, replay = (
+        RunEvaluator(program.module, program.matches.floats),
+        LayerReplay(program.module),
+    )
     layers = {
-        layer.number: compare_layer(0, layer, program.matches.floats, network.get(layer.number))
-        for layer in replay_layers(program.module, chains, program.run.inputs, program.run.outputs)
+        layer.number: measure_layer(
+            0, layer, evaluator.evaluate_layer(layer, network.get(layer.number))
+        )
+        for layer in replay.replay(chains, program.run.inputs, program.run.outputs)
     }
     check(layers, name, {})
 
@@ -103,7 +109,7 @@ def test_errors_equal_a_float_evaluation(name: str) -> None:
     program = load_recorded(name)
     short = name.removeprefix("lir_real/").removesuffix(".lir.txt")
     allowed = {n: off for (where, n), off in EXECUTED_FLOATS_DIFFER.items() if where == short}
-    found = compare_run(program.module, program.run, program.matches.floats)
+    found = compare_run(RunEvaluator(program.module, program.matches.floats), program.run)
     layers = {layer.number: layer for layer in found}
     check(layers, name, allowed)
     opcodes = {i.number: i.opcode for i in program.module.instructions}
@@ -130,7 +136,7 @@ def test_constants_find_their_float_values(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if "cpu.lir" in name])
 def test_without_float_weights(name: str) -> None:
     program = load_recorded(name)
-    for layer in compare_run(program.module, program.run):
+    for layer in compare_run(RunEvaluator(program.module), program.run):
         assert layer.accumulated is layer.isolated is layer.bias is None
         assert layer.rounding is not None
         assert layer.split is not None

@@ -18,7 +18,7 @@ from shared_files import shared_folder
 from tiers import each_value, program_parts
 
 import nmpsim
-from nmpsim.analysis.shadow import compare_run
+from nmpsim.analysis.shadow import RunEvaluator, compare_run
 from nmpsim.bundle import Bundle
 from nmpsim.cli.app import app
 from nmpsim.diagnostics import UserError
@@ -66,7 +66,9 @@ def test_a_run_has_the_shadow_of_its_recording(name: str, engine: str, tmp_path:
     model = shared_folder() / "lir_real" / Path(name).parts[1] / "model.onnx"
     weights = text.with_name(text.name.replace(".lir.txt", ".npz"))
     numerics = "glow-int" if text.name.startswith("cpu") else "glow-float"
-    expected = clear_indices(compare_run(program.module, program.run, program.matches.floats))
+    expected = clear_indices(
+        compare_run(RunEvaluator(program.module, program.matches.floats), program.run)
+    )
     inputs = dict(program.run.inputs)
 
     bundle = build(text, weights, tmp_path, numerics=numerics, fuse=False)

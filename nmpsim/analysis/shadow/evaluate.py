@@ -1,0 +1,250 @@
+"""Evaluation of the layers of recorded runs in real arithmetic.
+
+The evaluations F, L, B, R and C of a layer are defined in :mod:`nmpsim.analysis.shadow.compare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.analysis.shadow.recording import ExecutedLayer, LayerInstruction, LayerReplay
+from nmpsim.arrays import Array, Arrays
+from nmpsim.interpreter import (
+    RealProgram,
+    dequantize,
+    dequantize_operands,
+    evaluate_operation,
+    find_scale_operands,
+    view_tensor,
+)
+from nmpsim.interpreter.execute import ResultIterator
+from nmpsim.lir.nodes import QUANTIZED_ELEMS, Module, TensorType
+
+Real = npt.NDArray[np.float64]
+Floats = Mapping[str, Real]
+"""Float values of constants by name, in the LIR's layout."""
+
+
+_NO_VALUES = np.zeros(0)
+
+
+@attrs.frozen
+class RunLayer:
+    """Layer of a recorded run, given by the numbers of its instructions."""
+
+    numbers: tuple[int, ...]
+    """Numbers of its instructions, in order."""
+    saturated_channels: frozenset[int] = frozenset()
+    """Channels in which the device saturated values before the result."""
+
+
+@attrs.frozen(eq=False)
+class RecordedResults:
+    """Results of a recorded run: inputs, layers and outputs."""
+
+    inputs: Arrays
+    """Stored values of the program's inputs by name."""
+    real_inputs: Arrays
+    """Real values of the inputs, before quantization if the inputs are quantized."""
+    layers: Sequence[RunLayer]
+    outputs: Mapping[int, Array]
+    """Output in the logical shape by the number of a layer's last instruction."""
+
+
+@attrs.frozen(eq=False)
+class Evaluations:
+    """Evaluations of a layer's output on the device and in real arithmetic, of equal shape."""
+
+    device: Real = _NO_VALUES
+    """``y``: the device's dequantized output."""
+    real: Real = _NO_VALUES
+    """``R``: with quantized weights and bias."""
+    in_range: Real = _NO_VALUES
+    """``C``: clipped to the output type's range."""
+    quantized_bias: Real | None = None
+    """``B``: with quantized bias; None, as the next two, without float weights."""
+    isolated: Real | None = None
+    """``L``: with float weights and bias."""
+    network: Real | None = None
+    """``F``: of the float network."""
+    obstacle: str = ""
+    """Why the layer has no values; usually empty."""
+
+
+class RunEvaluator:
+    """Evaluator of any number of runs of a program, which keeps the real values of constants."""
+
+    def __init__(self, module: Module, floats: Floats | None = None) -> None:
+        """Prepare the evaluation of runs.
+
+        Parameters
+        ----------
+        module
+            The program, with its constants.
+        floats
+            Float values of constants, in the LIR's layout; without them only some evaluations are
+            known.
+        """
+        self._module, self._floats = module, floats
+        self._float_program = None if floats is None else RealProgram(module, floats)
+        self._replay = LayerReplay(module)
+        self._constants: dict[int, dict[int, Real]] = {}
+        """Real values of constant operands, by operand and by number of the instruction."""
+
+    def evaluate(self, run: RecordedResults) -> Iterator[tuple[int, ExecutedLayer, Evaluations]]:
+        """Evaluate each layer of a run; yield its index, the layer and its evaluations.
+
+        Layers whose output is not of real numbers, or incomplete, have evaluations without values.
+        """
+        wanted = {layer.numbers[-1]: index for index, layer in enumerate(run.layers)}
+        network = None
+        if self._float_program is not None:
+            network = _FloatResults(self._float_program.execute(run.real_inputs), set(wanted))
+        chains = [layer.numbers for layer in run.layers]
+        for layer in self._replay.replay(chains, run.inputs, run.outputs):
+            index = wanted[layer.number]
+            values = None if network is None else network.get_output(layer.number)
+            channels = run.layers[index].saturated_channels
+            yield index, layer, self.evaluate_layer(layer, values, channels)
+
+    def evaluate_layer(
+        self,
+        layer: ExecutedLayer,
+        network: Real | None,
+        saturated_channels: Collection[int] = (),
+    ) -> Evaluations:
+        """Evaluate a layer in real arithmetic.
+
+        Parameters
+        ----------
+        layer
+            Operands of the layer and its output on the device.
+        network
+            Output of the float network; None if it is unknown.
+        saturated_channels
+            Channels in which the device saturated values before the result.
+        """
+        if reason := find_obstacle(layer):
+            return Evaluations(obstacle=reason)
+        type_ = layer.result.type
+        real = self._compute(layer, {}, {})
+        device = dequantize(layer.output, type_)
+        in_range = add_early_saturation(
+            clip_to_range(real, type_), device, saturated_channels, type_
+        )
+        if self._floats is None:
+            return Evaluations(device, real, in_range)
+        bias, weights = (
+            {n: v for n, v in self._floats.items() if n in list_constants(layer, of_bias)}
+            for of_bias in (True, False)
+        )
+        quantized_bias = self._compute(layer, weights, {}) if weights else real
+        isolated = self._compute(layer, weights, bias) if bias else quantized_bias
+        return Evaluations(device, real, in_range, quantized_bias, isolated, network)
+
+    def _compute(self, layer: ExecutedLayer, weights: Floats, bias: Floats) -> Real:
+        """Return the layer's output in real arithmetic, with these constants in float."""
+        results: dict[str, Real] = {}
+        for step in layer.steps:
+            values = self._read_operands(step, weights, bias)
+            for index, operand in enumerate(step.operands):
+                if operand.place.storage in results:
+                    values[index] = results[operand.place.storage].reshape(operand.type.shape)
+            result = evaluate_operation(step.instruction, step.types, values)[step.result_index]
+            results = {step.operands[step.result_index].place.storage: result}
+        return result
+
+    def _read_operands(self, step: LayerInstruction, weights: Floats, bias: Floats) -> list[Real]:
+        """Return real values of all operands, in print order."""
+        number, operands = step.instruction.number, step.operands
+        known = self._constants.get(number)
+        if known is None:
+            raw = [operand.stored for operand in operands]
+            values = dequantize_operands(step.instruction, step.types, raw)
+            if all(operands[index].is_constant for index in find_scale_operands(step.instruction)):
+                constants = {i: values[i] for i, one in enumerate(operands) if one.is_constant}
+                self._constants[number] = constants
+        else:
+            values = [
+                known[index] if index in known else dequantize(operand.stored, operand.type)
+                for index, operand in enumerate(operands)
+            ]
+        for index, operand in enumerate(operands):
+            floats = bias if operand.is_bias else weights
+            if operand.is_constant and operand.place.storage in floats:
+                values[index] = view_tensor(floats[operand.place.storage], operand.place)
+        return values
+
+
+def list_constants(layer: ExecutedLayer, of_bias: bool) -> set[str]:
+    """Return the names of the constants that are a bias of the layer, or of the others."""
+    return {
+        operand.place.storage
+        for step in layer.steps
+        for operand in step.operands
+        if operand.is_constant and operand.is_bias == of_bias
+    }
+
+
+def find_obstacle(layer: ExecutedLayer) -> str:
+    """Return why a layer's output cannot be compared with real numbers; empty if it can."""
+    elem = layer.result.type.elem
+    if elem not in QUANTIZED_ELEMS and not elem.startswith("float"):
+        return f"its output is of {elem}, not of real numbers"
+    return "" if layer.complete else "parts of its output are not written yet"
+
+
+class _FloatResults:
+    """Results of an execution of the float network, computed on demand."""
+
+    def __init__(self, results: ResultIterator, wanted: set[int]) -> None:
+        self._results, self._wanted = results, wanted
+        self._ready: dict[int, Real] = {}
+
+    def get_output(self, number: int) -> Real:
+        """Return the value of an instruction's first result; call once per instruction."""
+        while number not in self._ready:
+            instruction, _, values = next(self._results)
+            if instruction.number in self._wanted:
+                self._wanted.remove(instruction.number)
+                self._ready[instruction.number] = np.asarray(values, np.float64)
+        return self._ready.pop(number)
+
+
+def clip_to_range(real: Real, type_: TensorType) -> Real:
+    """Clip real values to the range of a quantized type; return them unchanged for a float type."""
+    if type_.quant is None:
+        return real
+    limits = np.iinfo(type_.dtype)
+    low, high = (type_.quant.scale * (q - type_.quant.offset) for q in (limits.min, limits.max))
+    return np.clip(real, low, high)
+
+
+def add_early_saturation(
+    in_range: Real, device: Real, channels: Collection[int], type_: TensorType
+) -> Real:
+    """Return clipped real values, replaced by device values where an intermediate saturated.
+
+    In the channels that the device reports, an error of more than one unit of the last place is
+    saturation; rounding errors are smaller.
+
+    Parameters
+    ----------
+    in_range
+        ``C``: real values clipped to the type's range.
+    device
+        ``y``: values of the device.
+    channels
+        Channels in which the device saturated values before the result.
+    type_
+        Type of the result.
+    """
+    if not channels or type_.quant is None:
+        return in_range
+    concerned = np.isin(np.arange(type_.shape[-1]), list(channels))
+    saturated = concerned & (np.abs(device - in_range) > type_.quant.scale)
+    return np.where(saturated, device, in_range)
