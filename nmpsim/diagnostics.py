@@ -6,7 +6,7 @@ A problem with a user's input is a :class:`Diagnostic`; a function that cannot c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -234,6 +234,12 @@ def join_names(names: Iterable[object], conjunction: str = "and") -> str:
     """Join names to an enumeration: "a", "a and b", "a, b and c"."""
     *first, last = map(str, names)
     return f"{', '.join(first)} {conjunction} {last}" if first else last
+
+
+def join_first(names: Sequence[str], count: int) -> str:
+    """Join the first ``count`` names, and say how many more there are: "a, b and 3 more"."""
+    more = f" and {len(names) - count:,} more" if len(names) > count else ""
+    return f"{', '.join(names[:count])}{more}"
 
 
 def format_count(count: int, singular: str, plural: str | None = None) -> str:

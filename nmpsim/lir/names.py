@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nmpsim.records import frozen
@@ -77,6 +77,12 @@ def make_display_names(names: Sequence[str]) -> list[str]:
         next((one for one in path.suffixes() if endings[one] == 1 and one not in taken), name)
         for name, path in zip(names, paths, strict=True)
     ]
+
+
+def map_display_names(names: Iterable[str]) -> dict[str, str]:
+    """Return the display name of each layer by its full name."""
+    unique = list(dict.fromkeys(names))
+    return dict(zip(unique, make_display_names(unique), strict=True))
 
 
 def _scopes(name: str) -> Mapping[tuple[str, ...], int]:

@@ -8,13 +8,11 @@ from rich.console import Console
 
 from nmpsim.config import format_setting_name
 from nmpsim.diagnostics import format_count
-from nmpsim.lir.names import make_display_names
+from nmpsim.lir.names import map_display_names
 from nmpsim.report.analyses import (
     ErrorSize,
-    FloatWeight,
     MovedSetting,
     SensitivityReport,
-    SettingEffect,
     ShadowLayer,
     ShadowReport,
 )
@@ -50,8 +48,7 @@ def print_shadow(shadow: ShadowReport, console: Console) -> None:
         print_line(console, "without --float-weights only rounding and saturation are measured")
     else:
         _print_constants(shadow, console)
-    names = [layer.name for layer in shadow.layers]
-    shown = dict(zip(names, make_display_names(names), strict=True))
+    shown = map_display_names(layer.name for layer in shadow.layers)
     compared = [layer for layer in shadow.layers if not layer.not_compared]
     if compared:
         print_heading(console, "SQNR of each layer in dB")
@@ -73,21 +70,17 @@ def _print_constants(shadow: ShadowReport, console: Console) -> None:
     print_line(console, f"float weights from {shadow.float_weights}, for {count}")
     if shadow.constants:
         console.print()
-        print_table(
-            console,
-            shadow.constants,
-            *make_columns("shadow_constants", mark=_mark_constant),
+        columns = make_columns(
+            "shadow_constants",
+            mark=lambda one: _marked("far off" if one.sqnr_db < FAR_OFF_DB else ""),
         )
+        print_table(console, shadow.constants, *columns)
     for constant in shadow.constants:
         if constant.fault:
             text = f"{constant.constant} differs from {constant.source}: {constant.fault}"
             print_line(console, text)
     for name in shadow.unmatched:
         print_line(console, f"no float values for {name}: the error of its values is unknown")
-
-
-def _mark_constant(constant: FloatWeight) -> TableCell:
-    return _marked("far off" if constant.sqnr_db < FAR_OFF_DB else "")
 
 
 def _marked(words: str) -> TableCell:
@@ -138,15 +131,12 @@ def make_sensitivity_columns(report: SensitivityReport) -> list[TableColumn]:
 
     return make_columns(
         "sensitivity",
-        setting=_setting_name,
+        setting=lambda one: (
+            format_setting_name(one.setting) + ("*" if one.program == "recompiled" else "")
+        ),
         lower_cycles=lambda one: change(one.lower),
         higher_cycles=lambda one: change(one.higher),
     )
-
-
-def _setting_name(effect: SettingEffect) -> str:
-    star = "*" if effect.program == "recompiled" else ""
-    return f"{format_setting_name(effect.setting)}{star}"
 
 
 def print_sensitivity(report: SensitivityReport, console: Console) -> None:

@@ -78,6 +78,12 @@ def print_facts(console: Console, facts: Iterable[tuple[str, str]], width: int =
         print_line(console, f"  {label:<{width}} {text}")
 
 
+def print_more(console: Console, hidden: int, hint: str = "") -> None:
+    """Print how many more rows there are, and where they are shown; print nothing without any."""
+    if hidden > 0:
+        print_line(console, f"  and {hidden:,} more{hint}")
+
+
 @frozen
 class _FilledColumn:
     """A column of a text table with its cells."""

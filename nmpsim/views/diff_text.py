@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
 from nmpsim.analysis.diff import ReportChange, ReportDifference, RunDifference, TensorDifference
 from nmpsim.analysis.difference import ElementDifference, Tolerance
-from nmpsim.diagnostics import format_count
+from nmpsim.diagnostics import format_count, join_first
 from nmpsim.escape import escape_line
-from nmpsim.lir.names import make_display_names
-from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import TableColumn, make_columns
+from nmpsim.lir.names import map_display_names
+from nmpsim.views.console import print_heading, print_line, print_more, print_table
+from nmpsim.views.measures import make_columns
 from nmpsim.views.text import format_elem, format_real, format_shape
 
 MAX_ROWS = 40
@@ -30,7 +30,7 @@ def print_run_difference(
     differing = difference.differing
     if difference.only_second:
         print_line(console, escape_line(difference.coverage))
-    shown = _display_names([*(one.name for one in difference.tensors), *difference.only_second])
+    shown = map_display_names([*(one.name for one in difference.tensors), *difference.only_second])
     if differing:
         _print_place("first difference", differing[0], "first", shown, console)
     if difference.worst_tensor is not None:
@@ -44,15 +44,20 @@ def print_run_difference(
     rows = difference.tensors if show_all else differing
     if rows:
         console.print()
-        print_table(console, rows if show_all else rows[:MAX_ROWS], *_columns(shown))
-        if not show_all and len(rows) > MAX_ROWS:
-            print_line(console, f"  and {len(rows) - MAX_ROWS:,} more; --all shows them")
+        columns = make_columns(
+            "diff_tensors",
+            number=lambda one: "" if one.number is None else str(one.number),
+            layer=lambda one: _name(one, shown),
+            ulp=_worst_ulp,
+            remarks=_format_remarks,
+        )
+        print_table(console, rows if show_all else rows[:MAX_ROWS], *columns)
+        if not show_all:
+            print_more(console, len(rows) - MAX_ROWS, "; --all shows them")
     for one in differing:
         if one.problem:
             print_line(console, f"not compared: {_name(one, shown)}: {one.problem}", "yellow")
-    _print_only(
-        "the first run", difference.only_first, _display_names(difference.only_first), console
-    )
+    _print_only("the first run", difference.only_first, console)
     if difference.first_wrong is not None:
         name = escape_line(shown.get(difference.first_wrong, difference.first_wrong))
         print_line(console, f"first layer that differs with A's values as inputs: {name}", "bold")
@@ -62,7 +67,14 @@ def print_run_difference(
             print_line(console, "  none of the tried changes makes the layer equal")
     if rows or difference.only_first:
         console.print()
-    print_line(console, _sum(difference), "bold")
+    compared = f"{format_count(len(difference.tensors), 'tensor')} compared"
+    allowed = _allowed(difference.tolerance)
+    if differing:
+        beyond = f" by more than {allowed}" if allowed else ""
+        print_line(console, f"{compared}, {len(differing):,} differ{beyond}", "bold")
+    else:
+        within = f" within {allowed}" if allowed else ""
+        print_line(console, f"{compared}, all equal{within}", "bold")
 
 
 def print_report_difference(difference: ReportDifference, console: Console) -> None:
@@ -77,16 +89,9 @@ def print_report_difference(difference: ReportDifference, console: Console) -> N
         print_line(console, f"  {layer.index} {layer.display_name}")
         for change in layer.changes:
             print_line(console, f"    {_change(change)}")
-    if len(difference.layers) > MAX_ROWS:
-        print_line(
-            console, f"  and {len(difference.layers) - MAX_ROWS:,} more; --format json has all"
-        )
-    _print_only(
-        "the first report", difference.only_first, _display_names(difference.only_first), console
-    )
-    _print_only(
-        "the second report", difference.only_second, _display_names(difference.only_second), console
-    )
+    print_more(console, len(difference.layers) - MAX_ROWS, "; --format json has all")
+    _print_only("the first report", difference.only_first, console)
+    _print_only("the second report", difference.only_second, console)
     print_heading(console, "outputs")
     if difference.outputs is None:
         print_line(console, "the reports have no output in common", "bold")
@@ -110,28 +115,13 @@ def _print_place(
         at = ", ".join(map(str, element.at))
         numbers = f"{format_real(element.actual)}, not {format_real(element.expected)}"
         distance = f"{element.ulp:,} ulp"
-        if one.compared_as_real or is_float_comparison(one):
+        if one.compared_as_real or "float" in one.elem:
             distance = f"largest error {format_real(one.difference.max_error or 0)}"
         print_line(console, f"  at [{at}]: {numbers} ({distance})")
 
 
-def _columns(shown: Mapping[str, str]) -> Iterable[TableColumn]:
-    return make_columns(
-        "diff_tensors",
-        number=lambda one: "" if one.number is None else str(one.number),
-        layer=lambda one: _name(one, shown),
-        ulp=_worst_ulp,
-        remarks=_format_remarks,
-    )
-
-
 def _worst_ulp(one: TensorDifference) -> int | None:
-    return None if is_float_comparison(one) or one.difference is None else one.difference.worst_ulp
-
-
-def is_float_comparison(tensor: TensorDifference) -> bool:
-    """Return whether a tensor difference compares float elements instead of integers."""
-    return "float" in tensor.elem
+    return None if "float" in one.elem or one.difference is None else one.difference.worst_ulp
 
 
 def _format_remarks(one: TensorDifference) -> str:
@@ -149,23 +139,10 @@ def _format_remarks(one: TensorDifference) -> str:
     return ", ".join(notes)
 
 
-def _print_only(
-    whose: str, names: tuple[str, ...], shown: Mapping[str, str], console: Console
-) -> None:
-    if not names:
-        return
-    some = ", ".join(shown[name] for name in names[:MAX_NAMES])
-    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
-    print_line(console, f"only in {whose}: {some}{more}")
-
-
-def _sum(difference: RunDifference) -> str:
-    compared = format_count(len(difference.tensors), "tensor")
-    allowed = _allowed(difference.tolerance)
-    if not difference.differing:
-        return f"{compared} compared, all equal{f' within {allowed}' if allowed else ''}"
-    differ = f"{compared} compared, {len(difference.differing):,} differ"
-    return f"{differ}{f' by more than {allowed}' if allowed else ''}"
+def _print_only(whose: str, names: Sequence[str], console: Console) -> None:
+    if names:
+        shown = list(map_display_names(names).values())
+        print_line(console, f"only in {whose}: {join_first(shown, MAX_NAMES)}")
 
 
 def _allowed(tolerance: Tolerance) -> str:
@@ -176,28 +153,19 @@ def _allowed(tolerance: Tolerance) -> str:
     return " or ".join([*units, *([" + ".join(reals)] if reals else [])])
 
 
-def _display_names(names: Sequence[str]) -> Mapping[str, str]:
-    names = tuple(dict.fromkeys(names))
-    return dict(zip(names, make_display_names(names), strict=True))
-
-
 def _name(one: TensorDifference, shown: Mapping[str, str]) -> str:
     name = shown[one.name]
     return name if one.operand is None else f"{name}.{one.operand}"
 
 
 def _change(change: ReportChange) -> str:
-    share = _percent(change.first, change.second)
-    return f"{change.what}: {_fact(change.first)} -> {_fact(change.second)}{share}"
+    first, second, share = change.first, change.second, ""
+    if isinstance(first, int) and isinstance(second, int) and first:
+        share = f" ({100 * (second - first) / first:+.1f} %)"
+    return f"{change.what}: {_fact(first)} -> {_fact(second)}{share}"
 
 
 def _fact(value: str | int | float | None) -> str:
     if value is None:
         return "none"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _percent(first: object, second: object) -> str:
-    if not (isinstance(first, int) and isinstance(second, int) and first):
-        return ""
-    return f" ({100 * (second - first) / first:+.1f} %)"

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from nmpsim.diagnostics import format_count
 from nmpsim.experiments import Evaluation
-from nmpsim.views.console import print_heading, print_line, print_table
+from nmpsim.views.console import print_heading, print_line, print_more, print_table
 from nmpsim.views.measures import make_columns
 from nmpsim.views.text import format_percent
 
@@ -51,8 +51,7 @@ def _print_failed(evaluation: Evaluation, console: Console) -> None:
     )
     for answer in evaluation.failed[:MAX_FAILED]:
         print_line(console, f"  sample {answer.index}: {answer.error}", "red")
-    if len(evaluation.failed) > MAX_FAILED:
-        print_line(console, f"  and {len(evaluation.failed) - MAX_FAILED:,} more")
+    print_more(console, len(evaluation.failed) - MAX_FAILED)
 
 
 def _print_layers(evaluation: Evaluation, console: Console) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 
 from nmpsim.analysis.identify.classes import Identification, IdentifiedLayer, RuleClass
 from nmpsim.analysis.identify.probe import ClassProbe
 from nmpsim.analysis.program import Program
+from nmpsim.diagnostics import format_count, join_first
 from nmpsim.views.console import print_heading, print_line
 
 _SHOWN, _NAMED = 4, 5
@@ -36,7 +37,8 @@ def print_identification(
             print_line(console, f"  {layer.fault.text}")
     if found.by_order:
         print_line(console, f"tensors: {found.by_name:,} by name, {found.by_order:,} by order")
-    _print_names("not in the dumps", map(found.program.get_display_name, found.missing), console)
+    missing = [*map(found.program.get_display_name, found.missing)]
+    _print_names("not in the dumps", missing, console)
     _print_names("only the first rows were read", found.partial, console)
     for known in probes:
         print_line(console, f"probe of the class {known.rule_class.kind}: {_describe_probe(known)}")
@@ -49,7 +51,7 @@ def print_identification(
 
 def _print_class(one: RuleClass, console: Console, show_all: bool) -> None:
     print_heading(console, f"{one.kind}: {one.rule.name}")
-    layers = f"{len(one.layers):,} layer{'s' if len(one.layers) != 1 else ''}"
+    layers = format_count(len(one.layers), "layer")
     print_line(console, f"  explains all {one.results:,} results of {layers}")
     others = one.rules[1:] if show_all else one.rules[1 : 1 + _SHOWN]
     if others:
@@ -73,12 +75,10 @@ def _describe_probe(one: ClassProbe) -> str:
     return f"divides the rules into {len(one.probe.groups):,} groups{more}"
 
 
-def _print_names(title: str, names: Iterable[str], console: Console) -> None:
+def _print_names(title: str, names: Sequence[str], console: Console) -> None:
     """Print the first names after a title; print nothing if there is no name."""
-    known = list(names)
-    if known:
-        more = f" and {len(known) - _NAMED:,} more" if len(known) > _NAMED else ""
-        print_line(console, f"{title}: {', '.join(known[:_NAMED])}{more}")
+    if names:
+        print_line(console, f"{title}: {join_first(names, _NAMED)}")
 
 
 def _print_unexplained(one: IdentifiedLayer, program: Program, console: Console) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypedDict
 
 from rich.console import Console
 
 from nmpsim.diagnostics import format_count
-from nmpsim.lir.names import make_display_names
+from nmpsim.lir.names import map_display_names
 from nmpsim.quantization import QuantizationAccuracy, QuantizedProgram, QuantizedResult, Settings
 from nmpsim.report.fields import OR_NULL, Source
 from nmpsim.report.json import to_json
@@ -105,9 +105,12 @@ def print_quantization(
 
 def _print_program(program: QuantizedProgram, console: Console) -> None:
     """Print how many results are quantized, and why others stay float."""
-    names = [result.name for result in program.results]
-    shown = dict(zip(names, make_display_names(names), strict=True))
+    shown = map_display_names(result.name for result in program.results)
     staying = program.staying_float
+
+    def name(result: QuantizedResult) -> str:
+        return shown[result.name]
+
     saturated = [result for result in program.results if result.bias_saturated]
     count = len(program.results) - len(staying)
     results = format_count(len(program.results), "result")
@@ -117,35 +120,14 @@ def _print_program(program: QuantizedProgram, console: Console) -> None:
     )
     print_line(console, _weights_text(program.settings))
     if saturated:
-        _print_saturated(saturated, program.settings, shown, console)
-    if not staying:
-        return
-    print_heading(
-        console,
-        f"{format_count(len(staying), 'result')} {'stays' if len(staying) == 1 else 'stay'} float",
-    )
-    print_table(
-        console,
-        staying,
-        *make_columns("quantize_float", instruction=lambda result: shown[result.name]),
-    )
-
-
-def _print_saturated(
-    saturated: Sequence[QuantizedResult],
-    settings: Settings,
-    shown: Mapping[str, str],
-    console: Console,
-) -> None:
-    """Print the biases with saturated elements."""
-    elem = format_elem(settings.bias_elem)
-    print_heading(console, f"biases with elements that do not fit {elem} on their scale")
-    print_table(
-        console,
-        saturated,
-        *make_columns("quantize_saturated", instruction=lambda result: shown[result.name]),
-    )
-    print_line(console, "hint: Pass --bias-precision int32, or --bias-scale product.")
+        bias_elem = format_elem(program.settings.bias_elem)
+        print_heading(console, f"biases with elements that do not fit {bias_elem} on their scale")
+        print_table(console, saturated, *make_columns("quantize_saturated", instruction=name))
+        print_line(console, "hint: Pass --bias-precision int32, or --bias-scale product.")
+    if staying:
+        verb = "stays" if len(staying) == 1 else "stay"
+        print_heading(console, f"{format_count(len(staying), 'result')} {verb} float")
+        print_table(console, staying, *make_columns("quantize_float", instruction=name))
 
 
 def _weights_text(settings: Settings) -> str:
@@ -167,8 +149,7 @@ def _print_comparison(
 
 
 def _worst_name(comparison: QuantizationAccuracy) -> str:
-    names = [layer.name for layer in comparison.layers]
-    shown = dict(zip(names, make_display_names(names), strict=True))
+    shown = map_display_names(layer.name for layer in comparison.layers)
     return shown[comparison.worst_layer.name]
 
 

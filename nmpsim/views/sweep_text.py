@@ -9,13 +9,12 @@ from rich.console import Console
 
 from nmpsim.config import format_setting_name
 from nmpsim.diagnostics import format_count
-from nmpsim.escape import escape_line
 from nmpsim.experiments import SweepResult
 from nmpsim.experiments.table import Row
 from nmpsim.report.device_use import HostWork
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
-from nmpsim.views.console import print_heading, print_line, print_table
+from nmpsim.views.console import print_heading, print_line, print_more, print_table
 from nmpsim.views.measures import RUN_COLUMNS, NumberColumn, TableColumn, make_columns
 
 MAX_ROWS = 64
@@ -50,25 +49,21 @@ def print_sweep(result: SweepResult, console: Console) -> None:
     """Print a table of the points of a sweep, and the points that failed."""
     done = [row for row in result.rows if row["error"] is None]
     failed = [row for row in result.rows if row["error"] is not None]
-    shown = done
-    if len(done) > MAX_ROWS:
-        shown = sorted(done, key=lambda row: int(row["cycles"]))[:MAX_ROWS]
+    fastest = sorted(done, key=lambda row: int(row["cycles"]))[:MAX_ROWS]
+    shown = fastest if len(done) > MAX_ROWS else done
     print_line(console, f"{result.program}: {format_count(len(done), 'point')}", "bold")
     if shown:
         console.print()
         print_table(console, shown, *_columns(result, shown))
-        text = "Pareto: on the Pareto front of cycles, energy and area"
-        print_line(console, text, "dim")
+        print_line(console, "Pareto: on the Pareto front of cycles, energy and area", "dim")
     if len(shown) < len(done):
         print_line(console, f"and {len(done) - len(shown):,} slower ones")
     if failed:
         print_heading(console, f"{len(failed)} without a result")
         for row in failed[:MAX_ROWS]:
-            print_line(
-                console, f"  {_settings(row, result.varied)}: {row['error']}: {row['message']}"
-            )
-        if len(failed) > MAX_ROWS:
-            print_line(console, f"  and {len(failed) - MAX_ROWS:,} more")
+            settings = ", ".join(f"{format_setting_name(n)}={row[n]}" for n in result.varied)
+            print_line(console, f"  {settings}: {row['error']}: {row['message']}")
+        print_more(console, len(failed) - MAX_ROWS)
 
 
 def _columns(result: SweepResult, rows: Sequence[Row]) -> list[TableColumn]:
@@ -79,7 +74,9 @@ def _columns(result: SweepResult, rows: Sequence[Row]) -> list[TableColumn]:
         pareto=lambda row: "yes" if row["point"] in front else "no",
         speedup=lambda row: row["cycles"] / best if best else None,
         bytes=lambda row: row["bytes_read"] + row["bytes_written"],
-        host=_host,
+        host=lambda row: (
+            HostWork(row["host_layers"], row["host_elements"], row["host_cycles"]).text
+        ),
     )
     return [
         *(NumberColumn(format_setting_name(one), one, str) for one in result.varied),
@@ -92,11 +89,3 @@ def _columns(result: SweepResult, rows: Sequence[Row]) -> list[TableColumn]:
         pareto,
         host,
     ]
-
-
-def _host(row: Row) -> str:
-    return HostWork(row["host_layers"], row["host_elements"], row["host_cycles"]).text
-
-
-def _settings(row: Row, varied: Sequence[str]) -> str:
-    return escape_line(", ".join(f"{format_setting_name(one)}={row[one]}" for one in varied))

@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from nmpsim.analysis.difference import OutputDifference
-from nmpsim.diagnostics import format_count
-from nmpsim.lir.names import make_display_names
+from nmpsim.diagnostics import format_count, join_first
+from nmpsim.lir.names import map_display_names
 from nmpsim.verification import (
     OutputChange,
     SampleVerification,
-    VariantComparison,
     Verification,
     VerifiedLayer,
 )
-from nmpsim.views.console import print_heading, print_line, print_table
+from nmpsim.views.console import print_heading, print_line, print_more, print_table
 from nmpsim.views.measures import TableColumn, make_columns
 from nmpsim.views.text import format_real
 
@@ -52,14 +51,13 @@ def print_verification(
         console.print()
         columns = make_verification_columns(shown)
         print_table(console, rows if show_all else rows[:MAX_ROWS], *columns)
-        if not show_all and len(rows) > MAX_ROWS:
-            print_line(console, f"  and {len(rows) - MAX_ROWS:,} more; --all shows them")
+        if not show_all:
+            print_more(console, len(rows) - MAX_ROWS, "; --all shows them")
 
 
 def make_layer_names(verification: Verification) -> Mapping[str, str]:
     """Return the display name of each layer by its full name."""
-    names = [one.name for one in verification.samples[0].layers]
-    return dict(zip(names, make_display_names(names), strict=True))
+    return map_display_names(one.name for one in verification.samples[0].layers)
 
 
 def describe_verification(verification: Verification) -> list[str]:
@@ -88,7 +86,13 @@ def describe_sample(
     if not sample.is_equal:
         lines += [_describe_output(one, len(sample.outputs) > 1) for one in sample.outputs]
     lines += [f"likely cause: {cause}" for cause in sample.causes]
-    lines += [_describe_variant(one, runtime) for one in sample.variants if one.differs]
+    name = runtime.partition(",")[0]
+    for variant in sample.variants:
+        if variant.differs:
+            changes = [one for one in variant.outputs if not one.difference.equal]
+            moved = "; ".join(_describe_output(one, len(variant.outputs) > 1) for one in changes)
+            equal = "; the program is equal to it" if variant.equals_program else ""
+            lines.append(f"note: {name} with {variant.settings} gives another {moved}{equal}")
     return lines
 
 
@@ -130,21 +134,8 @@ def _describe_coverage(sample: SampleVerification, shown: Mapping[str, str]) -> 
     text = f"{len(sample.compared):,} of {format_count(len(sample.layers), 'layer')} compared"
     for problem in dict.fromkeys(one.problem for one in missing):
         names = [shown[one.name] for one in missing if one.problem == problem]
-        more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
-        text += f"; {problem}: {', '.join(names[:MAX_NAMES])}{more}"
+        text += f"; {problem}: {join_first(names, MAX_NAMES)}"
     return text
-
-
-def _describe_variant(variant: VariantComparison, runtime: str) -> str:
-    """Return how other settings of the runtime move its own answer."""
-    name = runtime.partition(",")[0]
-    moved = "; ".join(
-        _describe_output(one, len(variant.outputs) > 1)
-        for one in variant.outputs
-        if not one.difference.equal
-    )
-    equal = "; the program is equal to it" if variant.equals_program else ""
-    return f"note: {name} with {variant.settings} gives another {moved}{equal}"
 
 
 def _judge(layer: VerifiedLayer) -> str:

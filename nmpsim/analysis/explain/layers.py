@@ -29,7 +29,7 @@ from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.placement import find_host_reason
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.kernels.scale import InvalidScaleError
-from nmpsim.lir.names import make_display_names
+from nmpsim.lir.names import map_display_names
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.lir.opcodes import OPCODES, find_opcodes
@@ -137,7 +137,7 @@ def explain_layers(
     _, operations = resolve_operands(module)
     names = [op.instruction.name for op in operations]
     if shown is None:
-        shown = dict(zip(names, make_display_names(names), strict=True))
+        shown = map_display_names(names)
     return tuple(
         _explain(
             module,

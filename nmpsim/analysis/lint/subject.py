@@ -14,7 +14,7 @@ from nmpsim.arrays import Array, Arrays
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
 from nmpsim.diagnostics import Place
-from nmpsim.lir.names import make_display_names
+from nmpsim.lir.names import map_display_names
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization import ValueRange
 
@@ -62,8 +62,7 @@ class LintSubject:
         """Display names of instructions and constants by full name."""
         shown: dict[str, str] = {}
         for owners in (self.module.weights, [op.instruction for op in self.operations]):
-            names = [owner.name for owner in owners]
-            shown |= dict(zip(names, make_display_names(names), strict=True))
+            shown |= map_display_names(owner.name for owner in owners)
         return {**shown, **(self.program.display_names or {})}
 
     @cached_property

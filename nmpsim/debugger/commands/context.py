@@ -26,7 +26,7 @@ from nmpsim.debugger.reference import ArrayOpener, LayerComparison, ReferenceOut
 from nmpsim.debugger.scale_changes import replace_scales
 from nmpsim.diagnostics import fail, locate_errors
 from nmpsim.lir.layers import find_layer
-from nmpsim.lir.names import make_display_names
+from nmpsim.lir.names import map_display_names
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.printer import format_instruction
 
@@ -104,7 +104,7 @@ class CommandContext:
     def _display_names(self) -> Mapping[str, str]:
         bundle = self.debugger.bundle
         constants = [one.name for one in bundle.module().weights] if bundle.has_module else []
-        shown = dict(zip(constants, make_display_names(constants), strict=True))
+        shown = map_display_names(constants)
         for layer in self.debugger.layers:
             if layer.display_name != layer.name:
                 shown |= dict.fromkeys((layer.output.name, layer.operand), layer.display_name)
