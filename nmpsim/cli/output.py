@@ -104,18 +104,23 @@ def write_text(text: str, output: Path | None = None) -> None:
 
 def write_result(
     format: str,
-    make_document: Callable[..., Mapping[str, Any]],
+    document: Callable[..., Mapping[str, Any]] | type[Any],
     print_view: Callable[..., None],
     *result: Any,
     output: Path | None = None,
 ) -> None:
     """Write a result in the requested format to ``output``, or to standard output if None.
 
-    ``make_document`` returns the JSON document of the result's parts; ``print_view`` prints them on
-    the console, its last argument.
+    ``document`` defines the JSON document of a record, or is a function that makes it of the
+    result's parts. ``print_view`` prints them on the console, its last argument.
     """
     if format == "json":
-        write_json(make_document(*result), output)
+        from nmpsim.report.json import to_json
+
+        if isinstance(document, type):
+            write_json(to_json(result[0], document), output)
+        else:
+            write_json(document(*result), output)
     else:
         with open_text_output(output) as console:
             print_view(*result, console)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import attrs
 import numpy as np
@@ -22,6 +22,7 @@ from nmpsim.extras import require_extra
 from nmpsim.fitting.cycle_model import CycleModel, FitParameter, Float64s, list_parameters
 from nmpsim.fitting.measurements import LayerKey, Measurements
 from nmpsim.records import frozen
+from nmpsim.report.fields import AT_END, NOT_IN_JSON, WrittenBefore
 
 NOISE = 0.02
 """Assumed relative standard deviation of measured cycles."""
@@ -47,14 +48,15 @@ Values = tuple[int, ...]
 class FittedSetting:
     """Fitted setting: its value before and after the fit, and the uncertainty of the value."""
 
-    setting: str
+    setting: Annotated[str, "`dram_latency_cycles` is `latency_cycles` of `[dram]`"]
     before: int
     after: int
-    uncertainty: float
-    """Relative standard deviation of the fitted value."""
+    uncertainty: Annotated[float, "relative standard deviation of the fitted value"]
 
     @property
-    def is_determined(self) -> bool:
+    def is_determined(
+        self,
+    ) -> Annotated[bool, "whether the measurements determine the value", AT_END]:
         """Whether the measurements determine the setting: its uncertainty is at most 0.25."""
         return self.uncertainty <= DETERMINED
 
@@ -65,9 +67,9 @@ class FittedLayer:
 
     program: str
     layer: str
-    measured: float
-    before: int
-    after: int
+    measured: Annotated[float, "measured cycles"]
+    before: Annotated[int, "cycles on the device before the fit"]
+    after: Annotated[int, "cycles on the fitted device"]
 
 
 @frozen
@@ -76,23 +78,46 @@ class NextLayer:
 
     program: str
     layer: str
-    information: float
-    """Logarithm by which the volume of possible settings shrinks."""
-    setting: str
-    """Setting whose uncertainty shrinks most."""
+    information: Annotated[float, "logarithm by which the volume of possible settings shrinks"]
+    setting: Annotated[str, "setting whose uncertainty shrinks most"]
 
 
 @frozen
 class FitResult:
-    """Result of a fit: the device, its settings, and the layers."""
+    """Result of a fit: the device, its settings, and the layers; also the JSON document."""
 
-    device: DeviceConfig
+    device: Annotated[DeviceConfig, NOT_IN_JSON]
     settings: tuple[FittedSetting, ...]
     layers: tuple[FittedLayer, ...]
-    next_layers: tuple[NextLayer, ...]
-    """Layers to measure next, best first."""
-    simulations: int
-    """Number of simulated devices."""
+    next_layers: Annotated[tuple[NextLayer, ...], "layers to measure next, best first"]
+    simulations: Annotated[int, "number of simulated devices"]
+
+    @property
+    def schema(self) -> Annotated[Literal["nmpsim-fit-1"], WrittenBefore("settings")]:
+        """Version of the JSON document."""
+        return "nmpsim-fit-1"
+
+    @property
+    def median_error_before(
+        self,
+    ) -> Annotated[
+        float,
+        "median relative error of the measured layers on the device before the fit",
+        WrittenBefore("simulations"),
+    ]:
+        """Median relative error of the simulated cycles before the fit."""
+        return float(np.median([abs(one.before / one.measured - 1) for one in self.layers]))
+
+    @property
+    def median_error(
+        self,
+    ) -> Annotated[
+        float,
+        "median relative error of the measured layers on the fitted device",
+        WrittenBefore("simulations"),
+    ]:
+        """Median relative error of the simulated cycles after the fit."""
+        return float(np.median([abs(one.after / one.measured - 1) for one in self.layers]))
 
     def make_notes(self) -> dict[str, str]:
         """Make a note for each setting by name: its uncertainty, or that it is undetermined."""
@@ -102,16 +127,6 @@ class FitResult:
             else "not determined by the measurements"
             for one in self.settings
         }
-
-    def compute_median_error(self, is_fitted: bool) -> float:
-        """Compute the median relative error of simulated cycles over the measured layers.
-
-        The cycles are those after the fit if ``is_fitted``, otherwise those before the fit.
-        """
-        errors = [
-            abs((one.after if is_fitted else one.before) / one.measured - 1) for one in self.layers
-        ]
-        return float(np.median(errors))
 
 
 def fit_device(

@@ -9,7 +9,7 @@ from nmpsim.verification.compare import (
     list_expected_outputs,
     verify_sample,
 )
-from nmpsim.verification.document import make_verification_document
+from nmpsim.verification.document import VerificationDocument
 
 __all__ = [
     "OutputChange",
@@ -18,6 +18,6 @@ __all__ = [
     "Verification",
     "VerifiedLayer",
     "list_expected_outputs",
-    "make_verification_document",
+    "VerificationDocument",
     "verify_sample",
 ]

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal, TypedDict
 
 from nmpsim.report.fields import Source
-from nmpsim.report.json import to_json
 from nmpsim.verification.compare import (
     OutputChange,
     VariantComparison,
-    Verification,
     VerifiedLayer,
 )
 
@@ -45,8 +43,3 @@ class VerificationDocument(TypedDict):
     runtime: Annotated[str, "reference runtime with its version and settings"]
     equal: Annotated[bool, Source(lambda found: not found.differing)]
     samples: list[SampleDocument]
-
-
-def make_verification_document(verification: Verification) -> VerificationDocument:
-    """Return the JSON document for a verification."""
-    return to_json(verification, VerificationDocument)

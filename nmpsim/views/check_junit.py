@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from nmpsim.checking import CaseResult, CheckResult, LayerOutcome
+from nmpsim.checking import CaseResult, CheckResult
 from nmpsim.escape import escape
 from nmpsim.extras import require_extra
-
-if TYPE_CHECKING:
-    from junitparser import TestCase
-    from junitparser.junitparser import FinalResult
 
 
 def require_junitparser() -> None:
@@ -26,43 +21,39 @@ def require_junitparser() -> None:
 
 def format_junit(results: Sequence[CaseResult]) -> str:
     """Return the results of checks as a JUnit XML document."""
-    from junitparser import JUnitXml, TestSuite
+    from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 
     document = JUnitXml("nmpsim check")
     for result in results:
-        suite = TestSuite(_plain(result.name))
-        cases = [*_errors(result), *_checks(result), *_layers(result)]
+        cases = []
+        if result.errors:
+            cases.append(TestCase("can be checked", _plain(result.name)))
+            error = Error(_plain(result.errors[0].message), result.errors[0].code)
+            error.text = _plain("\n".join(map(str, result.errors)))
+            cases[0].result = [error]
+        for check in result.checks:
+            cases.append(TestCase(check.name, f"{_plain(result.name)}.checks"))
+            if check.failed:
+                failure = Failure(_plain(check.message), check.status)
+                failure.text = _plain("\n".join(_details(result, check)))
+                cases[-1].result = [failure]
+        for layer in result.layers:
+            name = _plain(f"{layer.index:04d} {layer.display_name} ({layer.operation})")
+            cases.append(TestCase(name, f"{_plain(result.name)}.layers"))
+            cases[-1].result = [
+                Failure(_plain(f"{check.name}: {culprit.message}"), check.status)
+                for check in result.failed_checks
+                for culprit in check.culprits
+                if culprit.index == layer.index
+            ]
         for case in cases[:1]:  # readers add up the times
             case.time = round(result.seconds, 3)
+        suite = TestSuite(_plain(result.name))
         suite.add_testcases(cases)
         document.add_testsuite(suite)
     sink = io.BytesIO()
     document.write(sink, pretty=True)
     return sink.getvalue().decode()
-
-
-def _errors(result: CaseResult) -> Iterator[TestCase]:
-    from junitparser import Error, TestCase
-
-    if result.errors:
-        case = TestCase("can be checked", _plain(result.name))
-        first = result.errors[0]
-        error = Error(_plain(first.message), first.code)
-        error.text = _plain("\n".join(str(one) for one in result.errors))
-        case.result = [error]
-        yield case
-
-
-def _checks(result: CaseResult) -> Iterator[TestCase]:
-    from junitparser import Failure, TestCase
-
-    for check in result.checks:
-        case = TestCase(check.name, f"{_plain(result.name)}.checks")
-        if check.failed:
-            failure = Failure(_plain(check.message), check.status)
-            failure.text = _plain("\n".join(_details(result, check)))
-            case.result = [failure]
-        yield case
 
 
 def _details(result: CaseResult, check: CheckResult) -> Iterator[str]:
@@ -72,26 +63,6 @@ def _details(result: CaseResult, check: CheckResult) -> Iterator[str]:
         yield result.version_note
     if result.core is not None:
         yield f"core file: {result.core.command} stops {result.core.position}"
-
-
-def _layers(result: CaseResult) -> Iterator[TestCase]:
-    from junitparser import Failure, TestCase
-
-    for layer in result.layers:
-        case = TestCase(_layer_name(layer), f"{_plain(result.name)}.layers")
-        failures: list[FinalResult] = [
-            Failure(_plain(f"{check.name}: {culprit.message}"), check.status)
-            for check in result.failed_checks
-            for culprit in check.culprits
-            if culprit.index == layer.index
-        ]
-        if failures:
-            case.result = failures
-        yield case
-
-
-def _layer_name(layer: LayerOutcome) -> str:
-    return _plain(f"{layer.index:04d} {layer.display_name} ({layer.operation})")
 
 
 def _plain(text: str) -> str:

@@ -11,7 +11,6 @@ from nmpsim.config import SETTINGS, DeviceConfig, default_device
 from nmpsim.diagnostics import format_count
 from nmpsim.energy.tables import ESTIMATED_ITEMS, Estimate, EstimateTable
 from nmpsim.report.fields import Source
-from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
 from nmpsim.views.measures import make_columns
 
@@ -48,11 +47,6 @@ class DeviceDocument(TypedDict):
         "energy of each action in picojoules and area of each hardware block in square micrometres:"
         " `energy_mac_int8` is `mac_int8` of `[energy]`",
     ]
-
-
-def make_device_document(device: DeviceConfig) -> DeviceDocument:
-    """Return the settings of a device as a JSON document."""
-    return to_json(device, DeviceDocument)
 
 
 def list_settings(

@@ -16,7 +16,6 @@ from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.config import default_device, format_setting_name
 from nmpsim.escape import escape_line
 from nmpsim.report.fields import Source
-from nmpsim.report.json import to_json
 from nmpsim.views.console import print_facts, print_heading, print_line, print_table
 from nmpsim.views.element_types import (
     KINDS,
@@ -155,11 +154,6 @@ class InspectDocument(TypedDict):
         Source("metadata.device"),
         "settings that the bundle was compiled for",
     ]
-
-
-def make_inspect_document(bundle: Bundle) -> InspectDocument:
-    """Return the contents of a bundle as a JSON document."""
-    return to_json(bundle, InspectDocument)
 
 
 def print_bundle(bundle: Bundle, console: Console) -> None:

@@ -13,7 +13,6 @@ from nmpsim.experiments import SweepResult
 from nmpsim.experiments.table import Row
 from nmpsim.report.device_use import HostWork
 from nmpsim.report.fields import Source
-from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_more, print_table
 from nmpsim.views.measures import RUN_COLUMNS, NumberColumn, TableColumn, make_columns
 
@@ -38,11 +37,6 @@ class SweepDocument(TypedDict):
         Source("pareto_points"),
         "`point` of each point on the Pareto front of cycles, energy and area",
     ]
-
-
-def make_sweep_document(result: SweepResult) -> SweepDocument:
-    """Return a sweep as a JSON document, with the columns of the results file."""
-    return to_json(result, SweepDocument)
 
 
 def print_sweep(result: SweepResult, console: Console) -> None:

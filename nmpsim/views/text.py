@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from os.path import commonprefix
+from typing import Annotated
 
 import numpy as np
 
-from nmpsim.arrays import Array, Shape
+from nmpsim.arrays import Shape
 from nmpsim.diagnostics import format_count as format_count  # one of the formats of templates
+from nmpsim.records import frozen
 from nmpsim.report.data import OutputReport
 
 ELLIPSIS = "..."
@@ -170,8 +172,8 @@ def describe_output(output: OutputReport) -> Iterator[str]:
     if output.scale is not None:
         head += f", scale {output.scale!r}, offset {output.offset}"
     yield f"{head}, {format_range(output)}"
-    if is_score_shape(values.shape):
-        yield f"  top {min(TOP, values.size)}: {', '.join(_best(output))}"
+    if top := find_top_classes(output):
+        yield f"  top {len(top)}: {', '.join(map(str, top))}"
 
 
 def is_score_shape(shape: Shape) -> bool:
@@ -179,11 +181,24 @@ def is_score_shape(shape: Shape) -> bool:
     return bool(shape) and shape[-1] in CLASSES and all(dim == 1 for dim in shape[:-1])
 
 
-def find_top_classes(values: Array) -> list[int]:
-    """Return the indices of the ``TOP`` largest values, largest first."""
-    flat = values.astype(np.float64).reshape(-1)
-    order = np.argsort(-flat, kind="stable")[:TOP]
-    return [int(index) for index in order]
+@frozen
+class ClassScore:
+    """Class of a classifier and its score."""
+
+    index: Annotated[int, "of the class, from 0"]
+    value: Annotated[float, "its score as a real number"]
+
+    def __str__(self) -> str:
+        return f"{self.index} ({self.value:.4g})"
+
+
+def find_top_classes(output: OutputReport) -> tuple[ClassScore, ...]:
+    """Return the ``TOP`` best classes, best first; () if the output has no classes."""
+    if not is_score_shape(output.values.shape):
+        return ()
+    real = output.dequantize().astype(np.float64).reshape(-1)
+    order = np.argsort(-real, kind="stable")[:TOP]
+    return tuple(ClassScore(int(index), float(real[index])) for index in order)
 
 
 def format_range(output: OutputReport) -> str:
@@ -196,9 +211,3 @@ def format_range(output: OutputReport) -> str:
         return "all values are NaN"
     text = f"min {format_real(float(np.nanmin(real)))}, max {format_real(float(np.nanmax(real)))}"
     return f"{text}, {not_numbers:,} NaN" if not_numbers else text
-
-
-def _best(output: OutputReport) -> Iterator[str]:
-    real = output.dequantize().reshape(-1)
-    for index in find_top_classes(real):
-        yield f"{index} ({float(real[index]):.4g})"

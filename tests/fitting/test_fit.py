@@ -79,7 +79,7 @@ def test_a_hidden_device_is_found(assumed, hidden, measurements):
         assert found[name].after == pytest.approx(getattr(hidden, name), rel=0.1), name
         assert found[name].is_determined
         assert result.device.sources[name] == "measured"
-    assert result.compute_median_error(is_fitted=True) < 0.01 < result.compute_median_error(False)
+    assert result.median_error < 0.01 < result.median_error_before
 
 
 def test_settings_without_influence_stay_assumed(assumed, measurements):

@@ -175,7 +175,8 @@ def output(values: np.ndarray, scale: float | None = None, offset: int | None = 
 
 
 def test_top_classes_are_the_largest_and_ties_keep_their_order():
-    assert find_top_classes(np.array([[-128, 5, 5, 127, 0]], np.int8)) == [3, 1, 2, 4, 0]
+    output = OutputReport("y", "i8", 1.0, 0, np.array([[-128, 5, 5, 127, 0]], np.int8))
+    assert [one.index for one in find_top_classes(output)] == [3, 1, 2, 4, 0]
     assert "top 5: 1 (0.7), 0 (0.1), 5 (0.1), 2 (0.05), 4 (0.05)" in text(sample_report())
 
 

@@ -10,7 +10,7 @@ from nmpsim.analysis.diff.compare import (
     TensorDifference,
     compare_runs,
 )
-from nmpsim.analysis.diff.document import make_report_document, make_run_document
+from nmpsim.analysis.diff.document import ReportDifferenceDocument, make_run_document
 from nmpsim.analysis.diff.glow_console import is_console_text, read_console_tensors
 from nmpsim.analysis.diff.glow_folder import read_folder_tensors
 from nmpsim.analysis.diff.reports import ReportChange, ReportDifference, compare_reports
@@ -28,7 +28,7 @@ __all__ = [
     "read_console_tensors",
     "read_folder_tensors",
     "is_console_text",
-    "make_report_document",
+    "ReportDifferenceDocument",
     "make_run_document",
     "list_saved_tensors",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal, TypedDict
 
 from nmpsim.analysis.diff.compare import RunDifference, TensorDifference
-from nmpsim.analysis.diff.reports import LayerChange, ReportChange, ReportDifference
+from nmpsim.analysis.diff.reports import LayerChange, ReportChange
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 
@@ -89,8 +89,3 @@ def make_run_document(difference: RunDifference) -> RunDifferenceDocument:
         "causes": list(difference.causes),
         **tensors,
     }
-
-
-def make_report_document(difference: ReportDifference) -> ReportDifferenceDocument:
-    """Return the JSON document for a comparison of two reports."""
-    return to_json(difference, ReportDifferenceDocument)

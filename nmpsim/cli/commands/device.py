@@ -21,7 +21,7 @@ class DeviceOptions:
 def command(options: DeviceOptions) -> None:
     """Show all settings of a device; without a file, the settings of the NMP."""
     from nmpsim.config import resolve_device
-    from nmpsim.views.device_table import make_device_document, print_device
+    from nmpsim.views.device_table import DeviceDocument, print_device
 
     config = resolve_device(load_device(options.device))
-    write_result(options.format, make_device_document, print_device, config)
+    write_result(options.format, DeviceDocument, print_device, config)

@@ -87,7 +87,7 @@ def command(options: DiffOptions) -> int:
     Exit codes: 0 equal, 1 different, 2 unusable arguments or files; with --strict 5 if all common
     layers are equal and one run has more.
     """
-    from nmpsim.analysis.diff import make_report_document, make_run_document
+    from nmpsim.analysis.diff import ReportDifferenceDocument, make_run_document
     from nmpsim.analysis.difference import Tolerance as Tolerances
     from nmpsim.views.diff_text import print_report_difference, print_run_difference
 
@@ -99,7 +99,7 @@ def command(options: DiffOptions) -> int:
         reports = _compare_reports(*runs, tolerance)
         write_result(
             options.format,
-            make_report_document,
+            ReportDifferenceDocument,
             print_report_difference,
             reports,
             output=options.output,
@@ -140,7 +140,7 @@ def _compare_runs(
 ) -> RunDifference:
     from nmpsim.analysis.diff import compare_runs
     from nmpsim.analysis.matching import add_program_facts
-    from nmpsim.views.progress import ItemProgress
+    from nmpsim.core.run import Progress
 
     bundle = None if options.bundle is None else load_program(options.bundle)
     inputs = _load_inputs(options, bundle)
@@ -153,7 +153,7 @@ def _compare_runs(
             tolerance=tolerance,
             parameters=_quantization_of(bundle),
             names=names,
-            progress=lambda *state: progress(ItemProgress(*state)),
+            progress=lambda *state: progress(Progress("tensor", *state)),
         )
         if bundle is None or inputs is None or not found.differing:
             return found

@@ -33,9 +33,9 @@ def command(options: FitOptions) -> None:
     """
     check_outputs([options.output], [options.device, options.measured])
     from nmpsim.fitting.device_text import format_device_file
-    from nmpsim.fitting.fit import fit_device
+    from nmpsim.fitting.fit import FitResult, fit_device
     from nmpsim.fitting.measurements import read_measurements
-    from nmpsim.views.fit_text import make_fit_document, print_fit
+    from nmpsim.views.fit_text import print_fit
 
     device = resolve_device(load_device(options.device))
     measurements = read_measurements(options.measured)
@@ -43,4 +43,4 @@ def command(options: FitOptions) -> None:
         result = fit_device(device, measurements, progress)
     write_text(format_device_file(result.device, result.make_notes()), options.output)
     print_message(f"wrote {options.output}")
-    write_result(options.format, make_fit_document, print_fit, result)
+    write_result(options.format, FitResult, print_fit, result)

@@ -68,9 +68,9 @@ def command(options: IdentifyOptions) -> int:
     )
     from nmpsim.analysis.program import load_program
     from nmpsim.atomic import write_file, write_npz
+    from nmpsim.core.run import Progress
     from nmpsim.frontends.imported_model import ImportOptions
     from nmpsim.views.identify_text import print_identification
-    from nmpsim.views.progress import ItemProgress
 
     names = options.matching.read_names()
     with report_slow_loading(options.program):
@@ -81,7 +81,7 @@ def command(options: IdentifyOptions) -> int:
         found = identify_program(
             program,
             options.dumps,
-            lambda *state: progress(ItemProgress(*state)),
+            lambda *state: progress(Progress("layer", *state)),
             names=names,
             layout=options.matching.reference_layout,
         )

@@ -26,7 +26,7 @@ def command(options: InspectOptions) -> None:
     """
     from nmpsim import session
     from nmpsim.bundle import read_bundle
-    from nmpsim.views.inspect_text import make_inspect_document, print_bundle
+    from nmpsim.views.inspect_text import InspectDocument, print_bundle
 
     if session.is_model(options.file):
         compiled = session.compile(
@@ -37,4 +37,4 @@ def command(options: InspectOptions) -> None:
     else:
         with report_slow_loading(options.file):
             contents = read_bundle(options.file)
-    write_result(options.format, make_inspect_document, print_bundle, contents)
+    write_result(options.format, InspectDocument, print_bundle, contents)

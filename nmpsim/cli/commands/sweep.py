@@ -144,7 +144,7 @@ def _parse_setting(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _show(options: SweepOptions, result: SweepResult) -> int:
-    from nmpsim.views.sweep_text import make_sweep_document, print_sweep
+    from nmpsim.views.sweep_text import SweepDocument, print_sweep
 
     total = len(result.rows)
     if result.reused:
@@ -156,5 +156,5 @@ def _show(options: SweepOptions, result: SweepResult) -> int:
 
         for path in write_plots(options.plot, result):
             print_message(f"wrote {path}")
-    write_result(options.format, make_sweep_document, print_sweep, result)
+    write_result(options.format, SweepDocument, print_sweep, result)
     return EXIT_WORSE if failed == total else EXIT_OK

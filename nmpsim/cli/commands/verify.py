@@ -82,7 +82,7 @@ def command(options: VerifyOptions) -> int:
     from nmpsim.cli.samples import ProgramInputs, print_image_formats
     from nmpsim.core.inputs import prepare_inputs
     from nmpsim.core.run import Progress
-    from nmpsim.verification import Verification, make_verification_document, verify_sample
+    from nmpsim.verification import Verification, VerificationDocument, verify_sample
     from nmpsim.views.verify_text import print_verification
 
     check_outputs([options.output], [options.program, options.reference])
@@ -129,7 +129,7 @@ def command(options: VerifyOptions) -> int:
     else:
         view = partial(print_verification, show_all=options.show_all)
         write_result(
-            options.format, make_verification_document, view, verification, output=options.output
+            options.format, VerificationDocument, view, verification, output=options.output
         )
     return EXIT_WORSE if verification.differing else EXIT_OK
 

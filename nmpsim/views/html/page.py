@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 import attrs
 
+from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.escape import escape_line
 from nmpsim.extras import require_extra
 from nmpsim.report.data import RunReport
@@ -16,14 +17,12 @@ from nmpsim.views.html import compare, tables
 from nmpsim.views.html.figures import MAX_MARKS, Figure, get_core_count, shorten_names
 from nmpsim.views.html.layer_graph import make_layer_graph
 from nmpsim.views.html.run_figures import make_error_figures, make_run_figures
-from nmpsim.views.progress import ItemProgress
 from nmpsim.views.run_text import list_run_totals
 from nmpsim.views.templates import load_template
 from nmpsim.views.text import describe_output
 
 FUNCTION = "main"
 """Glow's name of every network."""
-RenderCallback = Callable[[ItemProgress], None]
 
 
 @attrs.frozen
@@ -45,7 +44,7 @@ def require_html() -> None:
         import vl_convert  # noqa: F401 - likewise
 
 
-def make_html_page(runs: Mapping[str, RunReport], listener: RenderCallback | None = None) -> str:
+def make_html_page(runs: Mapping[str, RunReport], listener: ProgressCallback | None = None) -> str:
     """Return a self-contained HTML report of one or more runs.
 
     Raises
@@ -98,7 +97,7 @@ def choose_title(name: str, report: RunReport) -> str:
 class FigureRenderer:
     """Renderer of figures that reports progress."""
 
-    def __init__(self, figures: Sequence[Figure], listener: RenderCallback | None) -> None:
+    def __init__(self, figures: Sequence[Figure], listener: ProgressCallback | None) -> None:
         self._total = len(figures)
         self._listener = listener
         self._done = 0
@@ -111,7 +110,7 @@ class FigureRenderer:
         from nmpsim.views.html.draw import compress_text, render_image
 
         if self._listener is not None:
-            self._listener(ItemProgress(self._done, self._total, figure.title))
+            self._listener(Progress("figure", self._done, self._total, figure.title))
         self._done += 1
         id = f"figure-{self._done}"
         if figure.mark_count > MAX_MARKS:

@@ -17,7 +17,8 @@ from nmpsim.bundle.layout import DIGEST, META
 from nmpsim.config import make_device_config
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.codec import BY_MNEMONIC, decode, encode
-from nmpsim.views.inspect_text import make_inspect_document, print_bundle
+from nmpsim.report.json import to_json
+from nmpsim.views.inspect_text import InspectDocument, print_bundle
 
 from .. import programs
 from ..engines import limit_cycles, make_inputs, run_on_both, warm
@@ -60,7 +61,7 @@ def _show(bundle: Bundle) -> None:
     from rich.console import Console
 
     print_bundle(bundle, Console(file=io.StringIO(), width=100))
-    json.dumps(make_inspect_document(bundle))
+    json.dumps(to_json(bundle, InspectDocument))
     disassemble_bundle(bundle)
     if bundle.debug:
         with allow_errors("BUN", "LIR"):
