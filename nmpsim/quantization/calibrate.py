@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.arrays import Array, Arrays, Shape
 from nmpsim.diagnostics import did_you_mean, fail, quote
-from nmpsim.interpreter import execute_real
+from nmpsim.interpreter import RealProgram
 from nmpsim.lir.constraints import format_shape
 from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcodes import IN
@@ -157,17 +157,13 @@ def calibrate(graph: FloatGraph, samples: Iterable[Arrays]) -> dict[FloatValue, 
         QUANT002 if a result has infinite values or NaN.
     """
     found: dict[str, ValueRange] = {}
-    orders = find_sum_orders(graph)
+    program = RealProgram(
+        graph.module, hidden_relu=False, real=np.float32, sum_orders=find_sum_orders(graph)
+    )
     for sample in samples:
         for name, array in sample.items():
             _extend(found, name, array)
-        for instruction, operand, array in execute_real(
-            graph.module,
-            sample,
-            hidden_relu=False,
-            real=np.float32,
-            sum_orders=orders,
-        ):
+        for instruction, operand, array in program.execute(sample):
             if array.dtype == np.float32:
                 check_finite(
                     array,

@@ -11,14 +11,13 @@ import numpy as np
 from nmpsim.arrays import Array, Arrays
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import (
+    RealProgram,
     compute_energy,
     convert_to_decibels,
     dequantize,
     execute_exact,
-    execute_real,
     locate_tensors,
 )
-from nmpsim.lir.nodes import Module
 from nmpsim.quantization.calibrate import Sample
 from nmpsim.quantization.driver import (
     CalibratedProgram,
@@ -98,18 +97,19 @@ def compare_schemas(
     require_quantized(programs, calibrated.graph.module)
     meters = [_Meter(program) for program in programs]
     outputs = tuple(calibrated.graph.outputs)
+    float_program = RealProgram(calibrated.graph.module, hidden_relu=False)
     for sample in calibrated.samples:
-        results, values = _run_float(calibrated.graph.module, sample, outputs)
+        results, values = _run_float(float_program, sample, outputs)
         for meter in meters:
             meter.add(sample, results, values)
     return tuple(meter.comparison(outputs) for meter in meters)
 
 
 def _run_float(
-    module: Module, sample: Sample, outputs: Iterable[str]
+    program: RealProgram, sample: Sample, outputs: Iterable[str]
 ) -> tuple[dict[int, Array], dict[str, Array]]:
     """Return the float program's results by instruction number, and its outputs by name."""
-    run = execute_real(module, sample, hidden_relu=False)
+    run = program.execute(sample)
     results = {
         instruction.number: array
         for instruction, name, array in run
