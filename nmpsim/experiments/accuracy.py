@@ -9,9 +9,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.analysis.shadow import ShadowEvaluation
+from nmpsim.analysis.shadow.evaluate import Floats
 from nmpsim.atomic import is_special_file, write_file
 from nmpsim.bundle import Bundle, BundleHolder, Metadata, get_bundle
 from nmpsim.config import make_device_config
@@ -26,7 +29,13 @@ from nmpsim.experiments.accuracy_result import (
     make_evaluation_document,
     resume_evaluation,
 )
-from nmpsim.experiments.identity import compute_digest, compute_network_digest, get_code_version
+from nmpsim.experiments.error_meter import list_layers
+from nmpsim.experiments.identity import (
+    compute_array_digest,
+    compute_digest,
+    compute_network_digest,
+    get_code_version,
+)
 from nmpsim.experiments.jobs import run_jobs
 from nmpsim.experiments.process_pool import share_resources
 from nmpsim.experiments.samples import (
@@ -65,6 +74,8 @@ def evaluate(
     max_memory: int | None = None,
     progress: ProgressCallback | None = None,
     limits: Limits = NO_LIMITS,
+    shadow: bool = False,
+    float_weights: Path | str | None = None,
 ) -> Evaluation:
     """Evaluate a classifier on labelled samples in parallel; return the evaluation.
 
@@ -99,6 +110,11 @@ def evaluate(
     limits
         Limits of each run. Samples of ``results`` that exceeded one are run again.
 
+    shadow
+        Measure the errors of each layer against real arithmetic, too (``Evaluation.errors``).
+    float_weights
+        For ``shadow``: file with the float values of constants, as for :class:`nmpsim.Shadow`.
+
     Returns
     -------
     Evaluation
@@ -107,14 +123,22 @@ def evaluate(
     Raises
     ------
     UserError
-        Codes of FILE, BUN, INPUT and PKG; DATA001 for samples or labels that cannot be used,
+        Codes of FILE, BUN, INPUT, CONST and PKG; DATA001 for samples or labels that cannot be used,
         RESULT001 for results of something else, WORK001 if a worker was lost, MEM001 if it needs
         too much memory.
     """
     bundle = load(program) if isinstance(program, Path | str) else get_bundle(program)
     samples = ArraySamples.from_arrays(inputs) if isinstance(inputs, Mapping) else inputs
     checked = parse_labels(labels, len(samples), count_classes(bundle))
+    floats = _load_floats(bundle, float_weights) if shadow else None
     found = _empty_evaluation(bundle, samples, checked, class_names)
+    if shadow:
+        digest = "none" if floats is None else compute_array_digest(floats)
+        found = attrs.evolve(
+            found,
+            subject=attrs.evolve(found.subject, shadow=digest),
+            errors=list_layers(bundle),
+        )
     path = None if results is None else Path(results)
     if path is not None and path.exists() and not is_special_file(path):
         found = resume_evaluation(path, found)
@@ -128,7 +152,7 @@ def evaluate(
         jobs, max_bytes = share_resources(jobs, len(missing), max_memory, scheduler)
         if scheduler is None:
             check_run_memory(bundle, make_device_config(bundle.metadata.device), max_bytes)
-        work = EvalWork(bytes(bundle.file), bundle.path, max_bytes, limits)
+        work = EvalWork(bytes(bundle.file), bundle.path, max_bytes, limits, shadow, floats)
         chunks = run_jobs(
             evaluate_chunk,
             work,
@@ -180,6 +204,13 @@ def _add_results(
         if path is not None and written != count:
             write_results(path, found, top)
     return found
+
+
+def _load_floats(bundle: Bundle, path: Path | str | None) -> Floats | None:
+    """Return the float values of a program's constants from a file or the bundle, if any."""
+    weights = None if path is None else Path(path)
+    matches = ShadowEvaluation.load(bundle.module(), weights).matches
+    return None if matches is None else matches.floats
 
 
 def _is_little(bundle: Bundle, samples: int) -> bool:

@@ -13,12 +13,13 @@ import attrs
 import numpy as np
 
 from nmpsim.experiments.identity import make_results_error
+from nmpsim.experiments.layer_errors import LayerErrors, LayerErrorsDocument, read_sums
 from nmpsim.experiments.samples import UNLABELLED
 from nmpsim.experiments.worker import ChunkResult, Prediction
 from nmpsim.input_files import read_text
 from nmpsim.report.json import to_json
 
-SCHEMA: Final = "nmpsim-eval-3"
+SCHEMA: Final = "nmpsim-eval-4"
 _PREDICTION_FIELDS = tuple(field.name for field in attrs.fields(Prediction))
 
 
@@ -34,6 +35,8 @@ class EvaluationKey:
     """Digest of the bundle."""
     dataset: str
     """Digest of samples and labels."""
+    shadow: str = ""
+    """Digest of the float weights, `none` without them; empty if errors are not measured."""
 
 
 @attrs.frozen
@@ -83,6 +86,8 @@ class Evaluation:
     """Class names by label; empty if there are none."""
     predictions: tuple[Prediction, ...]
     layers: tuple[LayerSaturation, ...]
+    errors: tuple[LayerErrors, ...] = ()
+    """Errors of each layer in completed runs; empty if they are not measured."""
     reused: int = 0
     """Number of predictions taken from a file of results."""
 
@@ -143,6 +148,9 @@ class Evaluation:
             return self
         more = (prediction for chunk in chunks for prediction in chunk.predictions)
         counts = np.sum([chunk.layers for chunk in chunks], axis=0).tolist()
+        errors = self.errors
+        for chunk in chunks:
+            errors = tuple(map(LayerErrors.add, errors, chunk.errors))
         return attrs.evolve(
             self,
             predictions=tuple(sorted((*self.predictions, *more), key=lambda a: a.index)),
@@ -152,6 +160,7 @@ class Evaluation:
                 )
                 for layer, (elements, saturated) in zip(self.layers, counts, strict=True)
             ),
+            errors=errors,
         )
 
 
@@ -176,12 +185,15 @@ class PredictionsDocument(TypedDict):
 class EvaluationDocument(TypedDict):
     """Document that ``nmpsim eval --format json`` prints and that its results file contains."""
 
-    schema: Literal["nmpsim-eval-3"]
+    schema: Literal["nmpsim-eval-4"]
     nmpsim: str
     program: str
     network: Annotated[str, "digest of outputs and layers: operations, types and shapes"]
     bundle: Annotated[str, "digest of the bundle"]
     dataset: Annotated[str, "digest of samples and labels"]
+    shadow: Annotated[
+        str, "digest of the float weights, or `none`; empty if errors of layers are not measured"
+    ]
     dataset_samples: int
     unlabelled: Annotated[int, "samples of the data set that are skipped because their label is -1"]
     samples: Annotated[int, "those that have an answer"]
@@ -190,6 +202,9 @@ class EvaluationDocument(TypedDict):
     right: Annotated[dict[str, int], "by k of top-k"]
     cycles: CyclesDocument
     layers: list[LayerSaturation]
+    errors: Annotated[
+        list[LayerErrorsDocument], "errors of layers against real arithmetic, with `--shadow`"
+    ]
     classes: list[ClassCounts]
     confusions: Annotated[list[ConfusionEntry], "over samples with an answer; those that occurred"]
     answers: PredictionsDocument
@@ -208,6 +223,7 @@ def make_evaluation_document(evaluation: Evaluation, top: Sequence[int]) -> Eval
         "right": {str(k): evaluation.count_correct(k) for k in top},
         "cycles": dict(zip(("min", "mean", "max"), evaluation.summarize_cycles(), strict=True)),
         "layers": evaluation.layers,
+        "errors": evaluation.errors,
         "classes": evaluation.count_by_class(),
         "confusions": evaluation.count_confusions(),
         "answers": {n: [getattr(one, n) for one in predictions] for n in _PREDICTION_FIELDS},
@@ -239,6 +255,12 @@ def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
             a for a in _read_predictions(document["answers"]) if not has_exceeded_limit(a)
         )
         layers = tuple(LayerSaturation(**layer) for layer in document["layers"])
+        errors = tuple(
+            attrs.evolve(
+                layer, not_compared=str(found["not_compared"]), sums=read_sums(found["sums"])
+            )
+            for layer, found in zip(fresh.errors, document["errors"], strict=True)
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise make_results_error(path, "the file is damaged", error) from error
     pairs = zip_longest((one.name for one in layers), (one.name for one in fresh.layers))
@@ -250,7 +272,9 @@ def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
                 f"no layer {index}" if found is None else f"layer {index}, {found}",
                 f"{index} layers" if expected is None else f"layer {index}, {expected}",
             )
-    return attrs.evolve(fresh, predictions=predictions, layers=layers, reused=len(predictions))
+    return attrs.evolve(
+        fresh, predictions=predictions, layers=layers, errors=errors, reused=len(predictions)
+    )
 
 
 def _document(path: Path) -> Mapping[str, Any]:

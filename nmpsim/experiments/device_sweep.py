@@ -22,7 +22,8 @@ from nmpsim.experiments.identity import compute_array_digest, compute_digest, ge
 from nmpsim.experiments.jobs import run_jobs
 from nmpsim.experiments.pareto import find_pareto_front
 from nmpsim.experiments.process_pool import share_resources
-from nmpsim.experiments.table import COLUMNS, ResultsFile, Row, compute_measures
+from nmpsim.experiments.table import COLUMNS, ResultsFile, compute_measures
+from nmpsim.experiments.table_file import Row
 from nmpsim.experiments.worker import PointResult, SweepPoint, SweepWork, measure_point
 
 if TYPE_CHECKING:

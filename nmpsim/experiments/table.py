@@ -7,26 +7,21 @@ file holds results of one program, one set of inputs and one version of nmpsim.
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import attrs
 
-from nmpsim.atomic import is_special_file, write_file
 from nmpsim.config import SETTINGS
 from nmpsim.diagnostics import fail
-from nmpsim.escape import escape_csv, unescape_csv
+from nmpsim.escape import unescape_csv
 from nmpsim.experiments.identity import make_results_error
+from nmpsim.experiments.table_file import Row, check_table_path, is_parquet, write_table
 from nmpsim.experiments.worker import PointResult
-from nmpsim.extras import require_extra
 from nmpsim.report.data import LayerReport
 from nmpsim.report.device_use import ACTIVITIES
 from nmpsim.report.fields import get_path_value
-
-Row = Mapping[str, Any]
-"""Column -> text, number or None."""
 
 SAME = ("nmpsim", "program", "program_digest", "inputs_digest")
 """Columns with the same value in all rows of a file."""
@@ -86,6 +81,9 @@ COLUMNS = (
     *MEASURES,
 )
 """All columns in order; docs/sweep.md describes each."""
+COLUMN_TYPES = {
+    name: str if name in _TEXTS else float if name in _REALS else int for name in COLUMNS
+}
 
 
 def compute_measures(measured: PointResult) -> dict[str, Any]:
@@ -115,7 +113,7 @@ class ResultsFile:
         """
         if path is None:
             return cls(None, {})
-        _check_kind(path)
+        check_table_path(path)
         rows = _read(path) if path.exists() else []
         for row in rows:
             for column, value in same.items():
@@ -142,37 +140,12 @@ class ResultsFile:
         """Write all rows to the file; do nothing if no path is set."""
         if self.path is None:
             return
-        write = _write_parquet if _is_parquet(self.path) else _write_csv
-        rows = list(self.rows.values())
-        write_file(self.path, lambda file: write(file, rows))
-
-
-def _is_parquet(path: Path) -> bool:
-    return path.suffix.lower() == ".parquet"
-
-
-def _check_kind(path: Path) -> None:
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        raise fail(
-            "ARG001",
-            "unknown format of the table of results",
-            place=path,
-            found=f"the suffix {path.suffix}" if path.suffix else "no suffix",
-            expected=".csv or .parquet",
-        )
-    if is_special_file(path):
-        hint = "Pass a .csv or .parquet file."
-        message = "the table of results is not a regular file"
-        raise fail("ARG001", message, place=path, hint=hint)
-    if _is_parquet(path):
-        needed, instead = "Parquet files need pyarrow", "name a .csv file"
-        with require_extra("parquet", needed, place=path, instead=instead):
-            import pyarrow.parquet  # noqa: F401 - whether it is there
+        write_table(self.path, COLUMN_TYPES, self.rows.values())
 
 
 def _read(path: Path) -> list[Row]:
     try:
-        return _read_parquet(path) if _is_parquet(path) else _read_csv(path)
+        return _read_parquet(path) if is_parquet(path) else _read_csv(path)
     except OSError as error:
         raise fail(
             "FILE001",
@@ -214,17 +187,8 @@ def _check_columns(path: Path, found: Sequence[str]) -> None:
 def _value(column: str, text: str) -> str | int | float | None:
     if text == "":
         return None
-    if column in _TEXTS:
-        return unescape_csv(text)
-    return float(text) if column in _REALS else int(text)
-
-
-def _write_csv(file: IO[bytes], rows: Sequence[Row]) -> None:
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: escape_csv(value) for name, value in row.items()} for row in rows)
-    file.write(text.getvalue().encode())
+    value: str | int | float = COLUMN_TYPES[column](text)
+    return unescape_csv(value) if isinstance(value, str) else value
 
 
 def _read_parquet(path: Path) -> list[Row]:
@@ -239,19 +203,3 @@ def _read_parquet(path: Path) -> list[Row]:
     _check_columns(path, table.column_names)
     rows: list[Row] = table.to_pylist()
     return rows
-
-
-def _write_parquet(file: IO[bytes], rows: Sequence[Row]) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
-    kinds = [
-        pyarrow.string()
-        if column in _TEXTS
-        else pyarrow.float64()
-        if column in _REALS
-        else pyarrow.int64()
-        for column in COLUMNS
-    ]
-    schema = pyarrow.schema(list(zip(COLUMNS, kinds, strict=True)))
-    parquet.write_table(pyarrow.Table.from_pylist(list(rows), schema=schema), file)

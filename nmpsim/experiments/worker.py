@@ -27,6 +27,9 @@ from nmpsim.timing import get_costs
 
 if TYPE_CHECKING:
     from nmpsim.analysis.program import Program
+    from nmpsim.analysis.shadow.evaluate import Floats
+    from nmpsim.experiments.error_meter import ErrorMeter
+    from nmpsim.experiments.layer_errors import LayerErrors
 
 _turn = threading.Lock()
 """Held during a run, as a device does one at a time; a Dask worker may have several threads."""
@@ -94,7 +97,7 @@ def measure_point(work: SweepWork, point: SweepPoint) -> PointResult:
 
 @attrs.frozen
 class EvalWork:
-    """Data that all samples of an evaluation share: bundle and limits."""
+    """Data that all samples of an evaluation share: bundle, limits and float weights."""
 
     image: bytes
     """Contents of the bundle file."""
@@ -103,6 +106,10 @@ class EvalWork:
     """Bytes that a worker may take."""
     limits: Limits = NO_LIMITS
     """Limits of each run."""
+    measures_errors: bool = False
+    """Whether each layer is also evaluated in real arithmetic."""
+    floats: Floats | None = attrs.field(default=None, eq=False)
+    """Float values of constants for this evaluation, in the LIR's layout."""
 
 
 @attrs.frozen(eq=False)
@@ -127,13 +134,15 @@ class Prediction:
     error: str | None = None
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class ChunkResult:
-    """Result of one chunk: its predictions, and the saturation counts of each layer."""
+    """Result of one chunk: its predictions, and the saturation and errors of each layer."""
 
     predictions: tuple[Prediction, ...]
     layers: tuple[tuple[int, int], ...]
     """(elements, saturated values) of each layer, over the completed runs."""
+    errors: tuple[LayerErrors, ...] = ()
+    """Errors of each layer, over the completed runs; empty if they are not measured."""
 
 
 def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
@@ -141,11 +150,29 @@ def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
     with _turn:
         bundle, device = _load_device(work)
         found = device.run_batch(bundle, chunk.samples, limits=work.limits, reset_state=True)
+        errors: tuple[LayerErrors, ...] = ()
+        if work.measures_errors:
+            completed = [
+                inputs
+                for inputs, run in zip(chunk.samples, found.runs, strict=True)
+                if run.trap is None
+            ]
+            errors = _load_meter(work).measure(completed, work.limits)
     orders = rank_classes(np.stack([get_scores(run.outputs) for run in found.runs]))
     ranks = (orders == np.array(chunk.labels)[:, None]).argmax(axis=1)
     columns = (chunk.indices, found.runs, orders[:, 0].tolist(), ranks.tolist())
     told = tuple(_make_prediction(*one) for one in zip(*columns, strict=True))
-    return ChunkResult(told, tuple(found.layers) or ((0, 0),) * len(bundle.metadata.layers))
+    layers = tuple(found.layers) or ((0, 0),) * len(bundle.metadata.layers)
+    return ChunkResult(told, layers, errors)
+
+
+@lru_cache(maxsize=1)
+def _load_meter(work: EvalWork) -> ErrorMeter:
+    """Return the meter of errors of a program, prepared once in a process."""
+    from nmpsim.experiments.error_meter import ErrorMeter
+
+    bundle, device = _load_device(work)
+    return ErrorMeter(bundle, work.floats, device.config, work.max_memory)
 
 
 @lru_cache(maxsize=1)
@@ -158,6 +185,7 @@ def _load_device(work: EvalWork) -> tuple[Bundle, Device]:
 
 def release_device() -> None:
     """Release the cached device and its bundle."""
+    _load_meter.cache_clear()
     _load_device.cache_clear()
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from nmpsim.diagnostics import format_count
 from nmpsim.experiments import Evaluation
 from nmpsim.views.console import print_heading, print_line, print_more, print_table
+from nmpsim.views.error_columns import list_error_columns, rank_errors
 from nmpsim.views.measures import make_columns
 from nmpsim.views.text import format_percent
 
@@ -39,6 +40,7 @@ def print_evaluation(evaluation: Evaluation, top: Sequence[int], console: Consol
     same = "the same for all samples" if least == most else f"mean {mean:,.1f}, most {most:,}"
     print_line(console, f"  {'' if least == most else 'least '}{least:,}, {same}")
     _print_layers(evaluation, console)
+    _print_errors(evaluation, console)
     _print_classes(evaluation, console)
     _print_confusions(evaluation, console)
 
@@ -65,6 +67,16 @@ def _print_layers(evaluation: Evaluation, console: Console) -> None:
         print_line(
             console, f"and {format_count(len(layers) - MAX_LAYERS, 'layer')} with smaller shares"
         )
+
+
+def _print_errors(evaluation: Evaluation, console: Console) -> None:
+    if not evaluation.errors:
+        return
+    rows = rank_errors(evaluation.errors)
+    print_heading(console, "errors against real arithmetic, lowest isolated SQNR first")
+    print_table(console, rows[:MAX_LAYERS], *list_error_columns(rows))
+    if len(rows) > MAX_LAYERS:
+        print_line(console, f"and {format_count(len(rows) - MAX_LAYERS, 'layer')} with less error")
 
 
 def _print_classes(evaluation: Evaluation, console: Console) -> None:

@@ -11,7 +11,7 @@ from nmpsim.config import format_setting_name
 from nmpsim.diagnostics import format_count
 from nmpsim.experiments import SweepResult
 from nmpsim.experiments.pareto import find_pareto_front
-from nmpsim.experiments.table import Row
+from nmpsim.experiments.table_file import Row
 from nmpsim.views.error_plot import require_plots
 from nmpsim.views.html.draw import write_figure
 from nmpsim.views.html.figures import Figure, make_figure

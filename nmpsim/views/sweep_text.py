@@ -10,7 +10,7 @@ from rich.console import Console
 from nmpsim.config import format_setting_name
 from nmpsim.diagnostics import format_count
 from nmpsim.experiments import SweepResult
-from nmpsim.experiments.table import Row
+from nmpsim.experiments.table_file import Row
 from nmpsim.report.device_use import HostWork
 from nmpsim.report.fields import Source
 from nmpsim.views.console import print_heading, print_line, print_more, print_table

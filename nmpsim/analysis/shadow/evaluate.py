@@ -23,6 +23,7 @@ from nmpsim.interpreter import (
 )
 from nmpsim.interpreter.execute import ResultIterator
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Module, TensorType
+from nmpsim.lir.opcodes import OPCODES, OpcodeKind
 
 Real = npt.NDArray[np.float64]
 Floats = Mapping[str, Real]
@@ -94,6 +95,8 @@ class RunEvaluator:
         self._replay = LayerReplay(module)
         self._constants: dict[int, dict[int, Real]] = {}
         """Real values of constant operands, by operand and by number of the instruction."""
+        self._layer_floats: dict[int, tuple[Floats, Floats]] = {}
+        """Float values of weights and of the bias, by number of the layer."""
 
     def evaluate(self, run: RecordedResults) -> Iterator[tuple[int, ExecutedLayer, Evaluations]]:
         """Evaluate each layer of a run; yield its index, the layer and its evaluations.
@@ -131,32 +134,65 @@ class RunEvaluator:
         if reason := find_obstacle(layer):
             return Evaluations(obstacle=reason)
         type_ = layer.result.type
-        real = self._compute(layer, {}, {})
+        (real,) = self._compute(layer, {}, [{}])
         device = dequantize(layer.output, type_)
         in_range = add_early_saturation(
             clip_to_range(real, type_), device, saturated_channels, type_
         )
         if self._floats is None:
             return Evaluations(device, real, in_range)
-        bias, weights = (
-            {n: v for n, v in self._floats.items() if n in list_constants(layer, of_bias)}
-            for of_bias in (True, False)
-        )
-        quantized_bias = self._compute(layer, weights, {}) if weights else real
-        isolated = self._compute(layer, weights, bias) if bias else quantized_bias
+        weights, bias = self._find_floats(layer)
+        quantized_bias = isolated = real
+        if bias:
+            quantized_bias, isolated = self._compute(layer, weights, [{}, bias])
+        elif weights:
+            (quantized_bias,) = (isolated,) = self._compute(layer, weights, [{}])
         return Evaluations(device, real, in_range, quantized_bias, isolated, network)
 
-    def _compute(self, layer: ExecutedLayer, weights: Floats, bias: Floats) -> Real:
-        """Return the layer's output in real arithmetic, with these constants in float."""
-        results: dict[str, Real] = {}
-        for step in layer.steps:
-            values = self._read_operands(step, weights, bias)
-            for index, operand in enumerate(step.operands):
-                if operand.place.storage in results:
-                    values[index] = results[operand.place.storage].reshape(operand.type.shape)
-            result = evaluate_operation(step.instruction, step.types, values)[step.result_index]
-            results = {step.operands[step.result_index].place.storage: result}
-        return result
+    def _find_floats(self, layer: ExecutedLayer) -> tuple[Floats, Floats]:
+        """Return the known float values of a layer's weights, and of its bias."""
+        if layer.number not in self._layer_floats:
+            assert self._floats is not None
+            weights, bias = (
+                {n: v for n, v in self._floats.items() if n in list_constants(layer, of_bias)}
+                for of_bias in (False, True)
+            )
+            self._layer_floats[layer.number] = weights, bias
+        return self._layer_floats[layer.number]
+
+    def _compute(
+        self, layer: ExecutedLayer, weights: Floats, biases: Sequence[Floats]
+    ) -> list[Real]:
+        """Return the layer's output in real arithmetic with these floats, once for each bias."""
+        first, *others = layer.steps
+        results = self._compute_first(first, weights, biases)
+        for before, step in zip(layer.steps, others, strict=False):
+            storage = before.operands[before.result_index].place.storage
+            for number, bias in enumerate(biases):
+                values = self._read_operands(step, weights, bias)
+                for index, operand in enumerate(step.operands):
+                    if operand.place.storage == storage:
+                        values[index] = results[number].reshape(operand.type.shape)
+                found = evaluate_operation(step.instruction, step.types, values)
+                results[number] = found[step.result_index]
+        return results
+
+    def _compute_first(
+        self, step: LayerInstruction, weights: Floats, biases: Sequence[Floats]
+    ) -> list[Real]:
+        values = [self._read_operands(step, weights, bias) for bias in biases]
+        bias_index = next((i for i, one in enumerate(step.operands) if one.is_bias), None)
+        is_convolution = OPCODES[step.instruction.opcode].kind is OpcodeKind.CONVOLUTION
+        if len(biases) > 1 and bias_index is not None and is_convolution:
+            # One product serves all biases, which are added along an axis before the others.
+            stacked = np.stack([one[bias_index] for one in values])[:, None, None, None, :]
+            values[0][bias_index] = stacked
+            found = evaluate_operation(step.instruction, step.types, values[0])
+            return list(found[step.result_index])
+        return [
+            evaluate_operation(step.instruction, step.types, one)[step.result_index]
+            for one in values
+        ]
 
     def _read_operands(self, step: LayerInstruction, weights: Floats, bias: Floats) -> list[Real]:
         """Return real values of all operands, in print order."""

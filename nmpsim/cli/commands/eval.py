@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from nmpsim.atomic import STDOUT
+from nmpsim.atomic import STDOUT, write_file
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.interrupt import set_interrupt_note
 from nmpsim.cli.loading import load_program
@@ -33,6 +34,9 @@ from nmpsim.cli.parameters import (
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, locate_errors
 from nmpsim.records import frozen
 
+if TYPE_CHECKING:
+    from nmpsim.experiments import Evaluation
+
 
 @frozen(kw_only=True)
 class EvalOptions:
@@ -45,6 +49,13 @@ class EvalOptions:
     top: str = define_option("K of each top-K accuracy.", "K1,K2", default="1,5")
     limit: Positive | None = define_option("Evaluate only the first N samples.", "N")
     confusion: OutputFile | None = define_option("Also write the confusion matrix.", "OUT.csv")
+    shadow: bool = define_option("Measure the errors of each layer against real arithmetic.")
+    float_weights: InputFile | None = define_option(
+        "Float weights that divide errors by cause.", "W.npz|MODEL.onnx"
+    )
+    errors: OutputFile | None = define_option(
+        "Also write the errors of all channels.", "OUT.csv|.parquet|.html"
+    )
     format: Format = FORMAT_OPTION
     output: OutputFile | None = make_output_option("OUT.json", "Also write all results; resumable.")
     images: ImageOptions
@@ -67,8 +78,15 @@ def command(options: EvalOptions) -> int:
       nmpsim eval NET.bin --dataset testset.npz --labels labels
     """
     labels_file = None if options.labels is None else Path(options.labels)
-    inputs = [options.bundle, options.dataset, labels_file, options.classes]
-    check_outputs([options.output, options.confusion, STDOUT], inputs)
+    inputs = [options.bundle, options.dataset, labels_file, options.classes, options.float_weights]
+    check_outputs([options.output, options.confusion, options.errors, STDOUT], inputs)
+    for name, value in (("--float-weights", options.float_weights), ("--errors", options.errors)):
+        if value is not None and not options.shadow:
+            raise click.UsageError(f"{name} requires --shadow")
+    if options.errors is not None and options.errors.suffix.lower() != ".html":
+        from nmpsim.experiments.table_file import check_table_path
+
+        check_table_path(options.errors)
     top = _parse_top(options.top)
     from nmpsim.cli.dataset import load_dataset, read_class_names
     from nmpsim.cli.samples import ProgramInputs
@@ -105,14 +123,30 @@ def command(options: EvalOptions) -> int:
             max_memory=options.max_memory,
             progress=progress,
             limits=options.limits.make_limits(),
+            shadow=options.shadow,
+            float_weights=options.float_weights,
         )
     if found.reused:
         total = len(found.predictions)
         print_message(f"{found.reused} of {total} samples were already in {options.output}")
     if options.confusion is not None:
         write_confusion(options.confusion, found, classes)
+    if options.errors is not None:
+        _write_errors(options.errors, found)
     write_result(options.format, make_evaluation_document, print_evaluation, found, top)
     return EXIT_WORSE if found.failed else EXIT_OK
+
+
+def _write_errors(path: Path, found: Evaluation) -> None:
+    """Write the errors of layers and channels as a page or as a table."""
+    if path.suffix.lower() == ".html":
+        from nmpsim.views.html.errors import make_errors_page
+
+        write_file(path, make_errors_page(found))
+    else:
+        from nmpsim.experiments.error_table import write_errors
+
+        write_errors(path, found.errors)
 
 
 def _parse_top(text: str) -> tuple[int, ...]:
