@@ -219,6 +219,7 @@ def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> HistoryEnt
             program=path.stem if data["program"] == _NAMELESS else str(data["program"]),
             cycles=_finite(data["cycles"]["mean"]),
             saturated=sum(int(layer["saturated"]) for layer in data["layers"]),
+            sqnr_db=_find_lowest_sqnr(data["errors"]),
             accuracy=_finite(data["accuracy"]["1"]),
             network=str(data["network"]),
         )
@@ -228,9 +229,16 @@ def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> HistoryEnt
             "the evaluation cannot be added to the history",
             place=path,
             found=_describe(error),
-            expected="the fields program, cycles.mean, layers, accuracy.1 and network",
+            expected="the fields program, cycles.mean, layers, errors, accuracy.1 and network",
             hint="Write the evaluation again with `nmpsim eval --top 1`.",
         ) from error
+
+
+def _find_lowest_sqnr(layers: Sequence[Any]) -> float | None:
+    """Return the lowest SQNR of the outputs of layers; None if no layer has an error."""
+    measured = [one["measures"] for one in layers if one["measures"] is not None]
+    values = [float(one["sqnr_db"]["error"]) for one in measured]
+    return min(filter(math.isfinite, values), default=None)
 
 
 def _finite(value: Any) -> float:

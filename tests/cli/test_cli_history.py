@@ -21,12 +21,13 @@ from nmpsim.report.read import MAX_REPORT_BYTES
 from nmpsim.views.html.history import make_history_figures
 
 EVALUATION = {
-    "schema": "nmpsim-eval-3",
+    "schema": "nmpsim-eval-4",
     "program": "lenet",
     "network": compute_network_digest(
         [("prob", "float", (1, 6))], [("convolution", "i8", (1, 28, 28, 16))]
     ),
     "accuracy": {"1": 0.975, "5": 1.0},
+    "errors": [],
     "cycles": {"min": 1, "mean": 3000.5, "max": 9},
     "layers": [{"name": "fc", "op": "x", "elements": 10, "saturated": 3}],
 }

@@ -162,6 +162,10 @@ def test_tables_and_pages_have_layers_and_channels(cli, digits, digits_bin, tmp_
     document = json.loads((tmp_path / "o.json").read_text())
     conv = next(one for one in document["errors"] if one["name"] == "conv1__2")
     assert float(of_layer[0]["sqnr_db_weights"]) == conv["measures"]["sqnr_db"]["weights"]
+    lowest = min(float(one["measures"]["sqnr_db"]["error"]) for one in document["errors"])
+    options = (tmp_path / "o.json", "--commit", "abc", "--format", "json")
+    history = cli("history", tmp_path / "history", *options)
+    assert json.loads(history.stdout)["entries"][0]["sqnr_db"] == lowest, history.stderr
     assert cli(*words, *weights, "--errors", tmp_path / "e.html").exit_code == 0
     page = (tmp_path / "e.html").read_text()
     assert page.count("<details><summary>conv1__2</summary>") == 1
