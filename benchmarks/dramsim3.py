@@ -33,14 +33,13 @@ from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, load_device
 from nmpsim.isa.table import Unit
-from nmpsim.memory.dram import get_next_address
+from nmpsim.memory.dram import advance_past_grant, get_next_address
 from nmpsim.timing import Costs, get_costs
 from nmpsim.timing.compute import convert_to_cycles, count_grant_ticks
 from nmpsim.timing.dram import (
     CHANNEL_WORDS,
     FREE,
     find_channel,
-    find_group,
     reset_dram,
     serve_request,
 )
@@ -190,13 +189,13 @@ def at_once(grants: list[Any], costs: Costs) -> int:
     reset_dram(dram)
     known = [0] * costs.dram_channels
     for grant in grants:
-        address = get_next_address(grant["cursor"])
-        row, group = address // costs.dram_row_bytes, find_group(address, costs)
+        row = get_next_address(grant["cursor"]) // costs.dram_row_bytes
+        bursts, shares = advance_past_grant(grant["cursor"].copy(), costs)
         number = find_channel(row, costs)
         begin = int(dram[number, FREE])
-        ticks = count_grant_ticks(int(grant["bytes"]), costs)
+        ticks = count_grant_ticks(bursts * costs.dram_burst_bytes, costs)
         is_store = int(grant["unit"] == Unit.STORE)
-        serve_request(dram[number], row, group, is_store, known[number], 0, ticks, costs)
+        serve_request(dram[number], row, shares, is_store, known[number], 0, ticks, costs)
         known[number] = begin
     return convert_to_cycles(int(dram[:, FREE].max()), costs)
 

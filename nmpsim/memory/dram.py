@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nmpsim.timing.dram import MAX_SHARE, count_shares
+
 ADDRESS, RUN, COUNT_X, COUNT_Y, STRIDE_X, STRIDE_Y, RUNS_DONE, BYTES_DONE = range(8)
 CURSOR_WORDS = 8
 
@@ -67,27 +69,33 @@ def get_next_address(cursor: Any) -> int:
     return int(cursor[ADDRESS] + y * cursor[STRIDE_Y] + x * cursor[STRIDE_X] + cursor[BYTES_DONE])
 
 
-def count_next_bursts(cursor: Any, costs: Any) -> int:
-    """Return the number of bursts that a transfer needs next from one DRAM row in one run."""
+def find_next_bursts(cursor: Any, costs: Any) -> tuple[int, int]:
+    """Return the first and last burst that a transfer needs next from one DRAM row in one run."""
     address = get_next_address(cursor)
     row_end = (address // costs.dram_row_bytes + 1) * costs.dram_row_bytes
     last = min(address + cursor[RUN] - cursor[BYTES_DONE], row_end) - 1
-    return int(last // costs.dram_burst_bytes - address // costs.dram_burst_bytes + 1)
+    return int(address // costs.dram_burst_bytes), int(last // costs.dram_burst_bytes)
 
 
-def advance_past_grant(cursor: Any, costs: Any) -> int:
-    """Advance a transfer past its next grant; return the number of bursts in the grant."""
+def advance_past_grant(cursor: Any, costs: Any) -> tuple[int, int]:
+    """Advance a transfer past its next grant; return the bursts and the shares of bank groups.
+
+    The shares are those of at most the first ``MAX_SHARE`` bursts and of the first run.
+    """
     address = get_next_address(cursor)
     row_begin = address // costs.dram_row_bytes * costs.dram_row_bytes
     row_end = row_begin + costs.dram_row_bytes
-    bursts = 0
+    bursts, shares = 0, 1 if costs.dram_bank_groups == 1 else 0
     last_burst = -1
     while not is_served(cursor) and row_begin <= address < row_end:
         left = cursor[RUN] - cursor[BYTES_DONE]
         taken = min(left, row_end - address)
         first = address // costs.dram_burst_bytes
         last = (address + taken - 1) // costs.dram_burst_bytes
-        bursts += last - first + (0 if first == last_burst else 1)
+        first += 1 if first == last_burst else 0
+        bursts += last - first + 1
+        if costs.dram_bank_groups > 1 and (bursts <= MAX_SHARE or shares == 0):
+            shares += count_shares(first, last, costs)
         last_burst = last
         if taken == left:
             cursor[RUNS_DONE] += 1
@@ -95,4 +103,4 @@ def advance_past_grant(cursor: Any, costs: Any) -> int:
         else:
             cursor[BYTES_DONE] += taken
         address = get_next_address(cursor)
-    return int(bursts)
+    return int(bursts), int(shares)

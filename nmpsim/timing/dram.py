@@ -4,7 +4,8 @@ The state is an array of int64 [channels, CHANNEL_WORDS]. Times are in ticks, in
 moves a byte, and refer to column commands: the data of a burst follow after the latency. Rows of
 the address space are interleaved over the channels, and in each channel over its banks. With bank
 groups, a row of the address space is a row in one bank of each group, and its bursts alternate
-between the groups.
+between the groups. The ``shares`` of a grant are those of the groups in its bursts, as
+:func:`nmpsim.memory.dram.advance_past_grant` returns them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.timing.compute import convert_to_ticks, count_grant_ticks
+from nmpsim.timing.compute import ceil_div, convert_to_ticks, count_grant_ticks
 
 MAX_CHANNELS, MAX_BANKS, MAX_GROUPS, MAX_BUFFERED = 8, 32, 4, 64
 FREE, REFRESHES, PHASE, WRITES, POSTED, BUFFERED, ENTRIES, OPENED = range(8)
@@ -26,14 +27,19 @@ GROUPS = OPENED + OPENINGS
 """First word of the bank groups: the tick from which each can transfer its next burst."""
 BUFFER = GROUPS + MAX_GROUPS
 """First word of the entries of the write buffer."""
-ENTRY_ROW, ENTRY_GROUP, ENTRY_BURSTS, ENTRY_WORDS = range(4)
-"""Words of an entry: DRAM row, bank group of its first burst, number of bursts."""
+ENTRY_ROW, ENTRY_SHARES, ENTRY_BURSTS, ENTRY_WORDS = range(4)
+"""Words of an entry: DRAM row, shares of the bank groups, number of bursts."""
 BANKS = BUFFER + MAX_BUFFERED * ENTRY_WORDS
 """First word of the banks, those of the first group first."""
 OPEN_ROW, READY, BANK_WORDS = range(3)
 """Words of a bank: its open row or NONE; the tick from which another row can be opened."""
 CHANNEL_WORDS = BANKS + MAX_BANKS * MAX_GROUPS * BANK_WORDS
 NONE = -1
+SHARE_BITS = 15
+"""Bits of each bank group's share of the bursts of a grant; group 0 has the lowest ones."""
+MAX_SHARE = (1 << SHARE_BITS) - 1
+LATE = 1 << 60
+"""Tick after all others."""
 LONG_AGO = -(1 << 60)
 """Tick of an opening of a row that delays no other."""
 DRAINED_SHARE = 4
@@ -90,18 +96,22 @@ def find_channel(row: int, costs: Any) -> int:
 def find_bank(row: int, group: int, costs: Any) -> int:
     """Return the index at which a channel's state stores the bank of a row in a bank group."""
     bank = row // costs.dram_channels % costs.dram_banks
-    bank += group % costs.dram_bank_groups * costs.dram_banks
+    bank += group * costs.dram_banks
     return int(BANKS + bank * BANK_WORDS)
 
 
-def find_group(address: int, costs: Any) -> int:
-    """Return the bank group that contains the burst at an address."""
-    return int(address // costs.dram_burst_bytes % costs.dram_bank_groups)
+def count_shares(first: int, last: int, costs: Any) -> int:
+    """Return the shares of the bank groups in the bursts ``first`` to ``last``: their numbers."""
+    groups, shares = costs.dram_bank_groups, 0
+    for group in range(groups):
+        count = (last - group) // groups - (first - 1 - group) // groups
+        shares |= min(count, MAX_SHARE) << group * SHARE_BITS
+    return int(shares)
 
 
-def count_bursts(ticks: int, costs: Any) -> int:
-    """Return the number of bursts of a grant, at least one."""
-    return int(max(ticks // count_grant_ticks(costs.dram_burst_bytes, costs), 1))
+def get_share(shares: int, group: int) -> int:
+    """Return the share of a bank group in the bursts of a grant."""
+    return int(shares >> group * SHARE_BITS & MAX_SHARE)
 
 
 def refresh_channel(channel: Any, tick: int, costs: Any) -> None:
@@ -128,11 +138,10 @@ def refresh_channel(channel: Any, tick: int, costs: Any) -> None:
 def compute_first_burst(
     channel: Any,
     row: int,
-    group: int,
+    shares: int,
     is_store: Any,
     known: int,
     request: int,
-    ticks: int,
     costs: Any,
 ) -> int:
     """Compute the tick at which the first burst of a grant begins, without limits on openings.
@@ -144,12 +153,15 @@ def compute_first_burst(
     if channel[WRITES] != NONE and channel[WRITES] != is_store:
         idle = costs.dram_read_write_cycles if is_store else costs.dram_write_read_cycles
         begin = max(begin, channel[FREE] + convert_to_ticks(idle, costs))
-    begin = max(begin, channel[GROUPS + group])
-    for number in range(min(count_bursts(ticks, costs), costs.dram_bank_groups)):
-        current = find_bank(row, group + number, costs)
+    soonest = LATE
+    for group in range(costs.dram_bank_groups):
+        if get_share(shares, group) == 0:
+            continue
+        soonest = min(soonest, channel[GROUPS + group])
+        current = find_bank(row, group, costs)
         if channel[current + OPEN_ROW] != row:
             begin = max(begin, compute_opening(channel, current, known, costs))
-    return int(begin)
+    return int(max(begin, soonest))
 
 
 def compute_opening(channel: Any, bank: int, known: int, costs: Any) -> int:
@@ -178,7 +190,7 @@ def delay_opening(channel: Any, begin: int, costs: Any) -> int:
 def serve_grant(
     channel: Any,
     row: int,
-    group: int,
+    shares: int,
     is_store: Any,
     known: int,
     request: int,
@@ -193,8 +205,8 @@ def serve_grant(
         State of the channel.
     row
         DRAM row of the grant.
-    group
-        Bank group of the first burst.
+    shares
+        Shares of the bank groups in the bursts.
     is_store
         1 for a store, 0 for a load.
     known
@@ -214,38 +226,43 @@ def serve_grant(
     # A transfer requests its next grant in the cycle in which its previous one ends.
     is_queued = request + convert_to_ticks(1, costs) <= channel[FREE]
     refresh_channel(channel, max(request, channel[FREE]), costs)
-    begin = compute_first_burst(channel, row, group, is_store, known, request, ticks, costs)
-    banks, is_miss = min(count_bursts(ticks, costs), costs.dram_bank_groups), False
-    for number in range(banks):
-        current = find_bank(row, group + number, costs)
-        if channel[current + OPEN_ROW] != row:
+    begin = compute_first_burst(channel, row, shares, is_store, known, request, costs)
+    is_miss = False
+    for group in range(costs.dram_bank_groups):
+        current = find_bank(row, group, costs)
+        if get_share(shares, group) > 0 and channel[current + OPEN_ROW] != row:
             is_miss = True
             opened = compute_opening(channel, current, known, costs)
             begin = max(begin, delay_opening(channel, opened, costs))
             channel[current + OPEN_ROW] = row
-    end = transfer_bursts(channel, group, begin, ticks, costs)
+    end = transfer_bursts(channel, shares, begin, ticks, costs)
     if is_queued:
         end += (end - begin) * costs.dram_interleave_percent // 100
     recovery = costs.dram_write_recovery_cycles if is_store else 0
-    for number in range(banks):
-        current = find_bank(row, group + number, costs)
-        channel[current + READY] = end + convert_to_ticks(recovery, costs)
+    for group in range(costs.dram_bank_groups):
+        if get_share(shares, group) > 0:
+            current = find_bank(row, group, costs)
+            channel[current + READY] = end + convert_to_ticks(recovery, costs)
     channel[FREE] = end
     channel[WRITES] = is_store
     return int(end), bool(is_miss)
 
 
-def transfer_bursts(channel: Any, group: int, begin: int, ticks: int, costs: Any) -> int:
+def transfer_bursts(channel: Any, shares: int, begin: int, ticks: int, costs: Any) -> int:
     """Transfer the bursts of a grant as early as their bank groups permit; return the end tick."""
-    same_group = convert_to_ticks(costs.dram_group_burst_cycles, costs)
+    same_group, end = convert_to_ticks(costs.dram_group_burst_cycles, costs), begin + ticks
     if same_group == 0:
-        return begin + ticks
-    for number in range(count_bursts(ticks, costs)):
-        current = GROUPS + (group + number) % costs.dram_bank_groups
-        begin = max(begin, channel[current])
-        channel[current] = begin + same_group
-        begin += count_grant_ticks(costs.dram_burst_bytes, costs)
-    return int(begin)
+        return end
+    one_burst, total = count_grant_ticks(costs.dram_burst_bytes, costs), 0
+    for group in range(costs.dram_bank_groups):
+        total += get_share(shares, group)
+    for group in range(costs.dram_bank_groups):
+        bursts = ceil_div(ticks // one_burst * get_share(shares, group), total)
+        if bursts > 0:
+            ready = max(begin, channel[GROUPS + group])
+            channel[GROUPS + group] = ready + bursts * same_group
+            end = max(end, ready + (bursts - 1) * same_group + one_burst)
+    return int(end)
 
 
 def drain_writes(channel: Any, tick: int, costs: Any) -> int:
@@ -258,14 +275,13 @@ def drain_writes(channel: Any, tick: int, costs: Any) -> int:
         best, earliest = BUFFER, 0
         for number in range(count):
             entry = BUFFER + number * ENTRY_WORDS
-            row, group = channel[entry + ENTRY_ROW], channel[entry + ENTRY_GROUP]
-            length = channel[entry + ENTRY_BURSTS] * one_burst
-            first = compute_first_burst(channel, row, group, 1, tick, tick, length, costs)
+            row, shares = channel[entry + ENTRY_ROW], channel[entry + ENTRY_SHARES]
+            first = compute_first_burst(channel, row, shares, 1, tick, tick, costs)
             if number == 0 or first < earliest:
                 best, earliest = entry, first
-        row, group = channel[best + ENTRY_ROW], channel[best + ENTRY_GROUP]
+        row, shares = channel[best + ENTRY_ROW], channel[best + ENTRY_SHARES]
         length, request = channel[best + ENTRY_BURSTS] * one_burst, max(tick, channel[FREE])
-        _, is_miss = serve_grant(channel, row, group, 1, tick, request, length, costs)
+        _, is_miss = serve_grant(channel, row, shares, 1, tick, request, length, costs)
         misses += 1 if is_miss else 0
         for word in range(ENTRY_WORDS):
             channel[best + word] = channel[BUFFER + (count - 1) * ENTRY_WORDS + word]
@@ -291,7 +307,7 @@ def drain_while_idle(channel: Any, tick: int, costs: Any) -> tuple[int, int]:
 
 
 def buffer_store(
-    channel: Any, row: int, group: int, request: int, ticks: int, costs: Any
+    channel: Any, row: int, shares: int, request: int, ticks: int, costs: Any
 ) -> tuple[int, int, int]:
     """Put a grant of a store into the write buffer, and drain the buffer first if it is full.
 
@@ -307,11 +323,11 @@ def buffer_store(
         end = max(begin, channel[FREE])
         if bursts > most:
             length = (bursts - most) * one_burst
-            end, is_miss = serve_grant(channel, row, group, 1, begin, end, length, costs)
+            end, is_miss = serve_grant(channel, row, shares, 1, begin, end, length, costs)
             misses += 1 if is_miss else 0
-            group, bursts = (group + bursts - most) % costs.dram_bank_groups, most
+            bursts = most
     entry = BUFFER + channel[ENTRIES] * ENTRY_WORDS
-    channel[entry + ENTRY_ROW], channel[entry + ENTRY_GROUP] = row, group
+    channel[entry + ENTRY_ROW], channel[entry + ENTRY_SHARES] = row, shares
     channel[entry + ENTRY_BURSTS] = bursts
     channel[ENTRIES] += 1
     channel[BUFFERED] += bursts
@@ -322,7 +338,7 @@ def buffer_store(
 def serve_request(
     channel: Any,
     row: int,
-    group: int,
+    shares: int,
     is_store: Any,
     known: int,
     request: int,
@@ -342,9 +358,9 @@ def serve_request(
     begin = max(request, channel[FREE])
     drained, misses = drain_while_idle(channel, request, costs)
     if is_buffered(is_store, costs):
-        begin, end, more = buffer_store(channel, row, group, request, ticks, costs)
+        begin, end, more = buffer_store(channel, row, shares, request, ticks, costs)
         return begin, end, misses + more, drained
-    end, is_miss = serve_grant(channel, row, group, is_store, known, request, ticks, costs)
+    end, is_miss = serve_grant(channel, row, shares, is_store, known, request, ticks, costs)
     return int(begin), end, misses + (1 if is_miss else 0), drained
 
 

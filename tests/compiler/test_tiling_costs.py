@@ -69,7 +69,7 @@ def test_grants_equal_a_count_one_by_one(box: dict[str, Any], burst: int, row: i
     expected = []
     while cursor[6] < cursor[2] * cursor[3]:
         at = get_next_address(cursor) // row
-        expected.append((at, advance_past_grant(cursor, costs)))
+        expected.append((at, advance_past_grant(cursor, costs)[0]))
     rows, bursts = zip(*expected, strict=True)
     found = estimate_load(box, DramModel(costs))
     assert (found.grants, found.bursts) == (len(expected), sum(bursts))

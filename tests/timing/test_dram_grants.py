@@ -26,14 +26,21 @@ from nmpsim.memory.dram import (
     STRIDE_X,
     STRIDE_Y,
     advance_past_grant,
-    count_next_bursts,
+    find_next_bursts,
     get_next_address,
     is_served,
     start_transfer,
 )
 from nmpsim.timing import Costs, get_costs
 from nmpsim.timing.compute import convert_to_cycles, convert_to_ticks, count_grant_ticks
-from nmpsim.timing.dram import CHANNEL_WORDS, reset_dram, serve_grant
+from nmpsim.timing.dram import (
+    CHANNEL_WORDS,
+    MAX_SHARE,
+    SHARE_BITS,
+    count_shares,
+    reset_dram,
+    serve_grant,
+)
 
 Box = tuple[int, int, int, int, int, int]
 """Address, bytes of a run, runs in a row, rows, bytes from run to run and from row to row."""
@@ -53,28 +60,41 @@ def addresses(box: Box) -> list[int]:
     ]
 
 
-def list_grants(box: Box, burst_bytes: int, row_bytes: int) -> list[tuple[int, int]]:
-    """Compute (address, bursts) of each grant byte by byte."""
-    grants: list[tuple[int, int]] = []
+def list_grants(
+    box: Box, burst_bytes: int, row_bytes: int, groups: int = 1
+) -> list[tuple[int, int, list[int]]]:
+    """Compute (address, bursts, bursts of each bank group) of each grant byte by byte."""
+    grants: list[tuple[int, int, list[int]]] = []
     row = burst = None
     for address in addresses(box):
         if address // row_bytes != row:
             row, burst = address // row_bytes, None
-            grants.append((address, 0))
+            grants.append((address, 0, [0] * groups))
         if address // burst_bytes != burst:
             burst = address // burst_bytes
-            grants[-1] = grants[-1][0], grants[-1][1] + 1
+            first, bursts, counts = grants[-1]
+            counts[burst % groups] += 1
+            grants[-1] = first, bursts + 1, counts
     return grants
 
 
-def simulate_grants(box: Box, numbers: Costs) -> list[tuple[int, int]]:
-    """Return (address, bursts) of each grant that the simulator takes."""
+def unpack(shares: int, groups: int) -> list[int]:
+    """Return the shares of bank groups."""
+    return [shares >> SHARE_BITS * group & MAX_SHARE for group in range(groups)]
+
+
+def simulate_grants(box: Box, numbers: Costs) -> list[tuple[int, int, list[int]]]:
+    """Return (address, bursts, shares of bank groups) of each grant that the simulator takes."""
     cursor = [-7] * CURSOR_WORDS
     start_transfer(cursor, *box)
     grants = []
     while not is_served(cursor):
         address = get_next_address(cursor)
-        grants.append((address, advance_past_grant(cursor, numbers)))
+        bursts, shares = advance_past_grant(cursor, numbers)
+        groups = numbers.dram_bank_groups
+        # One group has all bursts, however many they are.
+        grants.append((address, bursts, [bursts] if groups == 1 else unpack(shares, groups)))
+        assert groups > 1 or shares == 1
         assert len(grants) <= 10_000
     return grants
 
@@ -103,8 +123,9 @@ def simulate_grants(box: Box, numbers: Costs) -> list[tuple[int, int]]:
     ],
 )
 def test_grants_equal_a_count_by_hand(box: Box, grants: list[tuple[int, int]]) -> None:
-    assert simulate_grants(box, costs()) == grants
-    assert list_grants(box, 64, 2048) == grants
+    expected = [(address, bursts, [bursts]) for address, bursts in grants]
+    assert simulate_grants(box, costs()) == expected
+    assert list_grants(box, 64, 2048) == expected
 
 
 def test_grants_of_random_boxes_equal_a_walk_over_bytes() -> None:
@@ -123,9 +144,9 @@ def test_grants_of_random_boxes_equal_a_walk_over_bytes() -> None:
             stride_x,
             random.choice([0, count_x * stride_x, count_x * run, random.randint(0, 600)]),
         )
-        assert simulate_grants(
-            box, costs(dram_burst_bytes=burst, dram_row_bytes=row)
-        ) == list_grants(box, burst, row), box
+        groups = random.choice([1, 2, 4])
+        numbers = costs(dram_burst_bytes=burst, dram_row_bytes=row, dram_bank_groups=groups)
+        assert simulate_grants(box, numbers) == list_grants(box, burst, row, groups), box
         seen += len(addresses(box)) > 0
     assert seen > RANDOM_BOXES // 2
 
@@ -176,13 +197,31 @@ def test_bursts_of_the_next_run_end_with_the_run_or_the_row() -> None:
     """Runs of 8 bytes from address 1000 touch bursts of 4 bytes; rows have 1004 bytes."""
     cursor = [1000, 8, 3, 2, 16, 100, 0, 0]
     numbers = costs(dram_burst_bytes=4)
-    assert count_next_bursts(cursor, numbers) == 2
+    assert find_next_bursts(cursor, numbers) == (250, 251)
     cursor[BYTES_DONE] = 5
-    assert count_next_bursts(cursor, numbers) == 1
+    assert find_next_bursts(cursor, numbers) == (251, 251)
     cursor[BYTES_DONE] = 0
-    assert count_next_bursts(cursor, costs(dram_burst_bytes=4, dram_row_bytes=1004)) == 1
+    assert find_next_bursts(cursor, costs(dram_burst_bytes=4, dram_row_bytes=1004)) == (250, 250)
     cursor[RUN] = 9
-    assert count_next_bursts(cursor, numbers) == 3
+    assert find_next_bursts(cursor, numbers) == (250, 252)
+
+
+def test_shares_of_many_bursts_are_bounded() -> None:
+    """Shares are 15 bits: those of a long run are equal, and later runs do not change them."""
+    numbers = costs(dram_bank_groups=2, dram_burst_bytes=1, dram_row_bytes=1 << 20)
+    assert (SHARE_BITS, MAX_SHARE) == (15, 32_767)
+    assert unpack(count_shares(0, 65_533, numbers), 2) == [32_767, 32_767]
+    assert unpack(count_shares(0, 99_999, numbers), 2) == [32_767, 32_767]
+    assert unpack(count_shares(7, 7, numbers), 2) == [0, 1]
+    cursor = [-7] * CURSOR_WORDS
+    # Runs of one burst in group 0: the first 32,767 of them count.
+    for runs, share in ((MAX_SHARE, MAX_SHARE), (MAX_SHARE + 9, MAX_SHARE)):
+        start_transfer(cursor, 0, 1, runs, 1, 2, 0)
+        assert advance_past_grant(cursor, numbers) == (runs, share)
+    # A first run that is too long counts nevertheless.
+    start_transfer(cursor, 0, 99_999, 2, 1, 200_000, 0)
+    bursts, shares = advance_past_grant(cursor, numbers)
+    assert (bursts, unpack(shares, 2)) == (2 * 99_999, [32_767, 32_767])
 
 
 def test_a_grant_takes_its_cycles() -> None:
@@ -193,8 +232,8 @@ def test_a_grant_takes_its_cycles() -> None:
         dram = np.zeros((1, CHANNEL_WORDS), np.int64)
         reset_dram(dram)
         ticks = count_grant_ticks(bursts * numbers.dram_burst_bytes, numbers)
-        begin, _ = serve_grant(dram[0], 7 if row_miss else 3, 0, 0, 0, 0, 0, numbers)
-        end, is_miss = serve_grant(dram[0], 3, 0, 0, begin, begin, ticks, numbers)
+        begin, _ = serve_grant(dram[0], 7 if row_miss else 3, 1, 0, 0, 0, 0, numbers)
+        end, is_miss = serve_grant(dram[0], 3, 1, 0, begin, begin, ticks, numbers)
         assert is_miss == row_miss
         return Fraction(end - begin, numbers.dram_bytes_per_cycle)
 

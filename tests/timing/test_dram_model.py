@@ -96,6 +96,21 @@ def test_banks_open_rows_while_others_are_served(
 
 
 @pytest.mark.parametrize(
+    ("stride", "cycles"),
+    [
+        # Eight bursts of 4 cycles, alternately in both groups.
+        (64, 8 * 4),
+        (192, 8 * 4),
+        # All in one group, 8 cycles from one to the next.
+        (128, 7 * 8 + 4),
+    ],
+)
+def test_runs_with_a_stride_may_use_one_bank_group(stride: int, cycles: int) -> None:
+    box = f"{ROW_0}, run_bytes=64, count_x=8, dram_stride_x={stride}, spm_stride_x=64"
+    assert one_load(box, bank_groups=2, group_burst_cycles=8) == (14 + 20 + cycles, 1)
+
+
+@pytest.mark.parametrize(
     ("nbytes", "channels", "served"),
     [
         # Two channels of 8 bytes a cycle: a row takes 256.
@@ -373,16 +388,16 @@ class RequestRecorder:
         self.clock = int(machine.cores.clock.max())
 
     def _record_grant(self, channel: Any, *words: Any) -> tuple[int, bool]:
-        row, group, is_store, _, request, ticks, costs = words
+        row, shares, is_store, _, request, ticks, costs = words
         is_queued = channel[FREE] - request >= costs.dram_bytes_per_cycle
         turns = channel[WRITES] not in {NONE, is_store}
         refreshed = int(channel[REFRESHES])
-        banks = range(min(timing_dram.count_bursts(ticks, costs), costs.dram_bank_groups))
-        opened = [channel[find_bank(row, group + n, costs) + OPEN_ROW] for n in banks]
+        groups = [n for n in range(costs.dram_bank_groups) if timing_dram.get_share(shares, n)]
+        opened = [channel[find_bank(row, group, costs) + OPEN_ROW] for group in groups]
         states = tuple(NONE if found == NONE else found == row for found in opened)
         served = self._serve_grant(channel, *words)
         refreshes = refreshed, int(channel[REFRESHES])
-        self._grants.append((row, group, is_store, ticks, is_queued, turns, states, refreshes))
+        self._grants.append((row, shares, is_store, ticks, is_queued, turns, states, refreshes))
         return served
 
     def _record_request(self, channel: Any, *words: Any) -> tuple[int, int, int, int]:

@@ -5,6 +5,8 @@ At 10 bytes a cycle a cycle has 10 ticks. Rows have 100 bytes here, so row 3 beg
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import attrs
@@ -30,6 +32,7 @@ from nmpsim.timing.dram import (
     POSTED,
     READY,
     REFRESHES,
+    SHARE_BITS,
     WRITES,
     buffer_store,
     compute_first_burst,
@@ -38,7 +41,6 @@ from nmpsim.timing.dram import (
     drain_writes,
     find_bank,
     find_channel,
-    find_group,
     get_latency,
     is_buffered,
     refresh_channel,
@@ -49,6 +51,11 @@ from nmpsim.timing.dram import (
 )
 
 LOAD, STORE = 0, 1
+
+
+def shares(*bursts: int) -> int:
+    """Return the shares of bank groups that have so many bursts of a grant."""
+    return sum(count << SHARE_BITS * group for group, count in enumerate(bursts))
 
 
 def costs(**dram: int) -> Costs:
@@ -77,11 +84,11 @@ def test_all_rows_are_closed_at_first() -> None:
 def test_rows_go_round_channels_then_banks() -> None:
     numbers = costs(channels=2, banks=4)
     assert [find_channel(row, numbers) for row in range(5)] == [0, 1, 0, 1, 0]
-    banks = [(find_bank(row, 1, numbers) - BANKS) // 2 for row in range(18)]
+    banks = [(find_bank(row, 0, numbers) - BANKS) // 2 for row in range(18)]
     assert banks == [0, 0, 1, 1, 2, 2, 3, 3, 0, 0, 1, 1, 2, 2, 3, 3, 0, 0]
     assert [find_bank(row, 0, costs()) for row in (0, 1, 7)] == [BANKS] * 3
     grouped = costs(banks=4, bank_groups=2)
-    assert [(find_bank(5, group, grouped) - BANKS) // 2 for group in range(3)] == [1, 5, 1]
+    assert [(find_bank(5, group, grouped) - BANKS) // 2 for group in range(2)] == [1, 5]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +116,7 @@ def test_the_first_burst_opens_its_row(
     channel[FREE], channel[WRITES] = 500, LOAD
     channel[BANKS + OPEN_ROW], channel[BANKS + READY] = 4, 520
     before = channel.copy()
-    assert compute_first_burst(channel, row, 0, LOAD, known, request_at, 25, numbers) == begin
+    assert compute_first_burst(channel, row, 1, LOAD, known, request_at, numbers) == begin
     assert (channel == before).all()
 
 
@@ -132,7 +139,7 @@ def test_a_turn_of_the_bus_takes_its_cycles(
     numbers = costs(read_write_cycles=3, write_read_cycles=5)
     channel = new_channel()
     channel[FREE], channel[WRITES], channel[BANKS + OPEN_ROW] = 500, last, 4
-    assert compute_first_burst(channel, 4, 0, now, request_at, request_at, 25, numbers) == begin
+    assert compute_first_burst(channel, 4, 1, now, request_at, request_at, numbers) == begin
 
 
 @pytest.mark.parametrize(
@@ -177,11 +184,11 @@ def test_without_an_interval_nothing_is_refreshed() -> None:
 def test_a_grant_leaves_its_row_open() -> None:
     numbers = costs(banks=2, write_recovery_cycles=4, write_read_cycles=1)
     channel = new_channel()
-    assert serve_grant(channel, 3, 0, STORE, 100, 100, 25, numbers) == (100 + 70 + 25, True)
+    assert serve_grant(channel, 3, 1, STORE, 100, 100, 25, numbers) == (100 + 70 + 25, True)
     assert (channel[FREE], channel[WRITES]) == (195, STORE)
     assert channel[BANKS : BANKS + 4].tolist() == [NONE, 0, 3, 195 + 40]
     # The row is open; the bus turns.
-    assert serve_grant(channel, 3, 0, LOAD, 150, 150, 25, numbers) == (195 + 10 + 25, False)
+    assert serve_grant(channel, 3, 1, LOAD, 150, 150, 25, numbers) == (195 + 10 + 25, False)
     assert (channel[FREE], channel[WRITES]) == (230, LOAD)
     assert channel[BANKS : BANKS + 4].tolist() == [NONE, 0, 3, 230]
 
@@ -190,8 +197,8 @@ def test_a_refresh_before_a_grant_closes_its_row() -> None:
     numbers = costs(refresh_interval_cycles=100, refresh_cycles=30)
     channel = new_channel()
     channel[FREE], channel[BANKS + OPEN_ROW] = 990, 3
-    assert serve_grant(channel, 3, 0, LOAD, 980, 980, 25, numbers) == (990 + 25, False)
-    assert serve_grant(channel, 3, 0, LOAD, 990, 990, 25, numbers) == (1015 + 300 + 70 + 25, True)
+    assert serve_grant(channel, 3, 1, LOAD, 980, 980, 25, numbers) == (990 + 25, False)
+    assert serve_grant(channel, 3, 1, LOAD, 990, 990, 25, numbers) == (1015 + 300 + 70 + 25, True)
 
 
 def test_a_transfer_requests_its_next_grant_after_service() -> None:
@@ -227,7 +234,7 @@ def test_repeated_runs_reach_a_constant_start_state() -> None:
     dram = new_channel().reshape(1, -1)
     states = []
     for cycle in (500, 70, 70):
-        assert serve_grant(dram[0], 5, 0, LOAD, 40, 40, 25, numbers)[0] in (135, 65)
+        assert serve_grant(dram[0], 5, 1, LOAD, 40, 40, 25, numbers)[0] in (135, 65)
         restart_dram(dram, cycle, numbers)
         states.append(dram.tolist())
     assert states[0] == states[1] == states[2]
@@ -260,9 +267,11 @@ def test_a_restart_changes_no_grant(interval: int, more: dict[str, int]) -> None
             misses -= drain_while_idle(drained[0], cycle * 10, numbers)[1]
             restart_dram(other, cycle - begin // 10, numbers)
             tick = begin = cycle * 10
-        row, group, is_store, bursts = (int(n) for n in rng.integers((0, 0, 0, 1), (7, 2, 2, 9)))
+        row, is_store, *counts = (int(n) for n in rng.integers((0, 0, 0, 1), (7, 2, 5, 5)))
+        counts = counts[: numbers.dram_bank_groups]
+        counts[0], bursts = max(counts[0], 1), max(sum(counts), 1)
         known = tick - int(rng.integers(0, tick - begin + 1))
-        words = (row, group % numbers.dram_bank_groups, is_store)
+        words = (row, shares(*counts), is_store)
         unbroken = serve_request(one[0], *words, known, tick, 10 * bursts, numbers)
         expected = serve_request(drained[0], *words, known, tick, 10 * bursts, numbers)
         now, asked = tick - begin, known - begin
@@ -275,6 +284,10 @@ def test_a_restart_changes_no_grant(interval: int, more: dict[str, int]) -> None
             assert unbroken == expected
 
 
+Grant = tuple[int, tuple[int, ...], int]
+"""Row, shares of the bank groups, and bursts."""
+
+
 class SlowChannel:
     """A channel written down once more, burst by burst, from docs/timing.md."""
 
@@ -285,7 +298,7 @@ class SlowChannel:
         self.ready: dict[tuple[int, int], int] = {}
         self.next_burst: dict[int, int] = {}
         self.openings: list[int] = []
-        self.buffer: list[tuple[int, int, int]] = []
+        self.buffer: list[Grant] = []
         self.free = self.refreshes = self.posted = 0
         self.last: int | None = None
 
@@ -293,11 +306,11 @@ class SlowChannel:
         """Return a setting of cycles in ticks."""
         return int(getattr(self.costs, f"dram_{name}_cycles")) * self.costs.dram_bytes_per_cycle
 
-    def banks(self, row: int, group: int, bursts: int) -> list[tuple[int, int]]:
-        """Return the banks that a grant needs, in the order of its bursts."""
-        groups, number = self.costs.dram_bank_groups, row // self.costs.dram_channels
-        bank = number % self.costs.dram_banks
-        return [((group + n) % groups, bank) for n in range(min(bursts, groups))]
+    def banks(self, grant: Grant) -> list[tuple[int, int]]:
+        """Return the banks that a grant needs: one of each group with bursts."""
+        row, counts, _ = grant
+        bank = row // self.costs.dram_channels % self.costs.dram_banks
+        return [(group, bank) for group, count in enumerate(counts) if count]
 
     def opened(self, bank: tuple[int, int], known: int) -> int:
         """Return the tick of the first burst in a row that a bank opens."""
@@ -305,24 +318,24 @@ class SlowChannel:
         opening = self.ticks("row_miss") - self.ticks("precharge")
         return max(known, self.ready.get(bank, 0)) + closing + opening
 
-    def first(self, grant: tuple[int, int, int], kind: int, known: int, request: int) -> int:
+    def first(self, grant: Grant, kind: int, known: int, request: int) -> int:
         """Return the tick of a grant's first burst."""
-        row, group, _ = grant
+        row = grant[0]
         begin = max(request, self.free)
         if self.last is not None and self.last != kind:
             turn = self.ticks("read_write" if kind == STORE else "write_read")
             begin = max(begin, self.free + turn)
-        begin = max(begin, self.next_burst.get(group, 0))
-        closed = [bank for bank in self.banks(*grant) if self.rows.get(bank) != row]
+        begin = max(begin, min(self.next_burst.get(group, 0) for group, _ in self.banks(grant)))
+        closed = [bank for bank in self.banks(grant) if self.rows.get(bank) != row]
         return max([begin, *(self.opened(bank, known) for bank in closed)])
 
-    def serve(self, grant: tuple[int, int, int], kind: int, known: int, request: int) -> bool:
+    def serve(self, grant: Grant, kind: int, known: int, request: int) -> bool:
         """Serve a grant; return whether it misses its row."""
-        row, group, bursts = grant
+        row, counts, bursts = grant
         waits = self.free - request >= self.costs.dram_bytes_per_cycle
         self.refresh(max(request, self.free))
         begin, is_miss = self.first(grant, kind, known, request), False
-        for bank in self.banks(*grant):
+        for bank in self.banks(grant):
             if self.rows.get(bank) != row:
                 to_burst = self.ticks("row_miss") - self.ticks("precharge")
                 opening = self.opened(bank, known) - to_burst
@@ -333,14 +346,14 @@ class SlowChannel:
                 self.openings.append(opening)
                 begin, is_miss = max(begin, opening + to_burst), True
                 self.rows[bank] = row
-        at = begin
-        for number in range(group, group + bursts):
-            number %= self.costs.dram_bank_groups
-            at = max(at, self.next_burst.get(number, 0))
-            self.next_burst[number] = at + self.ticks("group_burst")
-            at += self.burst
+        at = begin + bursts * self.burst
+        for group, _ in self.banks(grant):
+            for _ in range(math.ceil(Fraction(bursts * counts[group], sum(counts)))):
+                burst = max(begin, self.next_burst.get(group, 0))
+                self.next_burst[group] = burst + self.ticks("group_burst")
+                at = max(at, burst + self.burst if self.ticks("group_burst") else 0)
         self.free = at + ((at - begin) * self.costs.dram_interleave_percent // 100 if waits else 0)
-        for bank in self.banks(*grant):
+        for bank in self.banks(grant):
             self.ready[bank] = self.free + (self.ticks("write_recovery") if kind == STORE else 0)
         self.last = kind
         return is_miss
@@ -368,9 +381,9 @@ class SlowChannel:
             misses += self.serve(self.buffer.pop(), STORE, tick, max(tick, self.free))
         return misses
 
-    def request(self, grant: tuple[int, int, int], kind: int, known: int, tick: int) -> Any:
+    def request(self, grant: Grant, kind: int, known: int, tick: int) -> Any:
         """Return begin, end and row misses of a request, and ticks of a drain before it."""
-        row, group, bursts = grant
+        row, counts, bursts = grant
         most, begin, misses, drained = (
             self.costs.dram_write_buffer_bursts,
             max(tick, self.free),
@@ -390,10 +403,9 @@ class SlowChannel:
             misses += self.drain(begin)
             end = max(begin, self.free)
             if bursts > most:
-                misses += self.serve((row, group, bursts - most), STORE, begin, end)
-                group = (group + bursts - most) % self.costs.dram_bank_groups
+                misses += self.serve((row, counts, bursts - most), STORE, begin, end)
                 bursts, end = most, self.free
-        self.buffer.append((row, group, bursts))
+        self.buffer.append((row, counts, bursts))
         self.posted = end
         return begin, end, misses, drained
 
@@ -415,10 +427,14 @@ def test_random_requests_are_served_as_written_down(
     channel, slow, tick = new_channel(), SlowChannel(numbers), 0
     for _ in range(150):
         tick += int(rng.integers(0, 40)) * int(rng.choice([1, 1, 10]))
-        row, group, kind, bursts = (int(n) for n in rng.integers((0, 0, 0, 1), (9, groups, 2, 9)))
+        row, kind, *counts = (int(n) for n in rng.integers(0, (9, 2, *[4] * groups)))
+        counts[int(rng.integers(groups))] += 1
+        bursts = sum(counts)
         known = max(tick - int(rng.integers(0, 50)), 0)
-        expected = slow.request((row, group, bursts), kind, known, tick)
-        served = serve_request(channel, row, group, kind, known, tick, 10 * bursts, numbers)
+        expected = slow.request((row, tuple(counts), bursts), kind, known, tick)
+        served = serve_request(
+            channel, row, shares(*counts), kind, known, tick, 10 * bursts, numbers
+        )
         assert served == expected
         assert channel[ENTRIES] == len(slow.buffer)
         assert not channel[BUFFER + 3 * channel[ENTRIES] : BANKS].any(), "no rest of an entry"
@@ -445,31 +461,59 @@ def test_a_restart_forgets_openings_that_delay_none() -> None:
 def test_bursts_alternate_between_bank_groups() -> None:
     """A row is open in the groups of its bursts; a group transfers a burst every 4 cycles."""
     numbers = costs(bank_groups=2, banks=2, group_burst_cycles=4, burst_bytes=20)
-    assert [find_group(address, numbers) for address in (0, 19, 20, 40)] == [0, 0, 1, 0]
-    channel = new_channel()
-    assert serve_grant(channel, 3, 1, LOAD, 0, 0, 20, numbers) == (70 + 20, True)
-    assert serve_grant(channel, 3, 1, LOAD, 90, 90, 20, numbers) == (70 + 40 + 20, False)
+    channel, second = new_channel(), shares(0, 1)
+    assert serve_grant(channel, 3, second, LOAD, 0, 0, 20, numbers) == (70 + 20, True)
+    assert serve_grant(channel, 3, second, LOAD, 90, 90, 20, numbers) == (70 + 40 + 20, False)
     # The row is still closed in the other group.
-    assert serve_grant(channel, 3, 0, LOAD, 130, 130, 60, numbers) == (130 + 70 + 60, True)
-    assert serve_grant(channel, 3, 1, LOAD, 260, 260, 40, numbers) == (260 + 40, False)
+    served = serve_grant(channel, 3, shares(2, 1), LOAD, 130, 130, 60, numbers)
+    assert served == (130 + 70 + 60, True)
+    assert serve_grant(channel, 3, shares(1, 1), LOAD, 260, 260, 40, numbers) == (260 + 40, False)
+
+
+def test_bursts_of_one_group_take_twice_as_long() -> None:
+    """Runs whose stride is a multiple of both groups: eight bursts, 4 cycles apart."""
+    numbers = costs(bank_groups=2, banks=2, group_burst_cycles=4, burst_bytes=20)
+    ends = []
+    for counts in ((8, 0), (0, 8), (4, 4), (5, 3)):
+        channel = new_channel()
+        end, _ = serve_grant(channel, 3, shares(*counts), LOAD, 0, 0, 160, numbers)
+        ends.append(end - 70)
+        ready = [n * 40 + 70 if n else 0 for n in counts]
+        assert channel[GROUPS : GROUPS + 2].tolist() == ready
+        opened = [3 if n else NONE for n in counts]
+        assert [channel[find_bank(3, group, numbers)] for group in (0, 1)] == opened
+    assert ends == [7 * 40 + 20, 7 * 40 + 20, 8 * 20, 4 * 40 + 20]
+
+
+def test_a_part_of_a_grant_has_the_same_shares() -> None:
+    numbers = costs(bank_groups=2, group_burst_cycles=4, burst_bytes=20, row_miss_cycles=0)
+    # Of 3 bursts with shares 5 to 3, two are in the first group and two, rounded up, in the second.
+    for bursts, groups in ((3, [80, 80]), (8, [200, 120]), (1, [40, 40])):
+        channel = new_channel()
+        serve_grant(channel, 3, shares(5, 3), LOAD, 0, 0, 20 * bursts, numbers)
+        assert channel[GROUPS : GROUPS + 2].tolist() == groups
 
 
 def test_a_slow_bank_group_delays_only_its_own_bursts() -> None:
     numbers = costs(bank_groups=2, banks=2, group_burst_cycles=8, burst_bytes=20)
     channel = new_channel()
-    # Bursts begin at 70 and 90, and at 70 + 80 in the first group again.
-    assert serve_grant(channel, 3, 0, LOAD, 0, 0, 60, numbers) == (150 + 20, True)
-    # At 90 + 80 in the second group, and at 150 + 80 in the first one.
-    assert compute_first_burst(channel, 3, 1, LOAD, 100, 100, 40, numbers) == 170
-    assert compute_first_burst(channel, 3, 0, LOAD, 100, 100, 40, numbers) == 230
-    assert serve_grant(channel, 3, 1, LOAD, 100, 100, 40, numbers) == (230 + 20, False)
+    # The first group has bursts at 70 and 70 + 80, and its next one at 150 + 80.
+    assert serve_grant(channel, 3, shares(2, 1), LOAD, 0, 0, 60, numbers) == (150 + 20, True)
+    assert channel[GROUPS : GROUPS + 2].tolist() == [230, 150]
+    begins = [
+        compute_first_burst(channel, 3, shares(*counts), LOAD, 100, 100, numbers)
+        for counts in ((0, 1), (1, 1), (1, 0))
+    ]
+    assert begins == [170, 170, 230]
+    served = serve_grant(channel, 3, shares(1, 1), LOAD, 100, 100, 40, numbers)
+    assert served == (230 + 20, False)
 
 
 def test_openings_of_rows_have_a_minimum_distance() -> None:
     limits = {"activate_cycles": 3, "four_activates_cycles": 15}
     numbers = costs(banks=8, precharge_cycles=2, **limits)
     channel = new_channel()
-    ends = [serve_grant(channel, row, 0, LOAD, 0, 0, 1, numbers)[0] for row in range(6)]
+    ends = [serve_grant(channel, row, 1, LOAD, 0, 0, 1, numbers)[0] for row in range(6)]
     assert ends == [50 + tick + 1 for tick in (0, 30, 60, 90, 150, 180)]
     assert channel[OPENED : OPENED + 4].tolist() == [60, 90, 150, 180]
 
@@ -477,38 +521,38 @@ def test_openings_of_rows_have_a_minimum_distance() -> None:
 def test_a_grant_that_waits_takes_longer() -> None:
     numbers = costs(row_miss_cycles=0, interleave_percent=10)
     channel = new_channel()
-    assert serve_grant(channel, 3, 0, LOAD, 0, 0, 100, numbers)[0] == 100
-    assert serve_grant(channel, 3, 0, LOAD, 50, 50, 100, numbers)[0] == 100 + 110
-    assert serve_grant(channel, 3, 0, LOAD, 210, 210, 105, numbers)[0] == 210 + 105
+    assert serve_grant(channel, 3, 1, LOAD, 0, 0, 100, numbers)[0] == 100
+    assert serve_grant(channel, 3, 1, LOAD, 50, 50, 100, numbers)[0] == 100 + 110
+    assert serve_grant(channel, 3, 1, LOAD, 210, 210, 105, numbers)[0] == 210 + 105
     # Requested in the cycle in which the previous grant ends, at tick 315.
-    assert serve_grant(channel, 3, 0, LOAD, 310, 310, 95, numbers)[0] == 315 + 95
+    assert serve_grant(channel, 3, 1, LOAD, 310, 310, 95, numbers)[0] == 315 + 95
     # One cycle earlier.
-    assert serve_grant(channel, 3, 0, LOAD, 400, 400, 100, numbers)[0] == 410 + 110
+    assert serve_grant(channel, 3, 1, LOAD, 400, 400, 100, numbers)[0] == 410 + 110
 
 
 def test_the_write_buffer_gathers_stores() -> None:
     """Stores end at once until the buffer is full; then the channel writes all entries."""
     numbers = costs(banks=2, write_buffer_bursts=4, burst_bytes=10, write_read_cycles=5)
     channel = new_channel()
-    assert serve_request(channel, 2, 0, LOAD, 0, 0, 10, numbers) == (0, 80, 1, 0)
-    assert serve_request(channel, 2, 0, STORE, 1, 1, 30, numbers) == (1, 1, 0, 0)
-    assert serve_request(channel, 2, 0, STORE, 5, 5, 10, numbers) == (5, 5, 0, 0)
+    assert serve_request(channel, 2, 1, LOAD, 0, 0, 10, numbers) == (0, 80, 1, 0)
+    assert serve_request(channel, 2, 1, STORE, 1, 1, 30, numbers) == (1, 1, 0, 0)
+    assert serve_request(channel, 2, 1, STORE, 5, 5, 10, numbers) == (5, 5, 0, 0)
     assert channel[FREE] == 80
     # It is full: both entries are written before it takes two more bursts.
-    assert serve_request(channel, 3, 0, STORE, 9, 9, 20, numbers) == (80, 80 + 40, 0, 0)
+    assert serve_request(channel, 3, 1, STORE, 9, 9, 20, numbers) == (80, 80 + 40, 0, 0)
     # Two entries are more than a quarter: the idle channel wrote them before the load.
-    assert serve_request(channel, 2, 0, LOAD, 300, 300, 10, numbers) == (300, 310, 1, 90)
+    assert serve_request(channel, 2, 1, LOAD, 300, 300, 10, numbers) == (300, 310, 1, 90)
     # Bursts that do not fit are written at once.
-    assert serve_request(channel, 3, 0, STORE, 310, 310, 60, numbers) == (310, 330, 0, 0)
-    assert serve_request(channel, 2, 0, LOAD, 320, 320, 10, numbers) == (330, 330 + 50 + 10, 0, 0)
+    assert serve_request(channel, 3, 1, STORE, 310, 310, 60, numbers) == (310, 330, 0, 0)
+    assert serve_request(channel, 2, 1, LOAD, 320, 320, 10, numbers) == (330, 330 + 50 + 10, 0, 0)
 
 
 def test_the_write_buffer_drains_stores_to_the_open_row_first() -> None:
     numbers = costs(write_buffer_bursts=8, burst_bytes=10)
     channel = new_channel()
-    serve_grant(channel, 2, 0, STORE, 0, 0, 10, numbers)
+    serve_grant(channel, 2, 1, STORE, 0, 0, 10, numbers)
     for row in (2, 3):
-        assert buffer_store(channel, row, 0, 90, 10, numbers) == (90, 90, 0)
+        assert buffer_store(channel, row, 1, 90, 10, numbers) == (90, 90, 0)
     assert drain_writes(channel, 90, numbers) == 1
     assert channel[BANKS + OPEN_ROW] == 3
     assert channel[FREE] == 90 + 10 + 70 + 10
@@ -518,13 +562,13 @@ def test_a_drain_after_a_request_takes_no_time_before_it() -> None:
     """The load was requested at 50, but the store before it reached the buffer at 100."""
     numbers = costs(write_buffer_bursts=8, burst_bytes=10)
     channel = new_channel()
-    buffer_store(channel, 2, 0, 100, 50, numbers)
+    buffer_store(channel, 2, 1, 100, 50, numbers)
     assert drain_while_idle(channel, 50, numbers) == (0, 1)
 
 
 def test_a_device_without_a_write_buffer_writes_stores_at_once() -> None:
     channel = new_channel()
-    assert serve_request(channel, 2, 0, STORE, 0, 4, 64, costs()) == (4, 70 + 64, 1, 0)
+    assert serve_request(channel, 2, 1, STORE, 0, 4, 64, costs()) == (4, 70 + 64, 1, 0)
     assert (get_latency(STORE, costs()), is_buffered(STORE, costs())) == (40, False)
     numbers = costs(write_buffer_bursts=1, write_latency_cycles=9)
     assert [get_latency(kind, numbers) for kind in (LOAD, STORE)] == [40, 9]

@@ -41,7 +41,7 @@ from nmpsim.memory.dram import (
     RUN,
     RUNS_DONE,
     advance_past_grant,
-    count_next_bursts,
+    find_next_bursts,
     get_next_address,
     is_served,
     start_transfer,
@@ -53,8 +53,8 @@ from nmpsim.timing.dram import (
     FREE,
     compute_first_burst,
     compute_next_request,
+    count_shares,
     find_channel,
-    find_group,
     get_latency,
     is_buffered,
     serve_request,
@@ -299,15 +299,15 @@ def finish_transfer(
 
 
 def get_next_request(m: Machine, costs: Costs, queue: Int) -> Any:
-    """Return DRAM row, bank group, length and tick of a queue's next request.
+    """Return DRAM row and shares of bank groups of a queue's next request, and a tick.
 
-    The length is that of the next run, in ticks. From the tick on, banks may open the row.
+    The shares are those of the next run. From the tick on, banks may open the row.
     """
     c, unit = m.cores[queue >> 1], queue & 1
     job = c["jobs"][unit, c["served"][unit] % costs.queues_depth]
-    address = get_next_address(job)
-    ticks = count_grant_ticks(count_next_bursts(job, costs) * costs.dram_burst_bytes, costs)
-    return address // costs.dram_row_bytes, find_group(address, costs), ticks, job[KNOWN]
+    first, last = find_next_bursts(job, costs)
+    row = get_next_address(job) // costs.dram_row_bytes
+    return row, count_shares(first, last, costs), job[KNOWN]
 
 
 def find_equal_grant(m: Machine, costs: Costs, core: Int) -> Any:
@@ -386,13 +386,11 @@ def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) 
     for queue in range(requests.size):
         if requests[queue] > latest or is_buffered(queue & 1, costs):
             continue
-        row, group, ticks, known = get_next_request(m, costs, queue)
+        row, shares, known = get_next_request(m, costs, queue)
         if find_channel(row, costs) != chooses:
             continue
         request = convert_to_ticks(requests[queue], costs)
-        tick = compute_first_burst(
-            dram[chooses], row, group, queue & 1, known, request, ticks, costs
-        )
+        tick = compute_first_burst(dram[chooses], row, shares, queue & 1, known, request, costs)
         if tick < best_tick or (tick == best_tick and requests[queue] < best_request):
             best, best_tick, best_request = np.int64(queue), tick, requests[queue]
     return best, now
@@ -411,12 +409,13 @@ def fetch_descriptor(
     while address < end:
         row = address // costs.dram_row_bytes
         last = min(end, (row + 1) * costs.dram_row_bytes) - 1
-        bursts = last // costs.dram_burst_bytes - address // costs.dram_burst_bytes + 1
+        first_burst, last_burst = address // costs.dram_burst_bytes, last // costs.dram_burst_bytes
+        bursts, shares = last_burst - first_burst + 1, count_shares(first_burst, last_burst, costs)
         moved = bursts * costs.dram_burst_bytes
         channel = m.shared[0]["dram"][find_channel(row, costs)]
-        group, ticks = find_group(address, costs), count_grant_ticks(moved, costs)
+        ticks = count_grant_ticks(moved, costs)
         begin_tick, end_tick, misses, drained = serve_request(
-            channel, row, group, 0, request, request, ticks, costs
+            channel, row, shares, 0, request, request, ticks, costs
         )
         begin, free = convert_to_cycles(begin_tick, costs), convert_to_cycles(end_tick, costs)
         counts[BUSY_LOAD] += free - begin
@@ -434,8 +433,7 @@ def serve_queue(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     c, per_cycle = m.cores[core], costs.dram_bytes_per_cycle
     slot, request = c["served"][unit] % costs.queues_depth, c["request"][unit]
     job = c["jobs"][unit, slot]
-    address = get_next_address(job)
-    row, group = address // costs.dram_row_bytes, find_group(address, costs)
+    row = get_next_address(job) // costs.dram_row_bytes
     channel, counts = m.shared[0]["dram"][find_channel(row, costs)], m.layers[job[LAYER]]["counts"]
     runs_done, bytes_done = job[RUNS_DONE], job[BYTES_DONE]
     can_share, granted = costs.dram_multicast and unit == LOAD_UNIT, c["granted"]
@@ -443,7 +441,7 @@ def serve_queue(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     if can_share:
         for word in range(CURSOR_WORDS):
             granted[word] = job[word]
-    bursts = advance_past_grant(job, costs)
+    bursts, shares = advance_past_grant(job, costs)
     nbytes = bursts * costs.dram_burst_bytes
     is_shared = shared >= 0
     if is_shared:
@@ -453,7 +451,7 @@ def serve_queue(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     else:
         ticks = count_grant_ticks(nbytes, costs)
         begin_tick, end_tick, misses, drained = serve_request(
-            channel, row, group, unit, job[KNOWN], request * per_cycle, ticks, costs
+            channel, row, shares, unit, job[KNOWN], request * per_cycle, ticks, costs
         )
     if can_share:
         granted[GRANT_BEGIN], granted[GRANT_END] = begin_tick, end_tick

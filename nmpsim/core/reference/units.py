@@ -26,7 +26,7 @@ from nmpsim.memory.dram import (
     CURSOR_WORDS,
     RUN,
     advance_past_grant,
-    count_next_bursts,
+    find_next_bursts,
     get_next_address,
     is_served,
     start_transfer,
@@ -37,8 +37,8 @@ from nmpsim.timing.dram import (
     FREE,
     compute_first_burst,
     compute_next_request,
+    count_shares,
     find_channel,
-    find_group,
     get_latency,
     is_buffered,
     serve_request,
@@ -98,11 +98,6 @@ class UnitQueue:
         """Return the DRAM row that the current transfer needs next."""
         return self.get_next_address() // self.costs.dram_row_bytes
 
-    def count_next_ticks(self) -> int:
-        """Return the number of DRAM ticks of the next run of the current transfer."""
-        bursts = count_next_bursts(self.get_transfer(self.served), self.costs)
-        return count_grant_ticks(bursts * self.costs.dram_burst_bytes, self.costs)
-
     def get_channel(self, machine: Machine) -> Any:
         """Return the DRAM channel that the current transfer needs next."""
         return machine.shared["dram"][0, find_channel(self.get_next_row(), self.costs)]
@@ -116,12 +111,11 @@ class UnitQueue:
 
     def compute_first_burst(self, machine: Machine) -> int:
         """Compute the tick of the first burst if the DRAM serves this queue next."""
-        known = int(self.get_transfer(self.served)[JobColumn.KNOWN])
-        request = convert_to_ticks(self.request, self.costs)
-        channel, row, costs = self.get_channel(machine), self.get_next_row(), self.costs
-        group, ticks = find_group(self.get_next_address(), costs), self.count_next_ticks()
-        unit = int(self.unit)
-        return compute_first_burst(channel, row, group, unit, known, request, ticks, costs)
+        transfer, costs, unit = self.get_transfer(self.served), self.costs, int(self.unit)
+        known, request = int(transfer[JobColumn.KNOWN]), convert_to_ticks(self.request, costs)
+        channel, row = self.get_channel(machine), self.get_next_row()
+        shares = count_shares(*find_next_bursts(transfer, costs), costs)
+        return compute_first_burst(channel, row, shares, unit, known, request, costs)
 
     def get_finish_cycle(self, job: int) -> int:
         """Return the cycle at which a job finishes, NEVER if unknown, or 0 if finished long ago."""
@@ -283,12 +277,12 @@ def simulate_descriptor_fetch(
     start_transfer(cursor, address, nbytes, 1, 1, 0, 0)
     while not is_served(cursor):
         at, before = get_next_address(cursor), cursor.copy()
-        row, group = at // costs.dram_row_bytes, find_group(at, costs)
-        bursts = advance_past_grant(cursor, costs)
+        row = at // costs.dram_row_bytes
+        bursts, shares = advance_past_grant(cursor, costs)
         channel = core.machine.shared["dram"][0, find_channel(row, costs)]
         ticks = count_grant_ticks(bursts * costs.dram_burst_bytes, costs)
         begin_tick, end_tick, misses, drained = serve_request(
-            channel, row, group, 0, request, request, ticks, costs
+            channel, row, shares, 0, request, request, ticks, costs
         )
         begin, free = convert_to_cycles(begin_tick, costs), convert_to_cycles(end_tick, costs)
         counts[CountColumn.BUSY_LOAD] += free - begin
@@ -304,11 +298,11 @@ def simulate_descriptor_fetch(
 def serve_queue(machine: Machine, queue: UnitQueue) -> None:
     """Serve the next DRAM grant of a queue: consecutive bursts of its transfer in one row."""
     costs, transfer = queue.costs, queue.get_transfer(queue.served)
-    row, group = queue.get_next_row(), find_group(queue.get_next_address(), costs)
+    row = queue.get_next_row()
     channel = queue.get_channel(machine)
     before = transfer[:CURSOR_WORDS].copy()
     shared = find_equal_grant(machine, queue)
-    bursts = advance_past_grant(transfer, costs)
+    bursts, shares = advance_past_grant(transfer, costs)
     nbytes = bursts * costs.dram_burst_bytes
     counts = machine.layers[int(transfer[JobColumn.LAYER])]["counts"]
     if shared is not None:
@@ -318,7 +312,7 @@ def serve_queue(machine: Machine, queue: UnitQueue) -> None:
         request = convert_to_ticks(queue.request, costs)
         known, ticks = int(transfer[JobColumn.KNOWN]), count_grant_ticks(nbytes, costs)
         begin_tick, end_tick, misses, drained = serve_request(
-            channel, row, group, int(queue.unit), known, request, ticks, costs
+            channel, row, shares, int(queue.unit), known, request, ticks, costs
         )
         counts[CountColumn.BURSTS] += bursts
         counts[CountColumn.ROW_MISSES] += misses

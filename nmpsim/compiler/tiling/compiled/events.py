@@ -47,7 +47,6 @@ from nmpsim.timing.dram import FREE as CHANNEL_FREE
 from nmpsim.timing.dram import (
     compute_next_request,
     find_channel,
-    find_group,
     get_latency,
     serve_request,
 )
@@ -140,11 +139,10 @@ def _begin(p: Any, s: Any, costs: Any, core: int, kind: int) -> None:
 def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> None:
     """Serve a grant of a queue."""
     cursor, queue, at = s.cursors[core, kind], s.queues[core, kind], p.begins.size - 1 + 2 * core
-    address = get_next_address(cursor)
-    row, group = address // costs.dram_row_bytes, find_group(address, costs)
+    row = get_next_address(cursor) // costs.dram_row_bytes
     channel = s.dram[find_channel(row, costs)]
     before = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE]
-    bursts = advance_past_grant(cursor, costs)
+    bursts, shares = advance_past_grant(cursor, costs)
     request = convert_to_ticks(s.next[at + kind], costs)
     begin, misses, drained = max(request, channel[CHANNEL_FREE]), 0, 0
     if is_blind:
@@ -154,7 +152,7 @@ def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> 
     else:
         ticks = count_grant_ticks(bursts * costs.dram_burst_bytes, costs)
         begin, end, misses, drained = serve_request(
-            channel, row, group, kind, queue[KNOWN], request, ticks, costs
+            channel, row, shares, kind, queue[KNOWN], request, ticks, costs
         )
     s.sums[BUSY] += convert_to_cycles(end, costs) - convert_to_cycles(begin, costs)
     s.sums[BUSY] += drained // costs.dram_bytes_per_cycle
