@@ -8,7 +8,7 @@
 //   L or S, cycles of padding, address, run bytes, count x, count y, stride x, stride y: a load or a store
 //   M or V, cycles: work of the MAC array or of the vector unit
 //   W unit count: wait until at most so many instructions of the unit (0 to 3) are unfinished
-//   B: barrier of all cores that have one left, H: halt
+//   B number count: wait until so many cores are at the barrier with this number; H: halt
 
 #include <algorithm>
 #include <cstdint>
@@ -110,7 +110,7 @@ int main(int, char** argv) {
     std::vector<Core> cores(count);
     size_t number;
     for (Instruction one; file >> number >> one.control >> one.kind;) {
-        const int words = std::strchr("LS", one.kind) ? 7 : std::strchr("MV", one.kind) ? 1 : one.kind == 'W' ? 2 : 0;
+        const int words = std::strchr("LS", one.kind) ? 7 : std::strchr("WB", one.kind) ? 2 : one.kind == 'H' ? 0 : 1;
         for (int word = 0; word < words; word++) file >> one.words[word];
         cores[number].program.push_back(one);
     }
@@ -125,14 +125,13 @@ int main(int, char** argv) {
     auto* memory = dramsim3::GetMemorySystem(
         argv[1], ".", [&](uint64_t a) { served(a, 0); }, [&](uint64_t a) { served(a, 1); });
     for (;; now++) {
-        size_t running = 0, arrived = 0;
-        uint64_t latest = 0;
+        size_t running = 0;
+        std::map<int64_t, std::vector<Core*>> barriers;
         for (size_t i = 0; i < count; i++) {
             Core& core = cores[i];
             advance(core, i, now);
             running += !core.halted;
-            arrived += core.at_barrier;
-            if (core.at_barrier) latest = std::max(latest, core.clock);
+            if (core.at_barrier) barriers[core.program[core.at].words[0]].push_back(&core);
             for (size_t unit = 0; unit < 2; unit++) {
                 if (core.active[unit] || core.queues[unit].empty()) continue;
                 Transfer& transfer = core.queues[unit].front();
@@ -142,13 +141,15 @@ int main(int, char** argv) {
             }
         }
         if (running == 0) break;
-        if (arrived == running) {
-            for (Core& core : cores)
-                if (core.at_barrier) {
-                    core.at_barrier = core.begun = false;
-                    core.at++;
-                    core.clock = latest + barrier;
-                }
+        for (auto& [_, arrived] : barriers) {
+            if (int64_t(arrived.size()) < arrived[0]->program[arrived[0]->at].words[1]) continue;
+            uint64_t latest = 0;
+            for (const Core* core : arrived) latest = std::max(latest, core->clock);
+            for (Core* core : arrived) {
+                core->at_barrier = core->begun = false;
+                core->at++;
+                core->clock = latest + barrier;
+            }
         }
         for (size_t clock = 0; clock < ratio; clock++) {
             for (Transfer* transfer : active)

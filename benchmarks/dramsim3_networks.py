@@ -41,7 +41,8 @@ SOURCE = Path(__file__).with_name("dramsim3_networks.cc")
 UNITS = "LSMV"
 """Letters of the units in the file of the program."""
 BOX = ("dram", "run_bytes", "count_x", "count_y", "dram_stride_x", "dram_stride_y")
-SYNCHRONIZATION = {"nmp.barrier": "B", "nmp.halt": "H"}
+SYNCHRONIZATION = {"nmp.wait": "W", "nmp.barrier": "B"}
+"""Instructions that name two numbers."""
 
 
 class ProgramWriter:
@@ -69,10 +70,11 @@ class ProgramWriter:
             if unit >= 0:
                 row = words[event[ContractEvent.ITEM], first_word:]
                 text = self._format_tensor_instruction(number, unit, row)
-            elif INSTRUCTIONS[number].mnemonic == "nmp.wait":
-                text = f"W {event[ContractEvent.FIRST]} {event[ContractEvent.SECOND]}"
+            elif (mnemonic := INSTRUCTIONS[number].mnemonic) == "nmp.halt":
+                text = "H"
             else:
-                text = SYNCHRONIZATION[INSTRUCTIONS[number].mnemonic]
+                numbers = event[ContractEvent.FIRST], event[ContractEvent.SECOND]
+                text = f"{SYNCHRONIZATION[mnemonic]} {numbers[0]} {numbers[1]}"
             self.lines.append(f"{core} {before} {text}\n")
         return True
 
