@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ from nmpsim.cli.app import COMMANDS, app
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 FIR = Path(__file__).parents[1] / "debuginfo" / "programs" / "fir.elf"
+KERNEL = Path(__file__).parents[1] / "fuzz" / "corpus" / "kernel" / "constant.elf"
 COPIES = {
     "net.lir": "digits.lir.txt",
     "net.tensors.json": "digits.tensors.json",
@@ -30,8 +32,10 @@ LINES = [  # @ marks a file that is replaced by each bad one in turn
     "check @suite.toml",
     "check net.bin --input @x.npy --device @d.toml --expect @o.npz --expect-layers @l.npz",
     "check net.bin --input x.npy --baseline @b.json",
+    "check @fir.elf --device @d.toml",
     "compile @net.lir --weights @w.npz --tensors @net.tensors.json --device @d.toml -o out.bin",
     "compile net.lir --weights w.npz --patch @p.json -o out.bin",
+    "compile net.lir --weights w.npz --kernel conv1__2=@kernel.elf:kernel -o out.bin",
     "debug @net.bin --input @x.npy --reference @l.npz --device @d.toml --script @s.txt",
     "device @d.toml",
     "diff @l.npz @l.npz --bundle @net.bin",
@@ -49,15 +53,11 @@ LINES = [  # @ marks a file that is replaced by each bad one in turn
     "report @r.json -o page.html",
     "run @net.bin --input @x.npy --device @d.toml --patch @p.json",
     "run net.bin --input x.npy --shadow --float-weights @f.npz",
+    "run @fir.elf --check-pointers --commit-log log.txt --profile p.json --device @d.toml",
     "verify @net.bin --reference @l.npz --device @d.toml --input @x.npy",
     "sweep @net.lir --weights @w.npz --input @x.npy --grid @grid.toml --device @d.toml -o s.csv",
 ]
-PLACES = [
-    (line, index)
-    for line in LINES
-    for index, word in enumerate(line.split())
-    if word.startswith("@")
-]
+PLACES = [(line, index) for line in LINES for index, word in enumerate(line.split()) if "@" in word]
 MAY_BE_EMPTY = ("@d.toml", "@s.txt")
 
 
@@ -75,6 +75,7 @@ def folder(tmp_path_factory):
     for name, source in COPIES.items():
         shutil.copy(DIGITS / source, folder / name)
     shutil.copy(FIR, folder / "fir.elf")
+    shutil.copy(KERNEL, folder / "kernel.elf")
     (folder / "d.toml").write_text("[dram]\nlatency_cycles = 50\n")
     (folder / "grid.toml").write_text("[cores]\ncount = [1]\n")
     (folder / "suite.toml").write_text(
@@ -128,7 +129,7 @@ def test_an_unusable_file_is_named(folder, monkeypatch, bad):
         words = line.split()
         if bad == "empty" and words[index] in MAY_BE_EMPTY:
             continue
-        words[index] = f"bad/{bad}"
+        words[index] = re.sub(r"@[\w.]+", f"bad/{bad}", words[index])
         given = " ".join(words).replace("@", "")
         before = set(folder.iterdir())
         code, said = run(given)
@@ -150,6 +151,24 @@ def test_inputs_must_be_numbers(folder, monkeypatch, tmp_path, value):
         code, said = run(line.format(f"'{tmp_path / 'x.npy'}'"))
         assert code == 2, said
         assert "error[INPUT002]" in said
+
+
+@pytest.mark.parametrize(
+    ("kernel", "code"),
+    [
+        ("nolayer=kernel.elf", "COMP001"),
+        ("prob=kernel.elf", "COMP001"),
+        ("conv1__2=fir.elf", "ARG001"),
+        ("conv1__2=kernel.elf:none", "ARG001"),
+        ("conv1__2", "ARG001"),
+        ("=fir.elf", "ARG001"),
+    ],
+)
+def test_a_wrong_kernel_is_refused(folder, monkeypatch, kernel, code):
+    monkeypatch.chdir(folder)
+    exit_code, said = run(f"compile net.lir --weights w.npz --kernel {kernel} -o out.bin")
+    assert (exit_code, f"error[{code}]" in said) == (2, True), said
+    assert not Path("out.bin").exists()
 
 
 def test_a_missing_value_names_option_and_command(folder):
