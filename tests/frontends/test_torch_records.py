@@ -125,6 +125,21 @@ def test_an_average_that_no_profile_has_is_refused() -> None:
         lower_recording(record_average(True, 16, **more)[0])
 
 
+@pytest.mark.parametrize("torch_engine", ["fbgemm", "qnnpack"])
+def test_a_mean_rounds_halves_to_an_even_integer(torch_engine: str) -> None:
+    """The integer includes the zero point, except in qnnpack."""
+    run = RecordingWriter(torch_engine)
+    x, y = run.tensor((1, 40, 4, 3), 0.05, 77), run.tensor((1, 40), 0.05, 77)
+    run.call("aten.mean", "mean", y, self=x, dim=(2, 3), keepdim=False)
+    values = np.random.default_rng(6).integers(0, 256, x.shape).astype(np.uint8)
+    mean = values.astype(np.int64).sum(axis=(2, 3)) / 12
+    rounded = np.rint(mean - 77) + 77 if torch_engine == "qnnpack" else np.rint(mean)
+    assert (np.rint(mean) != np.rint(mean - 77) + 77).any(), "there are halves"
+    report = run_recording(run.recorded({"x": x}, y), {"x": values})
+    np.testing.assert_array_equal(report.outputs["output"], rounded)
+    assert {layer.placement for layer in report.layers} == {"device"}
+
+
 @pytest.mark.parametrize(
     ("ceil_mode", "channels_last", "late"), [(False, True, 20), (True, True, 16), (True, False, 0)]
 )

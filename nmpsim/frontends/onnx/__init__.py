@@ -135,13 +135,17 @@ def _has_islands(graph: Graph, options: ImportOptions) -> bool:
 
 
 def _island_warning(labels: Sequence[str]) -> str:
-    numbers, operators, names = zip(*(label.split(" ", 2) for label in labels), strict=True)
-    short = map(" ".join, zip(numbers, operators, make_display_names(names), strict=True))
-    listed = ", ".join([*short][:MAX_LISTED]) + (", ..." if len(labels) > MAX_LISTED else "")
     return (
         f"{len(labels)} operations that ONNX Runtime computes in float32 are computed in integers,"
-        f" with errors of at most one step per layer: {listed}"
+        f" with errors of at most one step per layer: {list_labels(labels)}"
     )
+
+
+def list_labels(labels: Sequence[str]) -> str:
+    """Return the first labels of nodes, with short names."""
+    numbers, operators, names = zip(*(label.split(" ", 2) for label in labels), strict=True)
+    short = map(" ".join, zip(numbers, operators, make_display_names(names), strict=True))
+    return ", ".join([*short][:MAX_LISTED]) + (", ..." if len(labels) > MAX_LISTED else "")
 
 
 def _with_integer_operations(

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import OperatorMapping
-from nmpsim.diagnostics import Place, fail, list_alternatives
+from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import onnx
 from nmpsim.frontends.graph.integer_regions import (
     DEQUANTIZE,
@@ -17,6 +17,7 @@ from nmpsim.frontends.graph.integer_regions import (
     infer_quantization,
 )
 from nmpsim.frontends.graph.movement import lower_identity
+from nmpsim.frontends.graph.nodes import Node
 from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult
 from nmpsim.frontends.graph.operators import OPERATORS as GRAPH_OPERATORS
 from nmpsim.frontends.graph.problems import UnsupportedOperators
@@ -93,7 +94,16 @@ def lower_recording(recording: ModelRecording) -> ImportedModel:
             },
         )
     lowering = GraphLowering(graph, steps, module_builder, place)
-    return lower_graph(steps, lowering, mappings, problems, numerics, operators=operators)
+    imported = lower_graph(steps, lowering, mappings, problems, numerics, operators=operators)
+    floats = [one.label for one in steps if is_pt2e and _is_float_operation(one)]
+    warning = "operations that are not between quantized tensors run on the host in float32"
+    listed = [f"{len(floats)} {warning}: {onnx.list_labels(floats)}"] if floats else []
+    return attrs.evolve(imported, warnings=tuple(listed))
+
+
+def _is_float_operation(node: Node) -> bool:
+    is_conversion = node.op in (QUANTIZE, DEQUANTIZE, TABLE)
+    return not (node.integers or is_conversion or GRAPH_OPERATORS[node.op].moves)
 
 
 _OPERATION_HINT = (
@@ -106,26 +116,13 @@ PT2E_OPERATORS = ("Add", "AveragePool", "Conv", "Gemm", "MatMul", "Mul", "Reduce
 """Operators with an integer form in PyTorch's arithmetic."""
 
 
-def _refuse(op: GraphLowering) -> LoweringResult:
-    """Raise UnsupportedError for an operator of PT2E that is not in an integer region."""
-    kind, between = op.node.op, "between dequantize_* and quantize_per_tensor"
-    if kind in PT2E_OPERATORS:
-        found = f"{kind} in float32, which is not quantized on both sides"
-        raise UnsupportedError(found, f"{kind} {between}")
-    found = f"{kind} in float32, which has no integer form"
-    raise UnsupportedError(found, f"{list_alternatives(PT2E_OPERATORS)} {between}")
-
-
 def _lower_table(op: GraphLowering, *, table: Any, result: Any) -> LoweringResult:
     """Lower a function of one quantized tensor to a look-up table of PyTorch's results."""
     op.result = result
     return op.emit_table_lookup(op.read_unchecked_operand(), table.astype(np.int16))
 
 
-_PT2E_OPERATORS = {
-    op: row.lower if row.moves or op in (QUANTIZE, DEQUANTIZE) else _refuse
-    for op, row in GRAPH_OPERATORS.items()
-} | {TABLE: _lower_table}
+_PT2E_OPERATORS = {op: row.lower for op, row in GRAPH_OPERATORS.items()} | {TABLE: _lower_table}
 _EAGER_OPERATORS = {**dict.fromkeys(OPERATIONS, lower_operation), "Identity": lower_identity}
 
 

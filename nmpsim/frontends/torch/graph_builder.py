@@ -35,6 +35,8 @@ from nmpsim.lir.names import UniqueNames
 
 _REFUSED = "nmpsim.Refused"
 """Operator of the node that stands for an operation that is not supported."""
+_PARAMETERS = ("scale", "zero_point", "weight", "bias", "mean", "var")
+"""Arguments that may be tensors, but are constants: of a quantization and a normalization."""
 
 
 class TorchGraphBuilder(UniqueNames):
@@ -216,10 +218,18 @@ class TorchGraphBuilder(UniqueNames):
                 bias = zeros if value.bias is None else value.bias
                 given["bias"] = self.add_constant(f"{call.name}.bias", bias)
                 given["weights"] = value
-            parts = value if isinstance(value, tuple) else (value,)
-            inputs += [
-                self.resolve_name(part) for part in parts if isinstance(part, RecordedTensor)
+            parts = [
+                part
+                for part in (value if isinstance(value, tuple) else (value,))
+                if isinstance(part, RecordedTensor)
             ]
+            if argument in _PARAMETERS:  # which also the result has
+                for part in parts:
+                    require(
+                        part.values is not None, f"a computed {argument}", f"a constant {argument}"
+                    )
+                continue
+            inputs += map(self.resolve_name, parts)
         outputs = tuple(self.iterate_output_names())
         self.steps.append(
             Node(call.number, call.operation, tuple(inputs), outputs, given, call.label)

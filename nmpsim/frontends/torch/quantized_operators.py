@@ -268,6 +268,10 @@ _LATE_PROFILE = "float-qnnpack"
 """Its averages add the zero point after rounding, and always count padding."""
 _EARLY_PROFILE = "float-fbgemm"
 """Its averages add the zero point before rounding, and may leave out padding."""
+_MAX_FLOAT_MEAN = 175
+"""Odd number of values up to which rounding of their float32 sum cannot change the mean."""
+_MAX_INTEGER_MEAN = 10_000
+"""Number of values up to which rounding of the quotient of their sum cannot change the mean."""
 _AVERAGED_CHANNELS = 16
 """Number of adjacent channels that PyTorch averages at once."""
 
@@ -341,6 +345,41 @@ def lower_adaptive_average_pool(op: GraphLowering, *, engine: str) -> LoweringRe
     """Lower an adaptive average pool whose windows divide the input evenly."""
     kernel = find_adaptive_window(op.get_shape(), op.declared_shape)
     return _emit_average(op, _read_window(op, kernel, kernel, 0), True, engine == "qnnpack", 0)
+
+
+def lower_mean(
+    op: GraphLowering,
+    *,
+    self: RecordedTensor,
+    engine: str,
+    dim: Any = None,
+    keepdim: bool = False,
+    dtype: Any = None,
+) -> LoweringResult:
+    """Lower a mean, which PyTorch sums in integers if the values are in order in memory."""
+    shape, rank = op.get_shape(), len(op.get_shape())
+    axes = tuple(axis % rank for axis in (dim or range(rank)))
+    count = math.prod(shape[axis] for axis in axes)
+    is_qnnpack = engine == "qnnpack" and rank == 4 and tuple(dim or ()) == (2, 3)
+    in_order = self.contiguous and sorted(axes) == list(range(rank - len(axes), rank))
+    is_exact = count % 2 or (in_order and _rounds_halves_to_even(count, op.sources[0].zero_point))
+    most = _MAX_INTEGER_MEAN if in_order else _MAX_FLOAT_MEAN
+    require(
+        is_qnnpack or (is_exact and count <= most),
+        f"a mean of {count} values {'' if in_order else 'not '}in order in memory",
+        f"an odd number of values, at most {most}",
+    )
+    require(dtype is None, f"a mean of type {dtype}", "a mean without dtype")
+    mean = pooling.lower_reduction(op, axes, opcode="avgpool", keepdims=keepdim)
+    _set_numerics(op, ENGINE_PROFILES[engine] if is_qnnpack else _EARLY_PROFILE)
+    return mean
+
+
+def _rounds_halves_to_even(count: int, zero: int) -> bool:
+    """Return whether the device rounds all means with a fraction of one half as PyTorch does."""
+    halves = np.arange(256) + 0.5
+    quotients = np.float32((halves - zero) * count) * (np.float32(1) / np.float32(count))
+    return np.array_equal(np.rint(quotients + np.float32(zero)), np.rint(halves))
 
 
 def _emit_average(

@@ -6,6 +6,7 @@ This is the only module that imports PyTorch. Control flow is recorded as the ex
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -38,6 +39,9 @@ _UNTAGGED = ("aten.hardswish",)
 """Elementwise operations that PyTorch does not tag as such."""
 _OBSERVED = ".activation_post_process"
 """Suffix of a module's observer, which does nothing in a converted model."""
+_NORMALIZATIONS = ("quantized.batch_norm2d", "quantized.batch_norm2d_relu")
+_NUDGES = (0, 1, -1, 2, -2, 3, -3)
+"""Steps from a float32 number, by which factors of a normalization are changed."""
 _MAX_GROUPS = 100
 """Limit for convolutions that x86 computes by onednn; source: ``should_use_onednn_quant``."""
 
@@ -284,6 +288,8 @@ class _Recorder:
             tables = _table(func, bound, before, answers[0])
         elif operation in ("aten.cat", "quantized.cat", "quantized.cat_relu"):
             tables = _concatenation_tables(func, bound)
+        elif operation in _NORMALIZATIONS:
+            arguments["packed_weight"] = _make_normalization(func, bound)
         held = tuple(map(self._set, answers))
         self._made |= {tensor.number for tensor in held}
         function = self._find_function(func, operation, bound, arguments)
@@ -354,6 +360,7 @@ class _Recorder:
             value.ndim == 4 and value.is_contiguous(memory_format=torch.channels_last),
             values,
             name,
+            value.is_contiguous(),
         )
         self._tensors[id(value)] = tensor
         self._storages.setdefault(value.untyped_storage().data_ptr(), set()).add(id(value))
@@ -427,11 +434,57 @@ def _concatenation_tables(func: Any, bound: Mapping[str, Any]) -> tuple[Any, ...
         if part.dtype != torch.quint8:
             return ()
         for shape, dimension in (((256,), 0), ((1, CHANNEL_BLOCK, 256 // CHANNEL_BLOCK, 1), 1)):
-            given = _like(part, every.reshape(shape))
+            given = [_like(one, every.reshape(shape)) for one in (parts[0], part)]
             if len(shape) == 4:
-                given = given.contiguous(memory_format=torch.channels_last)
-            found.append(_stored(func(**{**bound, name: [given], "dim": dimension})).reshape(-1))
+                given = [one.contiguous(memory_format=torch.channels_last) for one in given]
+            answer = func(**{**bound, name: given, "dim": dimension})  # on the scale of the first
+            found.append(_stored(answer.chunk(2, dimension)[1]).reshape(-1))
     return tuple(found)
+
+
+def _make_normalization(func: Any, bound: Mapping[str, Any]) -> QuantizedWeights:
+    """Return a convolution of each channel that equals a batch normalization for all 256 values.
+
+    PyTorch multiplies and adds in one rounding, and fbgemm's convolution in two: the factors are
+    changed in their last bits until no result differs.
+    """
+    image, zero = bound["qx"], bound["output_zero_point"]
+    own, scale = np.float32(image.q_scale()), np.float32(bound["output_scale"])
+    every = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 16, 16)
+    values = _like(image, every.repeat(1, image.shape[1], 1, 1))
+    results = _stored(func(**{**bound, "qx": values})).reshape(-1, 256)
+    weight, bias, mean, variance = (
+        bound[name].double().numpy() for name in ("weight", "bias", "mean", "var")
+    )
+    gain = weight / np.sqrt(variance + bound["eps"])
+    signs, scales = np.sign(gain), np.where(gain == 0, 1, abs(gain)).astype(np.float32)
+    shifts = (bias - mean * gain).astype(np.float32)
+    sums = (signs[:, None] * (np.arange(256) - image.q_zero_point())).astype(np.float32)
+    chosen = np.full((2, len(scales)), np.nan, np.float32)
+    for steps in itertools.product(_NUDGES, _NUDGES):
+        factors, biases = (
+            (one.view(np.int32) + step).view(np.float32)
+            for one, step in zip((scales, shifts), steps, strict=True)
+        )
+        product = own * factors
+        rounded = np.rint((sums.T + biases / product) * (product / scale)).T + zero
+        low = zero if "relu" in func._schema.name else 0
+        is_equal = (np.clip(rounded, low, 255) == results).all(axis=1) & np.isnan(chosen[0])
+        chosen[:, is_equal] = factors[is_equal], biases[is_equal]
+    if np.isnan(chosen).any():
+        channel = int(np.isnan(chosen[0]).argmax())
+        message = "a batch normalization cannot be compiled"
+        found = f"a factor of {gain[channel]:g} in channel {channel}"
+        raise fail("MODEL002", message, found=found, expected="factors of a convolution")
+    return QuantizedWeights(
+        signs.astype(np.int8)[:, None, None, None],
+        chosen[0],
+        np.zeros(len(scales), np.int64),
+        True,
+        chosen[1],
+        "fbgemm",
+        groups=len(scales),
+    )
 
 
 def _like(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

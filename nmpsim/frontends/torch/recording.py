@@ -42,6 +42,8 @@ class RecordedTensor:
     """Values of a constant, or of any tensor if values are kept; the integers if quantized."""
     name: str = ""
     """Path of a parameter in the model."""
+    contiguous: bool = True
+    """Whether the elements are in memory in the order of the dimensions."""
 
 
 @attrs.frozen(eq=False)
