@@ -17,11 +17,15 @@ X = np.random.default_rng(1).integers(0, 256, (1, 2, 3, 4)).astype(np.uint8)
 
 def run_nodes(folder: Path, nodes: list[Node], x: Array, constants: dict[str, Array]) -> Array:
     """Return the output y of a model of nodes; its type is that of x."""
+    return run_model(folder, nodes, x, constants).outputs["y"]
+
+
+def run_model(folder: Path, nodes: list[Node], x: Array, constants: dict[str, Array]) -> Any:
     kind: Kind = (str(x.dtype), x.shape)
     outputs: dict[str, Kind] = {"y": (str(x.dtype), ())}
     path = write_model(folder / "m.onnx", nodes, {"x": kind}, outputs, constants)
     bundle = nmpsim.compile(path, tiling="simple").bundle
-    return nmpsim.Device(threads=1).run(bundle, [x]).outputs["y"]
+    return nmpsim.Device(threads=1).run(bundle, [x])
 
 
 def int64s(*numbers: int) -> Array:
@@ -76,6 +80,31 @@ def test_gathered_integers_stay_unchanged(
 ) -> None:
     y = run_nodes(tmp_path, [node], X, constants)
     assert (y.dtype, y.tolist()) == (np.uint8, expected.tolist())
+
+
+@pytest.mark.parametrize(
+    ("transformation", "rounding", "place"),
+    [
+        ("asymmetric", "floor", "device"),
+        ("half_pixel", "round_prefer_ceil", "device"),
+        ("tf_half_pixel_for_nn", "floor", "device"),
+        ("asymmetric", "ceil", "host"),
+    ],
+)
+@pytest.mark.parametrize("factors", [(1, 1, 2, 3), (1, 1, 5, 1), (2, 3, 1, 2)])
+def test_a_nearest_resize_that_repeats_pixels_runs_on_the_device(
+    tmp_path: Path, transformation: str, rounding: str, place: str, factors: tuple[int, ...]
+) -> None:
+    given = {"coordinate_transformation_mode": transformation, "nearest_mode": rounding}
+    nodes: list[Node] = [("Resize", ["x", "", "by"], ["y"], given)]
+    report = run_model(tmp_path, nodes, X, {"by": np.float32(factors)})
+    expected = X
+    for axis, factor in enumerate(factors):
+        indices = np.arange(X.shape[axis] * factor)
+        indices = -(-indices // factor) if rounding == "ceil" else indices // factor
+        expected = expected.take(np.minimum(indices, X.shape[axis] - 1), axis)
+    np.testing.assert_array_equal(report.outputs["y"], expected)
+    assert {layer.placement for layer in report.layers if layer.op != "transpose"} == {place}
 
 
 def test_indices_are_converted_to_channels_last(tmp_path: Path) -> None:

@@ -313,9 +313,16 @@ class GraphLowering(TensorStore):
         offsets[axis] = first
         return self.emit("extracttensor", value, shape=shape, Offsets=tuple(offsets))
 
-    def emit_insertion(self, target: BuilderTensor, source: BuilderTensor, offsets: Shape) -> None:
-        """Emit an instruction that copies ``source`` into ``target`` at ``offsets``."""
-        attributes = {"Offsets": offsets, "Count": 1, "Axis": 0}
+    def emit_insertion(
+        self,
+        target: BuilderTensor,
+        source: BuilderTensor,
+        offsets: Shape,
+        count: int = 1,
+        axis: int = 0,
+    ) -> None:
+        """Emit a copy of ``source`` into ``target`` at ``offsets``, ``count`` times along an axis."""
+        attributes = {"Offsets": offsets, "Count": count, "Axis": axis}
         self.add_instruction("inserttensor", self.layer, (target, source), **attributes)
 
     def emit_table_lookup(self, value: BuilderTensor, results: Array) -> BuilderTensor:

@@ -47,11 +47,6 @@ def lower_resize(
         transformation, nearest_mode = "asymmetric", "floor"
         expected = "scales of 1 or more, or opset 11"
         require(min(factors) >= 1, f"scales {list(factors)}", expected)
-    if mode == "nearest" and _is_repetition(own, sizes, transformation, nearest_mode):
-        value, shape = op.read_unchecked_operand(0, CHANNELS_LAST), op.to_layout(sizes)
-        pairs = zip(shape, value.shape, strict=True)
-        factors = tuple(float(new) / float(old) for new, old in pairs)
-        return op.emit("resizenearest", value, shape=shape, Scale=factors)
     _check_options(antialias, keep_aspect_ratio_policy)
     require(max(sizes) <= _MAX_SIZE, f"sizes {list(sizes)}", f"sizes up to {_MAX_SIZE}")
     coordinates = {
@@ -65,7 +60,12 @@ def lower_resize(
             is_known, f"nearest_mode {nearest_mode}", f"nearest_mode {list_alternatives(_ROUNDING)}"
         )
         rounded = {a: _ROUNDING[nearest_mode](x).astype(np.int64) for a, x in coordinates.items()}
-        return emit_gather(op, {axis: np.clip(x, 0, own[axis] - 1) for axis, x in rounded.items()})
+        places = {axis: np.clip(x, 0, own[axis] - 1) for axis, x in rounded.items()}
+        counts = {axis: find_repetition(own[axis], x) for axis, x in places.items()}
+        if not counts or 1 in counts.values():
+            return emit_gather(op, places)
+        value = op.read_unchecked_operand(0, CHANNELS_LAST)
+        return emit_repetition(op, value, op.to_layout([counts.get(a, 1) for a in range(len(own))]))
     require(mode in ("linear", "cubic"), f"mode {mode}", "mode nearest, linear or cubic")
     value, excludes_outside = op.read_operand(0, PLAIN), exclude_outside and mode == "cubic"
     for axis, x in coordinates.items():
@@ -112,17 +112,25 @@ def _sizes_and_scales(
     return tuple(sizes), tuple(factors)
 
 
-def _is_repetition(own: Shape, sizes: Shape, transformation: str, nearest_mode: str) -> bool:
-    """Return whether each pixel becomes a block of equal pixels."""
-    is_whole = all(big % small == 0 for big, small in zip(sizes, own, strict=True))
-    # At whole factors other modes may take a neighbor of the pixel that lies there.
-    is_exact = (
-        nearest_mode == "floor"
-        if transformation == "asymmetric"
-        else nearest_mode.startswith("round_prefer")
-    )
-    is_image = len(own) == 4 and sizes[:2] == own[:2]
-    return is_image and is_whole and is_exact and transformation in ("asymmetric", "half_pixel")
+def find_repetition(size: int, places: Array) -> int:
+    """Return how often each of ``size`` indices is repeated in their order in ``places``, or 1."""
+    count = max(len(places) // size, 1)
+    return count if np.array_equal(places, np.arange(size).repeat(count)) else 1
+
+
+def emit_repetition(op: GraphLowering, value: BuilderTensor, counts: Shape) -> BuilderTensor:
+    """Emit copies that repeat each element ``counts[axis]`` times; return their result."""
+    for axis in reversed(range(len(counts))):
+        if counts[axis] > 1:
+            shape, outer = list(value.shape), math.prod(value.shape[: axis + 1])
+            shape[axis] *= counts[axis]
+            wide = op.allocate(value.type, tuple(shape))
+            op.emit_touch(wide)
+            rows = op.make_view(value, (outer, 1, math.prod(value.shape) // outer))
+            target = op.make_view(wide, (outer, counts[axis], rows.shape[2]))
+            op.emit_insertion(target, rows, (0, 0, 0), counts[axis], 1)
+            value = wide
+    return value
 
 
 def _coordinates(transformation: str, own: int, size: int, scale: float) -> Array:
@@ -139,6 +147,8 @@ def _coordinates(transformation: str, own: int, size: int, scale: float) -> Arra
             "a whole result size",
         )
         return x * np.float32(own - 1) / np.float32(size - 1) if size > 1 else x * 0
+    if transformation == "tf_half_pixel_for_nn":
+        return (x + half) / factor
     if transformation == "pytorch_half_pixel" and size == 1:
         return x * 0
     if transformation in ("half_pixel", "pytorch_half_pixel"):
@@ -149,8 +159,8 @@ def _coordinates(transformation: str, own: int, size: int, scale: float) -> Arra
         return offset + (x + half) / factor - half
     raise UnsupportedError(
         f"coordinate_transformation_mode {transformation}",
-        "coordinate_transformation_mode asymmetric, align_corners, half_pixel, half_pixel_symmetric"
-        " or pytorch_half_pixel",
+        "coordinate_transformation_mode asymmetric, align_corners, half_pixel, half_pixel_symmetric,"
+        " pytorch_half_pixel or tf_half_pixel_for_nn",
     )
 
 

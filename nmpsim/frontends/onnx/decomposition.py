@@ -90,7 +90,8 @@ def _make_normalization(has_mean: bool) -> Callable[[NodeBuilder, Node], str]:
 
     def add(b: NodeBuilder, node: Node) -> str:
         x, scale = node.inputs[:2]
-        dimensions = get_constant_values(b.constants, scale).ndim
+        axis = node.attributes.get("axis", -1)
+        dimensions = -axis if axis < 0 else get_constant_values(b.constants, scale).ndim
         axes: dict[str, Any] = {"axes": tuple(range(-dimensions, 0)), "keepdims": 1}
         centered = b.add("Sub", x, b.add("ReduceMean", x, **axes)) if has_mean else x
         variance = b.add("ReduceMean", b.add("Mul", centered, centered), **axes)

@@ -11,6 +11,7 @@ import numpy as np
 from nmpsim.frontends.graph.integer_ops import make_unsigned_attribute
 from nmpsim.frontends.graph.nodes import INTEGER_RANGES
 from nmpsim.frontends.graph.operation import GraphLowering, LoweringResult
+from nmpsim.frontends.graph.resizing import emit_repetition, find_repetition
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import BuilderTensor
 from nmpsim.frontends.tflite.tables import (
@@ -19,6 +20,7 @@ from nmpsim.frontends.tflite.tables import (
     TableFunction,
     rescale_leaky_relu,
 )
+from nmpsim.kernels.hostops.resize import ResizeCoordinates
 from nmpsim.kernels.hostops.rounding import shift_away
 
 _INT16_VALUES = np.arange(-32768, 32768)
@@ -173,6 +175,14 @@ def lower_resize(
 ) -> LoweringResult:
     """Lower RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR."""
     value, shape = op.read_operand(), op.declared_shape
+    if opcode == "resizenearest":
+        coordinates = ResizeCoordinates(align_corners, half_pixel_centers)
+        counts = [
+            find_repetition(size, coordinates.find_nearest(size, new))
+            for size, new in zip(value.shape, shape, strict=True)
+        ]
+        if tuple(np.multiply(value.shape, counts)) == shape != value.shape:
+            return emit_repetition(op, value, tuple(counts))
     scale = tuple(float(new) / float(old) for new, old in zip(shape, value.shape, strict=True))
     words: dict[str, Any] = {"AlignCorners": align_corners, "HalfPixelCenters": half_pixel_centers}
     if opcode == "resizebilinear":
