@@ -321,7 +321,7 @@ class GraphLowering(TensorStore):
         count: int = 1,
         axis: int = 0,
     ) -> None:
-        """Emit a copy of ``source`` into ``target`` at ``offsets``, ``count`` times along an axis."""
+        """Emit copies of ``source`` into ``target`` from ``offsets``, along an axis."""
         attributes = {"Offsets": offsets, "Count": count, "Axis": axis}
         self.add_instruction("inserttensor", self.layer, (target, source), **attributes)
 

@@ -159,8 +159,8 @@ def _coordinates(transformation: str, own: int, size: int, scale: float) -> Arra
         return offset + (x + half) / factor - half
     raise UnsupportedError(
         f"coordinate_transformation_mode {transformation}",
-        "coordinate_transformation_mode asymmetric, align_corners, half_pixel, half_pixel_symmetric,"
-        " pytorch_half_pixel or tf_half_pixel_for_nn",
+        "coordinate_transformation_mode asymmetric, align_corners, half_pixel,"
+        " half_pixel_symmetric, pytorch_half_pixel or tf_half_pixel_for_nn",
     )
 
 
