@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.identify.layers import RecordedLayer
+from nmpsim.analysis.identify.limits import ROUND_EXPONENTS
 from nmpsim.analysis.identify.rules import IN_SUM
 from nmpsim.analysis.identify.search import (
     LayerRules,
@@ -35,8 +36,6 @@ _FACTORS = 8
 _SCALES = 3
 """Most scales that a description lists."""
 _FIRST_FAMILIES = ("zero point", "bias")
-_LOG_ROUNDINGS = np.rint, np.floor, np.ceil
-"""Functions that round the exponent of a factor that is a power of two."""
 _FAMILIES = ("layout", "channels", "type", "numbers", "single weights")
 """Families of changes of the data and parameters of a layer, see ``nmpsim.analysis.hypotheses``."""
 _LARGE_FAMILIES = ("weights", "window", "activation")
@@ -76,7 +75,7 @@ def find_fault(found: LayerRules, numerics: str) -> LayerFault | None:
         lambda: _find_change(layer, _FAMILIES if is_near else (*_FAMILIES, *_LARGE_FAMILIES)),
     ]
     if not is_near:  # the factors of a device that only shifts are far from those of the scales
-        steps += [partial(_find_fault_of_shifts, layer, function) for function in _LOG_ROUNDINGS]
+        steps += [partial(_find_fault_of_shifts, layer, function) for function in ROUND_EXPONENTS]
     close = None
     for step in steps:
         fault = step()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 
 from nmpsim.analysis.identify.evaluation import Integers
 from nmpsim.analysis.identify.layers import AnyLayer, LayerSample, RecordedLayer
+from nmpsim.arrays import Array
 from nmpsim.records import frozen
 
+ROUND_EXPONENTS = np.rint, np.floor, np.ceil
+"""Functions that round the exponent of a factor that is a power of two."""
 _NEAR = 0.97
 """Share of results close to the ideal ones from which limits are considered."""
 _CANDIDATES = 4
@@ -95,17 +100,31 @@ def find_limits(layer: AnyLayer, sample: LayerSample) -> list[ArithmeticLimits]:
     if not isinstance(layer, RecordedLayer):
         return []
     least, most = int(sample.results.min()), int(sample.results.max())
+    low, high = layer.clip
+    clamps = [(-high, high), (least, high), (low, most), (least, most)]
+    known = [None, *(one for one in clamps if low <= one[0] <= least < most <= one[1] <= high)]
     sample = _select_extremes(layer, sample)
+    exponents = np.log2(layer.ideal_factors)
+    # The factors of a device that only shifts are far from the ideal ones.
+    for factors in (layer.ideal_factors, *(np.exp2(one(exponents)) for one in ROUND_EXPONENTS)):
+        scores = _score_limits(layer, sample, factors[sample.channels], known)
+        usable = [one for one, (wrong, _) in scores.items() if wrong <= sample.size * (1 - _NEAR)]
+        if usable:
+            better = [one for one in usable if scores[one] < scores[NO_LIMITS]]
+            return sorted(better, key=scores.__getitem__)[:_CANDIDATES]
+    return []
+
+
+def _score_limits(
+    layer: RecordedLayer, sample: LayerSample, factors: Array, clamps: Sequence[Any]
+) -> dict[ArithmeticLimits, tuple[int, int]]:
+    """Count the results that differ, and sum up the differences, with each limit."""
     biases = layer.biases[sample.channels]
     totals = sample.sums + biases
-    factors = layer.ideal_factors[sample.channels]
-    low, high = layer.clip
     largest = int(np.abs(totals).max(initial=0))
     widths = [bits for bits in range(16, 48) if largest >= 1 << bits - 1]
     sums = [NO_LIMITS]
     sums += [ArithmeticLimits(bits, wraps) for bits in widths for wraps in (True, False)]
-    clamps = [(-high, high), (least, high), (low, most), (least, most)]
-    known = [None, *(one for one in clamps if low <= one[0] <= least < most <= one[1] <= high)]
     scores: dict[ArithmeticLimits, tuple[int, int]] = {}
     for one in sums:
         for limited in (one.limit_sums(totals), one.limit_sums(sample.sums) + biases):
@@ -113,16 +132,14 @@ def find_limits(layer: AnyLayer, sample: LayerSample) -> list[ArithmeticLimits]:
             rounded = np.rint(ideal).astype(np.int64) + layer.offset
             tolerance = 1 + np.abs(ideal) * _RELATIVE
             reached = (rounded + tolerance).min(), (rounded - tolerance).max()
-            for clamp in known:
+            for clamp in clamps:
                 if clamp is not None and not _is_reached(clamp, layer.clip, reached):
                     continue
                 difference = np.abs(sample.results - np.clip(rounded, *(clamp or layer.clip)))
                 score = int((difference > tolerance).sum()), int(difference.sum())
                 key = attrs.evolve(one, clamp=clamp)
                 scores[key] = min(score, scores.get(key, score))
-    usable = [one for one, (wrong, _) in scores.items() if wrong <= sample.size * (1 - _NEAR)]
-    better = [one for one in usable if scores[one] < scores[NO_LIMITS]]
-    return sorted(better, key=scores.__getitem__)[:_CANDIDATES]
+    return scores
 
 
 def _select_extremes(layer: RecordedLayer, sample: LayerSample) -> LayerSample:

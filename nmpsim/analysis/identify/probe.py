@@ -17,7 +17,7 @@ from nmpsim.analysis.identify.layers import (
 from nmpsim.analysis.identify.probe_layers import (
     find_all_thresholds,
     make_operand_grid,
-    probe_bias,
+    probe_constant_inputs,
     probe_inputs,
     probe_operands,
     probe_weights,
@@ -26,6 +26,7 @@ from nmpsim.analysis.identify.probe_layers import (
 from nmpsim.analysis.identify.search import (
     RequantizationRule,
     RuleEvaluator,
+    find_rules,
     remove_duplicates,
 )
 from nmpsim.analysis.identify.thresholds import (
@@ -115,9 +116,7 @@ def make_probe(found: Identification, one: RuleClass, *, weights: bool = False) 
     if not isinstance(one.layers[0], RecordedLayer):
         makers = [(probe_operands, True)]
     elif weights:
-        makers += [
-            (probe_weights_and_inputs, True), (probe_bias, False), (probe_weights, False),
-        ]  # fmt: skip
+        makers += [(probe_weights_and_inputs, True), (probe_weights, False)]
     for make, needs_input in makers:
         for layer in layers:
             has_input = all(find_input_moves(module, name) for name in layer.sources)
@@ -127,7 +126,33 @@ def make_probe(found: Identification, one: RuleClass, *, weights: bool = False) 
                     inputs = _find_inputs(module, changed)
                     constants = _find_constants(module, layer, changed)
                     return Probe(changed, inputs, constants, groups, results)
+    for layer, source, known in _list_readers(found, layers) if weights else ():
+        for changed, constant in probe_constant_inputs(layer, rules, source):
+            groups, results = _group_results(changed, rules)
+            if len(groups) > 1 and len(find_rules(constant, group_rules(known)).rules) == len(
+                known
+            ):
+                inputs = _find_inputs(module, changed)
+                constants = _find_constants(module, layer, changed)
+                constants |= _find_constants(module, source, constant)
+                return Probe(changed, inputs, constants, groups, results)
     return None
+
+
+def _list_readers(
+    found: Identification, layers: Sequence[AnyLayer]
+) -> Iterator[tuple[RecordedLayer, RecordedLayer, tuple[RequantizationRule, ...]]]:
+    """Yield layers that read another layer with weights, this layer, and its rules."""
+    writers = {
+        layer.operation.output.buffer.name: (layer, one.rules)
+        for one in found.classes
+        for layer in _list_layers(one)
+        if isinstance(layer, RecordedLayer) and not layer.has_recorded_constants
+    }
+    for layer in layers:
+        name = layer.operation.operands[1].buffer.name
+        if isinstance(layer, RecordedLayer) and name in writers:
+            yield layer, *writers[name]
 
 
 def has_equal_rules(one: RuleClass) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -43,7 +44,8 @@ _ITEMS = 4
 """Most recorded items that a probe of weights repeats."""
 _WINDOWS = 256
 """Most windows of an item for whose values weights are solved."""
-_ATTEMPTS = 200
+_ATTEMPTS = 256
+"""Most values with which a sum is solved."""
 _MAX_GRID = 1 << 24
 """Most values of the inputs with which the windows of a pool have all sums."""
 _OPERANDS = 1 << 14, 1 << 16, 1 << 16, 1 << 16
@@ -291,19 +293,17 @@ def probe_weights_and_inputs(
     targets = _choose_targets(parts, len(rules), most=MAX_SUMS)
     if not targets.size:
         return
-    weights, rng = _flatten_weights(layer).copy(), np.random.default_rng(1)
-    low, high = _get_input_range(layer)
-    for channel in range(len(weights)):
-        first, last = _get_weight_range(layer, channel)
-        own = targets[targets[:, 0] == channel, 1]
-        weights[channel] = rng.integers(first, last + 1, layer.taps)
-        if layer.taps == 1:
-            values = np.array([one for one in range(first, last + 1) if one])
-            factors, rest = np.divmod(own[:, None], values)
-            fits = (rest == 0) & (factors >= low) & (factors <= high)
-            weights[channel] = values[fits.sum(axis=0).argmax()]
-        else:
-            weights[channel, :2] = 1, last
+    weights = _flatten_weights(layer).copy()
+    limits, rng = _get_input_range(layer), np.random.default_rng(1)
+    for channel in np.unique(targets[:, 0]).tolist():
+        own = targets[targets[:, 0] == channel, 1].tolist()
+        ends = _get_weight_range(layer, channel)
+        end = ends[(own[0] > 0) == (limits[1] > -limits[0])]
+        for row in _iterate_values(end, ends, layer.taps):
+            weights[channel] = row
+            start = np.zeros(layer.taps, np.int64)
+            if solve_sum(weights[channel], start, own[0], limits, rng, attempts=4) is not None:
+                break
     yield _make_inputs(_with_weights(layer, weights), targets)
 
 
@@ -335,27 +335,52 @@ def probe_weights(
         yield _with_weights(few, weights)
 
 
-def probe_bias(
-    layer: RecordedLayer, rules: Sequence[RequantizationRule]
-) -> Iterator[RecordedLayer]:
-    """Yield a copy of a layer with new biases for which rules differ on recorded inputs, if any.
+def probe_constant_inputs(
+    layer: RecordedLayer, rules: Sequence[RequantizationRule], source: RecordedLayer
+) -> Iterator[tuple[RecordedLayer, RecordedLayer]]:
+    """Yield copies of a layer and of the layer that it reads, for which rules differ, if any.
 
-    Each channel has the bias with which a recorded sum becomes the chosen sum.
+    The weights of ``source`` are 0 and its biases give each channel one result, with which the
+    weights of ``layer`` have a chosen sum.
     """
-    bias = layer.scales.bias
-    if bias.is_float or not np.array_equal(bias.scales, layer.scales.products):
+    bias, shape = source.scales.bias, layer.inputs.shape[1:]
+    windows = list(itertools.islice(_list_windows(layer), 1))
+    has_integers = not bias.is_float and np.array_equal(bias.scales, source.scales.products)
+    if not (windows and has_integers and math.prod(shape) == source.results[0].size):
         return
     parts = find_all_thresholds(layer, rules, _select_channels(layer, rules))
-    targets = _choose_targets(parts, len(rules), most=1)
-    values, rng = bias.values.copy(), np.random.default_rng(3)
-    few = _take_items(layer)
-    sample = next(few.iterate_samples())
-    for channel, target in targets.tolist():
-        known = sample.sums[sample.channels == channel]
-        values[channel] += target - int(known[rng.integers(known.size)])
-    if targets.size:
-        changed = attrs.evolve(bias, values=values)
-        yield attrs.evolve(few, scales=attrs.evolve(layer.scales, bias=changed))
+    few, rng = _take_items(source), np.random.default_rng(3)
+    least, most = int(source.results.min()), int(source.results.max())
+    limits = least - source.offset, most - source.offset
+    end = max(limits, key=abs)
+    for channel, target in _choose_targets(parts, len(rules), most=1).tolist():
+        weights, ends = _flatten_weights(layer).copy(), _get_weight_range(layer, channel)
+        for values in _iterate_values(end, limits, source.channels):
+            whole = np.broadcast_to(values, source.results.shape[1:]).reshape(shape)
+            row = whole[windows[0](channel)].reshape(-1)
+            solved = solve_sum(row, weights[channel], target, ends, rng, attempts=4)
+            if solved is None:
+                continue
+            weights[channel] = solved
+            biases = np.rint(values / source.ideal_factors).astype(np.int64)
+            inputs = np.broadcast_to(whole + source.offset, (len(few.inputs), *shape))
+            inputs = inputs.astype(layer.inputs.dtype)
+            changed = attrs.evolve(
+                _with_weights(layer, weights), inputs=inputs, program_inputs=few.program_inputs,
+                results=np.zeros((len(inputs), *layer.results.shape[1:]), layer.results.dtype),
+            )  # fmt: skip
+            scales = attrs.evolve(source.scales, bias=attrs.evolve(bias, values=biases))
+            results = inputs.reshape(few.results.shape)
+            zeros = np.zeros_like(source.weights)
+            yield changed, attrs.evolve(few, weights=zeros, scales=scales, results=results)
+            break
+
+
+def _iterate_values(end: int, limits: tuple[int, int], count: int) -> Iterator[Integers]:
+    """Yield ``count`` integers around each integer within ``limits``, those near ``end`` first."""
+    middles = range(limits[0], limits[1] + 1)[:: 1 if end == limits[0] else -1]
+    for middle in middles[:_ATTEMPTS]:
+        yield np.clip(middle + np.arange(count) % 3 - 1, *limits)
 
 
 def _take_items(layer: RecordedLayer) -> RecordedLayer:

@@ -153,6 +153,8 @@ def _bisect(
 def choose_sums(found: Thresholds, groups: Integers) -> Iterator[tuple[int, int, Integers]]:
     """Choose sums that split groups of rules; yield (channel, sum, new groups) tuples.
 
+    Sums close to 0 come first, because most weights and inputs can have them.
+
     Parameters
     ----------
     found
@@ -167,6 +169,7 @@ def choose_sums(found: Thresholds, groups: Integers) -> Iterator[tuple[int, int,
     """
     most = np.unique(found.split_groups(groups)).size
     varying = np.flatnonzero((found.sums != found.sums[0]).any(axis=0))
+    varying = varying[np.argsort(np.abs(found.sums[:, varying]).min(axis=0), kind="stable")]
     for column in varying.tolist():
         sums = found.sums[:, column]
         for value in np.unique(sums)[:-1].tolist():
