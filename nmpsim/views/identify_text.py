@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from nmpsim.analysis.identify.classes import Identification, IdentifiedLayer, RuleClass
-from nmpsim.analysis.identify.probe import ClassProbe
+from nmpsim.analysis.identify.layers import RecordedLayer
+from nmpsim.analysis.identify.probe import ClassProbe, is_open_class
 from nmpsim.analysis.program import Program
 from nmpsim.diagnostics import format_count, join_first
 from nmpsim.views.console import print_heading, print_line
@@ -24,8 +25,9 @@ def print_identification(
     show_all: bool = False,
 ) -> None:
     """Print the rules of each kind of layer, the layers without any rule, and the probes."""
+    known = {id(one.rule_class): one for one in probes}
     for one in found.classes:
-        _print_class(one, console, show_all)
+        _print_class(one, known.get(id(one)), console, show_all)
     unexplained = [one for one in found.layers if not one.is_explained]
     for layer in found.layers:
         if layer in unexplained:
@@ -40,25 +42,38 @@ def print_identification(
     missing = [*map(found.program.get_display_name, found.missing)]
     _print_names("not in the dumps", missing, console)
     _print_names("only the first rows were read", found.partial, console)
-    for known in probes:
-        print_line(console, f"probe of the class {known.rule_class.kind}: {_describe_probe(known)}")
+    for probe in probes:
+        print_line(console, f"probe of the class {probe.rule_class.kind}: {_describe_probe(probe)}")
     count, total = len(found.layers) - len(unexplained), len(found.layers)
     verdict = f"{count:,} of {total:,} layers explained"
     if found.profile:
-        verdict = f"profile {found.profile}: {verdict}"
+        is_open = any(is_open_class(one, known.get(id(one))) for one in found.classes)
+        verdict = f"profile {found.profile}{' or other rules' if is_open else ''}: {verdict}"
     print_line(console, f"{found.program.module.name}: {verdict}", "bold")
 
 
-def _print_class(one: RuleClass, console: Console, show_all: bool) -> None:
-    print_heading(console, f"{one.kind}: {one.rule.name}")
+def _print_class(
+    one: RuleClass, known: ClassProbe | None, console: Console, show_all: bool
+) -> None:
+    count, is_open = len(one.rules), is_open_class(one, known)
+    name = f"{count:,} rules, the simplest is {one.rule.name}" if is_open else one.rule.name
+    print_heading(console, f"{one.kind}: {name}")
     layers = format_count(len(one.layers), "layer")
-    print_line(console, f"  explains all {one.results:,} results of {layers}")
+    verb = "each explains" if is_open else "explains"
+    print_line(console, f"  {verb} all {one.results:,} results of {layers}")
+    if isinstance(one.layers[0], RecordedLayer):
+        bits = one.largest_sum.bit_length() + 1
+        text = f"recorded sums need {bits} bits; wider sums may be limited in another way"
+        print_line(console, f"  {text}")
+    if is_open and known is None:
+        print_line(console, "  --probe P.npz writes an input that tells rules apart")
     others = one.rules[1:] if show_all else one.rules[1 : 1 + _SHOWN]
     if others:
-        print_line(console, f"  {len(one.rules) - 1:,} other rules explain them too:")
+        are = "other rules" if is_open else "rules are equal to it"
+        print_line(console, f"  {count - 1:,} {are}:")
     for rule in others:
         print_line(console, f"    {rule.name}")
-    if len(others) < len(one.rules) - 1:
+    if len(others) < count - 1:
         print_line(console, "    and more; --all shows them")
 
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,23 @@ import numpy as np
 
 import nmpsim
 from nmpsim.analysis.identify import (
+    Identification,
     Probe,
     has_equal_rules,
     identify_program,
     make_formulas_file,
     make_probe,
 )
+from nmpsim.analysis.identify.classes import group_rules
+from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator, find_rules
 from nmpsim.analysis.program import load_program
 from nmpsim.bundle import parse_bundle
 from tests.identify_campaign.devices import Device, draw_device, requantize
 from tests.identify_campaign.known_devices import KNOWN
 from tests.identify_campaign.models import Convolution, draw_layers, write_model
 
-FRESH = 4
-"""Most results of 65,536 fresh ones in which a named rule may differ from the device."""
+FRESH_ITEMS = 8
+"""Inputs of the first layer whose results a rule must explain besides the dumps."""
 
 
 @attrs.define
@@ -38,22 +42,32 @@ class Outcome:
     explained: bool
     seconds: float
     rules: int = 0
-    wrong: int = 0
-    later: int = 0
-    """Fresh results in which the rule named after the probes differs."""
-    fresh: int = 0
     name: str = ""
+    """The simplest rule."""
+    exact: bool = False
+    """Whether the class contains a rule that computes all fresh results, compiled too."""
+    wrong: int = 0
+    """Fresh results in which the simplest rule differs from the device."""
+    fresh: int = 0
     probes: int = 0
     """Probes that the device ran."""
     remaining: int = 1
     """Rules that explain the dumps and all probes."""
+    later: int = 0
+    """Fresh results in which the simplest of these rules differs."""
     state: str = "one rule"
     """"one rule", "equal" if the remaining rules are proved equal, else "open" or a failure."""
 
     @property
-    def is_named(self) -> bool:
-        """Whether the named rule computes what the device computes."""
-        return self.explained and self.wrong * 65536 <= FRESH * self.fresh
+    def is_closed(self) -> bool:
+        """Whether one rule remains, or rules that are proved equal."""
+        return self.explained and self.state in ("one rule", "equal")
+
+    @property
+    def is_false(self) -> bool:
+        """Whether the answer is not true: a class without the rule, or a wrong rule as the rule."""
+        is_wrong_rule = bool(self.wrong and self.rules == 1) or (self.is_closed and self.later > 0)
+        return self.explained and (not self.exact or is_wrong_rule)
 
 
 def run_device(device: Device, layers: list[Convolution], x: Any) -> dict[str, Any]:
@@ -81,10 +95,12 @@ def run_case(device: Device, rng: np.random.Generator, folder: Path, count: int)
     seconds = (time.process_time() - start) / len(layers)
     if not found.is_explained:
         return Outcome(device, False, seconds)
-    rules = found.classes[0].rules
-    one = Outcome(device, True, seconds, len(rules), name=rules[0].name)
-    text = make_formulas_file(found).text
-    one.wrong, one.fresh = compare_fresh(device, layers[0], text, rng, folder, size)
+    one = Outcome(device, True, seconds, len(found.classes[0].rules))
+    one.name = found.classes[0].rule.name
+    x = rng.integers(-128, 128, (FRESH_ITEMS, *x.shape[1:])).astype(np.int8)
+    y = run_device(device, layers[:1], x)["t1"]
+    right, one.wrong, one.fresh = compare_fresh(found, x, y)
+    one.exact = bool(right) and run_rule(found, right, layers[0], x, y, folder)
     while len(found.classes[0].rules) > 1:
         (known,) = found.classes
         probe = make_probe(found, known) or make_probe(found, known, weights=True)
@@ -107,10 +123,9 @@ def run_case(device: Device, rng: np.random.Generator, folder: Path, count: int)
             one.state = f"useless: probe of layer {index}"
             break
     one.remaining = len(found.classes[0].rules) if found.classes else 0
-    one.later = one.wrong
-    if one.wrong and one.probes and found.is_explained:
-        text = make_formulas_file(found).text
-        one.later, _ = compare_fresh(device, layers[0], text, rng, folder, size)
+    if one.explained and found.classes:
+        right, one.later, _ = compare_fresh(found, x, y)
+        one.exact &= bool(right)
     return one
 
 
@@ -129,21 +144,38 @@ def record_probe(
 
 
 def compare_fresh(
-    device: Device, layer: Any, text: str, rng: np.random.Generator, folder: Path, size: int
-) -> tuple[int, int]:
-    """Compile a layer with the named rule; return how many fresh results differ, of how many."""
-    channels = len(layer.bias)
-    write_model(folder / "one.onnx", [layer], size)
+    found: Identification, x: Any, y: Any
+) -> tuple[tuple[RequantizationRule, ...], int, int]:
+    """Compare the rules of the first layer with its results ``y`` of fresh inputs ``x``.
+
+    Returns the rules that explain all of them, and how many results of how many differ from those
+    of the simplest rule.
+    """
+    known = found.classes[0]
+    inputs, results = (np.ascontiguousarray(one.transpose(0, 2, 3, 1))[:, None] for one in (x, y))
+    fresh = attrs.evolve(found.layers[0].layer, inputs=inputs, results=results)
+    evaluator = RuleEvaluator(fresh)
+    wrong = sum(
+        int((evaluator.predict([known.rule], one)[0] != one.results).sum())
+        for one in fresh.iterate_samples()
+    )
+    return find_rules(fresh, group_rules(known.rules)).rules, wrong, y.size
+
+
+def run_rule(
+    found: Identification, rules: Sequence[RequantizationRule], layer: Convolution, x: Any, y: Any,
+    folder: Path,
+) -> bool:  # fmt: skip
+    """Return whether the first layer, compiled with a rule, computes ``y`` for an item of ``x``."""
+    known = attrs.evolve(found.classes[0], rules=tuple(rules))
+    text = make_formulas_file(attrs.evolve(found, classes=(known,))).text
+    write_model(folder / "one.onnx", [layer], x.shape[-1])
     (folder / "found.toml").write_text(text)
     compiled = nmpsim.compile(folder / "one.onnx", numerics=str(folder / "found.toml"))
-    bundle = parse_bundle(compiled.image)
-    x = rng.integers(-128, 128, (1, channels, size, size)).astype(np.int8)
-    report = nmpsim.Device(engine="reference").run(bundle, {"t0": x})
-    expected = requantize(device, layer.compute_sums(x), layer.bias, layer.scales, layer.zeros[1])
+    report = nmpsim.Device(engine="reference").run(parse_bundle(compiled.image), {"t0": x[:1]})
     assert report.trap is None, report.trap
     (output,) = report.outputs.values()
-    result = output.reshape(expected.transpose(0, 3, 1, 2).shape)
-    return int((result != expected.transpose(0, 3, 1, 2)).sum()), result.size
+    return np.array_equal(output.reshape(y[:1].shape), y[:1])
 
 
 def main() -> int:
@@ -151,36 +183,37 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.identify_campaign")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--devices", type=int, default=60)
+    parser.add_argument("--only", type=int, help="number of the only device")
     parser.add_argument("--layers", type=int, default=3)
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
     devices = [*KNOWN, *(draw_device(rng) for _ in range(options.devices))][: options.devices]
     outcomes = []
     with tempfile.TemporaryDirectory() as folder:
-        for device in devices:
-            one = run_case(device, rng, Path(folder), options.layers)
-            outcomes.append(one)
-            if not one.is_named or one.seconds > 0.5 or one.state not in ("one rule", "equal"):
-                print(f"{one}", flush=True)
+        for index, device in enumerate(devices):
+            if options.only in (None, index):
+                own = np.random.default_rng([options.seed, index])
+                one = run_case(device, own, Path(folder), options.layers)
+                outcomes.append(one)
+                if one.is_false or not one.is_closed or one.seconds > 0.5:
+                    print(f"{index}: {one}", flush=True)
     explained = [one for one in outcomes if one.explained]
-    named = [one for one in explained if one.is_named]
-    later = [one for one in explained if one.later * 65536 <= FRESH * one.fresh]
+    exact = [one for one in explained if one.exact]
+    print(f"seed {options.seed}: the class of {len(exact)} of {len(outcomes)} devices is right")
+    print(f"unexplained: {len(outcomes) - len(explained)}")
+    print(f"false: {sum(one.is_false for one in outcomes)}")
     seconds = [one.seconds for one in outcomes]
-    print(f"seed {options.seed}: {len(named)} of {len(outcomes)} rules named")
-    print(f"after the probes: {len(later)} named")
-    print(
-        f"false names: {len(explained) - len(named)}; unexplained: {len(outcomes) - len(explained)}"
-    )
     print(f"CPU seconds per layer: median {np.median(seconds):.2f}, most {max(seconds):.2f}")
     sizes = [one.rules for one in explained]
     print(f"rules of a class: median {np.median(sizes):.0f}, most {max(sizes)}")
     opened = [one for one in explained if one.rules > 1]
-    split = sum(one.probes > 0 for one in opened)
-    closed = sum(one.state in ("one rule", "equal") for one in opened)
-    print(f"classes of several rules: {len(opened)}, divided by probes: {split}")
-    print(f"after the probes: one rule, or rules that are proved equal: {closed}")
+    closed = [one for one in opened if one.is_closed]
+    wrong = sum(one.wrong > 0 for one in opened)
+    print(f"open classes: {len(opened)}; the simplest rule of {wrong} differs in fresh results")
+    print(f"after the probes: one rule, or rules that are proved equal: {len(closed)}")
     print(f"probes of a class: at most {max(one.probes for one in explained)}")
-    return 0 if len(named) == len(outcomes) and closed == len(opened) else 1
+    is_right = len(exact) == len(outcomes) and not any(one.is_false for one in outcomes)
+    return 0 if is_right and len(closed) == len(opened) else 1
 
 
 if __name__ == "__main__":

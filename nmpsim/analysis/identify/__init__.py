@@ -8,6 +8,7 @@ from nmpsim.analysis.identify.probe import (
     ClassProbe,
     Probe,
     has_equal_rules,
+    is_open_class,
     make_class_probes,
     make_probe,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "RuleClass",
     "has_equal_rules",
     "identify_program",
+    "is_open_class",
     "make_formulas_file",
     "make_identify_document",
     "make_probe",

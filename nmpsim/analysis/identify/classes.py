@@ -50,6 +50,9 @@ class RuleClass:
     """The simplest first."""
     further_results: int = 0
     """Results outside the sample of ``layers`` that the rules explain."""
+    largest_sum: int = 0
+    """Largest magnitude of the sums, without bias, that the rules explain. An accumulator that
+    limits only larger sums gives the same results."""
 
     @property
     def results(self) -> int:
@@ -219,7 +222,10 @@ def _verify_layer(
         if shared.rules:
             rules = sort_rules(shared.rules, numerics)
             count = one.further_results + layer.results.size
-            classes[index] = attrs.evolve(one, rules=rules, further_results=count)
+            largest = max(one.largest_sum, shared.largest_sum)
+            classes[index] = attrs.evolve(
+                one, rules=rules, further_results=count, largest_sum=largest
+            )
         else:
             unexplained = IdentifiedLayer(shared)
             found[:] = [unexplained if one.layer.name == layer.name else one for one in found]
@@ -263,7 +269,7 @@ def _identify_layer(layer: AnyLayer, classes: list[RuleClass], numerics: str) ->
         return IdentifiedLayer(attrs.evolve(found, rules=fault.rules), fault)
     if found.rules:
         rules = sort_rules(found.rules, numerics)
-        classes.append(RuleClass(layer.kind, (layer,), rules))
+        classes.append(RuleClass(layer.kind, (layer,), rules, largest_sum=found.largest_sum))
     return IdentifiedLayer(found, fault)
 
 
@@ -273,7 +279,10 @@ def _share_rules(layer: AnyLayer, classes: list[RuleClass], numerics: str) -> La
         shared = find_rules(layer, group_rules(known.rules))
         if shared.rules:
             rules = sort_rules(shared.rules, numerics)
-            classes[index] = attrs.evolve(known, layers=(*known.layers, layer), rules=rules)
+            classes[index] = attrs.evolve(
+                known, layers=(*known.layers, layer), rules=rules,
+                largest_sum=max(known.largest_sum, shared.largest_sum),
+            )  # fmt: skip
             return shared
     return None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypedDict
 
 from nmpsim.analysis.identify.classes import Identification, IdentifiedLayer, RuleClass
-from nmpsim.analysis.identify.probe import ClassProbe
+from nmpsim.analysis.identify.probe import ClassProbe, is_open_class
 from nmpsim.analysis.identify.search import RequantizationRule
 from nmpsim.report.fields import OR_NULL
 from nmpsim.report.json import to_json
@@ -34,10 +34,12 @@ class RuleClassDocument(TypedDict):
     elements: int
     rule: Annotated[RuleDocument, "simplest rule"]
     count: Annotated[int, "rules that the dumps cannot tell apart"]
+    open: Annotated[bool, "whether several rules remain that are not proved equal"]
     rules: Annotated[list[RuleDocument], f"the first {MAX_RULES} of them"]
     groups: Annotated[int | None, OR_NULL, "number of groups that the probe divides the rules into"]
     replaced: Annotated[list[str], "constants that the probe replaces"]
     equal: Annotated[bool | None, OR_NULL, "whether the rules are equal for all inputs and weights"]
+    largest_sum: Annotated[int, "largest recorded sum; other limits of larger sums are possible"]
 
 
 class IdentifiedLayerDocument(TypedDict):
@@ -116,10 +118,12 @@ def _make_class(one: RuleClass, known: ClassProbe | None) -> dict[str, Any]:
         "elements": one.results,
         "rule": _make_rule(one.rule),
         "count": len(one.rules),
+        "open": is_open_class(one, known),
         "rules": list(map(_make_rule, one.rules[:MAX_RULES])),
         "groups": probe and len(probe.groups),
         "replaced": list(probe.constants) if probe else [],
         "equal": known and known.is_equal,
+        "largest_sum": one.largest_sum,
     }
 
 

@@ -96,6 +96,8 @@ def _has_sums(one: RuleClass) -> bool:
 def _state(one: RuleClass, base: str) -> _Statement:
     layer, rule = one.layers[0], one.rule
     element, title = ELEMENTS[layer.element], f"{one.kind}: {rule.name}"
+    if len(one.rules) > 1:
+        title += f" (the simplest of {len(one.rules):,} rules)"
     kinds = ["bias", "sums"]
     if isinstance(layer, RecordedOperation):
         operation, kinds = layer.opcode, [layer.operation_kind.formula]

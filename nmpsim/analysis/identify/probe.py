@@ -78,6 +78,11 @@ class ClassProbe:
     """Whether a probe that replaces weights was not permitted and could exist."""
 
 
+def is_open_class(one: RuleClass, known: ClassProbe | None = None) -> bool:
+    """Return whether a class has several rules that ``known``, its probe, does not prove equal."""
+    return len(one.rules) > 1 and not (known and known.is_equal)
+
+
 def make_class_probes(found: Identification, *, weights: bool = False) -> tuple[ClassProbe, ...]:
     """Make the first possible probe of a class; compare the rules of classes without a probe.
 
@@ -129,12 +134,11 @@ def make_probe(found: Identification, one: RuleClass, *, weights: bool = False) 
     for layer, source, known in _list_readers(found, layers) if weights else ():
         for changed, constant in probe_constant_inputs(layer, rules, source):
             groups, results = _group_results(changed, rules)
-            if len(groups) > 1 and len(find_rules(constant, group_rules(known)).rules) == len(
-                known
-            ):
+            agreeing = find_rules(constant, group_rules(known)).rules
+            if len(groups) > 1 and len(agreeing) == len(known):
                 inputs = _find_inputs(module, changed)
-                constants = _find_constants(module, layer, changed)
-                constants |= _find_constants(module, source, constant)
+                constants = _find_constants(module, source, constant)
+                constants = {**_find_constants(module, layer, changed), **constants}
                 return Probe(changed, inputs, constants, groups, results)
     return None
 

@@ -102,6 +102,8 @@ class LayerRules:
     """Results that ``closest`` explains."""
     residual: str = ""
     """Description of the results that ``closest`` does not explain."""
+    largest_sum: int = 0
+    """Largest magnitude of the sums, without bias, that ``rules`` explain."""
 
 
 def _select_channels(layer: WeightedLayerScales, channels: Any) -> WeightedLayerScales:
@@ -403,7 +405,8 @@ def find_rules(
             rules = sorted(
                 (rule for group in remaining for rule in group), key=lambda rule: rule.rank
             )
-            return LayerRules(layer, tuple(rules), int(layer.results.size))
+            largest = int(np.abs(first.sums).max(initial=0))
+            return LayerRules(layer, tuple(rules), layer.results.size, largest_sum=largest)
     is_later = whole is not None and block.size and block is not first
     return _describe_failure(layer, groups, block, block if is_later else whole)
 

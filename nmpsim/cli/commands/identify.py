@@ -61,6 +61,7 @@ def command(options: IdentifyOptions) -> int:
     check_outputs([options.output, options.probe], [options.program, *options.dumps])
     from nmpsim.analysis.identify import (
         identify_program,
+        is_open_class,
         make_class_probes,
         make_formulas_file,
         make_identify_document,
@@ -85,14 +86,19 @@ def command(options: IdentifyOptions) -> int:
             names=names,
             layout=options.matching.reference_layout,
         )
+    is_requested = options.probe is not None
+    probes = make_class_probes(found, weights=options.probe_weights) if is_requested else ()
     if options.output is not None and found.is_explained:
         file = make_formulas_file(found)
         write_file(options.output, file.text)
         if file.omitted:
             layers = ", ".join(map(program.get_display_name, file.omitted))
             print_warning(f"{options.output} does not state the rule of {layers}")
-    is_requested = options.probe is not None
-    probes = make_class_probes(found, weights=options.probe_weights) if is_requested else ()
+        known = {id(one.rule_class): one for one in probes}
+        opened = [one for one in found.classes if is_open_class(one, known.get(id(one)))]
+        if opened:
+            kinds = ", ".join(f"{one.kind} ({len(one.rules):,} rules)" for one in opened)
+            print_warning(f"{options.output} states the simplest rule of an open class: {kinds}")
     if options.probe is not None:
         probe = next((one.probe for one in probes if one.probe is not None), None)
         if probe is not None:

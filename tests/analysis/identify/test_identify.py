@@ -118,6 +118,17 @@ def test_a_program_with_a_named_rule_computes_as_the_device(
     np.testing.assert_array_equal(report.outputs["y"], y[1:])
 
 
+def test_a_clamp_of_a_device_that_only_shifts_is_named(model: Path, tmp_path: Path) -> None:
+    def shift(sums: Any, bias: Any) -> Any:
+        exact = np.rint((sums + bias) * np.exp2(np.rint(np.log2(FACTORS)))[:, None, None])
+        return np.clip(exact.astype(int) + ZERO_Y, -100, 127) - ZERO_Y
+
+    (one,) = read(model, record(tmp_path / "dumps.npz", shift))["classes"]
+    assert "power of two" in one["rule"]["name"]
+    assert one["rule"]["rounding"] == "half to even; results are clamped to -100 ... 127"
+    assert one["open"] == (one["count"] > 1)
+
+
 def test_a_clamp_that_results_reach_is_named(model: Path, tmp_path: Path) -> None:
     dumps = record(
         tmp_path / "dumps.npz",

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -23,11 +24,19 @@ from identified_convolution import (
 from nmpsim.analysis.identify import has_equal_rules, identify_program, make_probe
 from nmpsim.analysis.identify.layers import RecordedLayer
 from nmpsim.analysis.identify.limits import ArithmeticLimits
-from nmpsim.analysis.identify.probe_layers import list_weighted_sums, probe_inputs
+from nmpsim.analysis.identify.probe_layers import (
+    list_weighted_sums,
+    probe_constant_inputs,
+    probe_inputs,
+)
 from nmpsim.analysis.identify.rules import make_families
 from nmpsim.analysis.identify.search import RequantizationRule, RuleEvaluator
 from nmpsim.analysis.program import Program, load_program
 from nmpsim.cli.app import app
+from tests.identify_campaign.__main__ import run_device
+from tests.identify_campaign.devices import Device
+from tests.identify_campaign.models import draw_layers
+from tests.identify_campaign.models import write_model as write_layers
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +108,32 @@ def test_rules_that_inputs_cannot_divide_are_divided_by_weights(
     assert probe is not None and len(probe.groups) > 1
     single = one.rules[:1] * 2
     assert has_equal_rules(type(one)(one.kind, one.layers, single)) is True
+
+
+def test_biases_of_one_layer_give_the_next_one_its_sums(tmp_path: Path) -> None:
+    """The rules of the second layer differ for a sum that no recorded input of it has."""
+    rng, device = np.random.default_rng(7), Device("", "fixed 12", "up")
+    layers = draw_layers(rng, 2, 4)
+    write_layers(tmp_path / "model.onnx", layers, 8)
+    x = rng.integers(-128, 128, (2, 4, 8, 8)).astype(np.int8)
+    np.savez(tmp_path / "dumps.npz", **run_device(device, layers, x))
+    found = identify_program(load_program(tmp_path / "model.onnx"), [tmp_path / "dumps.npz"])
+    source, layer = (one.layer for one in found.layers)
+    assert isinstance(source, RecordedLayer) and isinstance(layer, RecordedLayer)
+    rules = [
+        RequantizationRule("", family, family.factors[0])
+        for family in make_families(0)
+        if (family.place, family.rounding) in (("sum", "down"), ("sum", "up"))
+    ][:2]
+    changed, constant = next(probe_constant_inputs(layer, rules, source))
+    sample = next(changed.iterate_samples())
+    one, other = (RuleEvaluator(changed).predict([rule], sample) for rule in rules)
+    assert (one != other).any()
+    assert not constant.weights.any()
+    bias = constant.scales.bias.values
+    zero = attrs.evolve(layers[0], weights=0 * layers[0].weights, bias=bias)
+    recorded = run_device(device, [zero], x)["t1"].transpose(0, 2, 3, 1)
+    np.testing.assert_array_equal(recorded, changed.inputs[:, 0])
 
 
 def test_all_sums_of_few_weights_are_listed() -> None:
