@@ -356,6 +356,8 @@ def quantize(
     bias_precision: str = "int32",
     per_channel: bool = False,
     bias_scale: str = "product",
+    range_method: str = "minmax",
+    percentile: float = 99.99,
     keep_float: Iterable[str] = (),
 ) -> QuantizedProgram:
     """Quantize a float program as Glow does.
@@ -382,6 +384,11 @@ def quantize(
         Whether convolutions and fully connected layers have a scale for each output channel.
     bias_scale : str
         Scale of biases: ``product`` (input times weights) or ``result``.
+    range_method : str
+        How the range of a tensor follows from its values on the samples: ``minmax``,
+        ``percentile``, ``mse`` (least square error) or ``kl`` (least divergence).
+    percentile : float
+        Share of values in percent that ``percentile`` keeps.
     keep_float : iterable of str
         Opcodes and layers that stay float; :func:`find_layer` defines the names of layers.
 
@@ -403,6 +410,8 @@ def quantize(
         bias_precision=bias_precision,
         per_channel=per_channel,
         bias_scale=bias_scale,
+        range_method=range_method,
+        percentile=percentile,
         keep_float=keep_float,
     )
     calibrated = calibrate(model, weights, calibration, profile=profile, input_shapes=input_shapes)

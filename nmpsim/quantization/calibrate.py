@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcodes import IN
 from nmpsim.quantization.graph import FloatGraph, FloatNode, FloatValue
 from nmpsim.quantization.profile import ValueRange, check_finite
+from nmpsim.quantization.ranges import Histogram
 
 Sample = dict[str, Array]
 """Values of all inputs, in their shapes."""
@@ -145,8 +146,12 @@ def _arranged(array: Array, shape: Shape) -> Array | None:
 _PRODUCTS = ("fullyconnected", "matmul")
 
 
-def calibrate(graph: FloatGraph, samples: Iterable[Arrays]) -> dict[FloatValue, ValueRange]:
-    """Run a float program on samples and return the range of each float value.
+Ranges = Mapping[str, ValueRange]
+"""Range of each input by name, and of each result by instruction and operand."""
+
+
+def calibrate(graph: FloatGraph, samples: Iterable[Arrays]) -> Ranges:
+    """Run a float program on samples and return the range of each input and result.
 
     It runs in float32 in the order of Glow's Interpreter, so the ranges equal those of a profile
     that Glow records.
@@ -157,12 +162,29 @@ def calibrate(graph: FloatGraph, samples: Iterable[Arrays]) -> dict[FloatValue, 
         QUANT002 if a result has infinite values or NaN.
     """
     found: dict[str, ValueRange] = {}
+    for key, array in _execute(graph, samples):
+        range_ = ValueRange.from_values(array)
+        found[key] = found[key].union(range_) if key in found else range_
+    return found
+
+
+def count_values(
+    graph: FloatGraph, samples: Iterable[Arrays], ranges: Ranges
+) -> dict[str, Histogram]:
+    """Run a float program again on samples and return the histogram of each input and result."""
+    found = {key: Histogram.from_range(range_) for key, range_ in ranges.items()}
+    for key, array in _execute(graph, samples):
+        found[key].add(array)
+    return found
+
+
+def _execute(graph: FloatGraph, samples: Iterable[Arrays]) -> Iterator[tuple[str, Array]]:
+    """Run a float program on samples; yield the key and the values of each input and result."""
     program = RealProgram(
         graph.module, hidden_relu=False, real=np.float32, sum_orders=find_sum_orders(graph)
     )
     for sample in samples:
-        for name, array in sample.items():
-            _extend(found, name, array)
+        yield from sample.items()
         for instruction, operand, array in program.execute(sample):
             if array.dtype == np.float32:
                 check_finite(
@@ -172,8 +194,7 @@ def calibrate(graph: FloatGraph, samples: Iterable[Arrays]) -> dict[FloatValue, 
                     instruction.span.place(graph.module.file),
                     "Check the weights for infinities and NaNs.",
                 )
-                _extend(found, _key(instruction, operand), array)
-    return _by_value(graph, found)
+                yield _key(instruction, operand), array
 
 
 def find_sum_orders(graph: FloatGraph) -> dict[str, npt.NDArray[np.intp]]:
@@ -220,16 +241,11 @@ def _flattened(graph: FloatGraph, value: FloatValue) -> Shape:
     return tuple(image) if is_flat else ()
 
 
-def _extend(found: dict[str, ValueRange], key: str, array: Array) -> None:
-    range_ = ValueRange.from_values(array)
-    found[key] = found[key].union(range_) if key in found else range_
-
-
 def _key(instruction: Instruction, operand: str) -> str:
     return f"{instruction.number}:{operand}"
 
 
-def _by_value(graph: FloatGraph, found: Mapping[str, ValueRange]) -> dict[FloatValue, ValueRange]:
+def group_by_value(graph: FloatGraph, found: Ranges) -> dict[FloatValue, ValueRange]:
     """Return each value's range; a value written in parts has the union of their ranges."""
     ranges = {v: found[v.name] for v in graph.inputs if v.name in found}
 

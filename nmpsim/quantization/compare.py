@@ -25,7 +25,7 @@ from nmpsim.quantization.driver import (
     QuantizedResult,
     require_quantized,
 )
-from nmpsim.quantization.parameters import SCHEMAS, Elem, Settings
+from nmpsim.quantization.parameters import RANGE_METHODS, SCHEMAS, Elem, Settings
 
 _ELEMS: tuple[Elem, ...] = ("i8", "i16")
 
@@ -77,6 +77,9 @@ def compare_schemas(
 ) -> tuple[QuantizationAccuracy, ...]:
     """Measure on the samples how accurate each schema is, in Int8 and in Int16.
 
+    The settings are also measured with each of the other range methods.
+
+
     The quantized programs run by the arithmetic of Glow's kernels (Int8 as libjit has it, Int16
     as the Interpreter), the float program in real arithmetic. Raises QUANT003 if nothing would be
     quantized in any of them, ARG001 without samples.
@@ -94,6 +97,12 @@ def compare_schemas(
         for elem in _ELEMS
         for schema in SCHEMAS
     ]
+    if calibrated.recorded:
+        programs += [
+            calibrated.quantize_unchecked(attrs.evolve(settings, range_method=method))
+            for method in RANGE_METHODS
+            if method != settings.range_method
+        ]
     require_quantized(programs, calibrated.graph.module)
     meters = [_Meter(program) for program in programs]
     outputs = tuple(calibrated.graph.outputs)

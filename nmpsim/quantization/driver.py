@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import attrs
@@ -20,12 +21,20 @@ from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import NO_WORK
 from nmpsim.lir.scales import iterate_types
-from nmpsim.quantization.calibrate import Sample, calibrate, split_samples
+from nmpsim.quantization.calibrate import (
+    Ranges,
+    Sample,
+    calibrate,
+    count_values,
+    group_by_value,
+    split_samples,
+)
 from nmpsim.quantization.files import ProgramFiles, write_program
 from nmpsim.quantization.graph import FloatGraph, FloatValue, build_graph
 from nmpsim.quantization.parameters import Settings
 from nmpsim.quantization.placement import MOVES, find_lookup_chains, plan_quantization
 from nmpsim.quantization.profile import ValueRange, find_profile_ranges
+from nmpsim.quantization.ranges import Histogram, choose_ranges
 from nmpsim.quantization.rewrite import rewrite_program
 from nmpsim.quantization.scales import ValueScales
 
@@ -100,8 +109,11 @@ class CalibratedProgram:
     graph: FloatGraph
     samples: Sequence[Sample]
     ranges: Mapping[FloatValue, ValueRange]
+    """Whole range of each value."""
     origin: ImportedModel
     """The model that the float program comes from."""
+    recorded: Ranges = attrs.field(factory=dict)
+    """Ranges of inputs and results on the samples; empty for those of a profile."""
 
     @classmethod
     def from_samples(
@@ -133,7 +145,8 @@ class CalibratedProgram:
         graph = build_graph(origin.module)
         samples = [] if arrays is None else split_samples(inputs, arrays)
         if profile is None:
-            return cls(graph, samples, calibrate(graph, samples), origin)
+            recorded = calibrate(graph, samples)
+            return cls(graph, samples, group_by_value(graph, recorded), origin, recorded)
         return cls(graph, samples, find_profile_ranges(graph, profile), origin)
 
     def quantize(self, settings: Settings) -> QuantizedProgram:
@@ -149,12 +162,43 @@ class CalibratedProgram:
         require_quantized([program], self.graph.module)
         return program
 
+    def choose_ranges(self, settings: Settings) -> Mapping[FloatValue, ValueRange]:
+        """Return the range that the quantized type of each value represents.
+
+        Raises UserError (ARG001) for a method that needs samples if there is only a profile.
+        """
+        if settings.range_method == "minmax":
+            return self.ranges
+        if not self.recorded:
+            raise fail(
+                "ARG001",
+                f"the range method {settings.range_method!r} requires samples",
+                found="a profile of ranges, without samples",
+                expected="calibration samples",
+                hint="Pass --calibration instead of --profile.",
+            )
+        chosen = choose_ranges(
+            self._histograms,
+            settings.range_method,
+            settings.percentile,
+            settings.schema,
+            settings.elem,
+        )
+        return group_by_value(self.graph, chosen)
+
+    @cached_property
+    def _histograms(self) -> Mapping[str, Histogram]:
+        """Histogram of each input and result on the samples."""
+        return count_values(self.graph, self.samples, self.recorded)
+
     def quantize_unchecked(self, settings: Settings) -> QuantizedProgram:
         """Quantize the program, even if no operation can be quantized."""
         settings = _with_names(settings, self.graph.module)
         chains = find_lookup_chains(self.graph, settings) if self.origin.operators else {}
         placements = plan_quantization(self.graph, settings, chains)
-        scales = ValueScales(self.graph, placements.quantized, self.ranges, settings)
+        scales = ValueScales(
+            self.graph, placements.quantized, self.choose_ranges(settings), settings
+        )
         rewritten = rewrite_program(scales, chains)
         results = tuple(
             QuantizedResult(

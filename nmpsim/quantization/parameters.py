@@ -24,7 +24,9 @@ Schema: TypeAlias = Literal[
 """Glow's quantization schemas, as its command line names them, with dashes."""
 
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)
-
+RangeMethod: TypeAlias = Literal["minmax", "percentile", "mse", "kl"]
+"""How the range of a tensor follows from its values; see ``nmpsim.quantization.ranges``."""
+RANGE_METHODS: tuple[RangeMethod, ...] = get_args(RangeMethod)
 
 _RANGES = {"i8": (-128, 127), "i16": (-32768, 32767), "i32": (-(1 << 29), (1 << 29) - 1)}
 """Integers that a range is spread over; Int32 leaves headroom for sums."""
@@ -235,6 +237,9 @@ class Settings:
     """Whether convolutions and fully connected layers have a scale for each output channel."""
     bias_on_result: bool = False
     """Whether biases have the scale and offset of the result, as in the NMP's library."""
+    range_method: RangeMethod = "minmax"
+    percentile: float = 99.99
+    """Share of values in percent that the range method ``percentile`` keeps."""
     keep_float: frozenset[str] = frozenset()
     """Opcodes and names of instructions that stay float."""
 
@@ -246,6 +251,8 @@ def parse_settings(
     bias_precision: str,
     per_channel: bool,
     bias_scale: str,
+    range_method: str,
+    percentile: float,
     keep_float: Iterable[str],
 ) -> Settings:
     """Return Settings from words of the command line; raise UserError (ARG001) if unknown."""
@@ -255,8 +262,21 @@ def parse_settings(
         bias_elem=BIAS_PRECISIONS[_known("bias_precision", bias_precision, BIAS_PRECISIONS)],
         per_channel=per_channel,
         bias_on_result=_known("bias_scale", bias_scale, BIAS_SCALES) == "result",
+        range_method=_known("range_method", range_method, RANGE_METHODS),
+        percentile=_check_percentile(percentile),
         keep_float=frozenset(keep_float),
     )
+
+
+def _check_percentile(percentile: float) -> float:
+    if not 50 <= percentile <= 100:
+        raise fail(
+            "ARG001",
+            "the percentile of a range is invalid",
+            found=f"percentile={percentile}",
+            expected="a number from 50 to 100",
+        )
+    return percentile
 
 
 def _known(what: str, word: str, words: Collection[_Word]) -> _Word:

@@ -28,6 +28,8 @@ class SettingsDocument(TypedDict):
         Literal["result", "product"],
         Source(lambda settings: "result" if settings.bias_on_result else "product"),
     ]
+    range_method: str
+    percentile: float
     keep_float: Annotated[list[str], Source(lambda settings: sorted(settings.keep_float))]
 
 
@@ -82,7 +84,7 @@ class ComparisonDocument(TypedDict):
 class QuantizeDocument(TypedDict):
     """Output of `nmpsim quantize --format json`."""
 
-    schema: Literal["nmpsim-quantize-1"]
+    schema: Literal["nmpsim-quantize-2"]
     samples: int
     program: Annotated[ProgramDocument | None, "null if only comparisons were asked for"]
     comparisons: list[ComparisonDocument]

@@ -114,10 +114,10 @@ def test_the_output_compiles_and_recognizes_digits(tmp_path, choice):
 def test_the_json_output_is_one_document(tmp_path, few_images):
     result = digits("-o", tmp_path / "net.lir", "--compare", "--format", "json", samples=few_images)
     document = json.loads(result.stdout)
-    assert document["schema"] == "nmpsim-quantize-1"
+    assert document["schema"] == "nmpsim-quantize-2"
     assert document["samples"] == 12
     assert [r["elem"] for r in document["program"]["results"]] == ["i8"] * 7 + ["float"]
-    programs = document["comparisons"]
+    programs = document["comparisons"][:8]  # then come the other range methods
     assert [(p["settings"]["elem"], p["settings"]["schema"]) for p in programs][::4] == [
         ("i8", "asymmetric"),
         ("i16", "asymmetric"),

@@ -26,6 +26,7 @@ from nmpsim.quantization import (
     compare_schemas,
 )
 from nmpsim.quantization.graph import build_graph
+from nmpsim.quantization.parameters import RANGE_METHODS
 from nmpsim.quantization.rewrite import rewrite_program
 from nmpsim.quantization.scales import ValueScales
 
@@ -161,7 +162,7 @@ def test_comparing_sees_every_result(net):
         assert error.diagnostics[0].code == "QUANT003"
         assert not any(result.quantized for result in program.computed)
         return
-    assert len(comparisons) == 8
+    assert len(comparisons) == 2 * len(SCHEMAS) + len(RANGE_METHODS) - 1
     names = {result.name for result in program.results if not result.narrowed}
     for comparison in comparisons:
         assert comparison.quantized + comparison.staying_float >= len(comparison.layers)

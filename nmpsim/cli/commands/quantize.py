@@ -72,6 +72,12 @@ class QuantizeOptions:
     bias_scale: Literal["product", "result"] = define_option(
         "Scale of biases.", group=_QUANTIZATION, default="product"
     )
+    ranges: Literal["minmax", "percentile", "mse", "kl"] = define_option(
+        "How ranges follow from samples.", group=_QUANTIZATION, default="minmax"
+    )
+    percentile: float = define_option(
+        "Values that --ranges percentile keeps.", "P", group=_QUANTIZATION, default=99.99
+    )
     keep_float: tuple[str, ...] = define_option(
         "Keep an opcode or a layer in float.", "OPCODE|LAYER", group=_QUANTIZATION
     )
@@ -124,6 +130,8 @@ def command(options: QuantizeOptions) -> None:
         bias_precision=options.bias_precision,
         per_channel=options.per_channel,
         bias_scale=options.bias_scale,
+        range_method=options.ranges,
+        percentile=options.percentile,
         keep_float=options.keep_float,
     )
     with report_slow_loading(options.model):
