@@ -17,7 +17,7 @@ from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcodes import IN
 from nmpsim.quantization.graph import FloatGraph, FloatNode, FloatValue
 from nmpsim.quantization.profile import ValueRange, check_finite
-from nmpsim.quantization.ranges import Histogram
+from nmpsim.quantization.ranges import ValueHistogram
 
 Sample = dict[str, Array]
 """Values of all inputs, in their shapes."""
@@ -170,9 +170,9 @@ def calibrate(graph: FloatGraph, samples: Iterable[Arrays]) -> Ranges:
 
 def count_values(
     graph: FloatGraph, samples: Iterable[Arrays], ranges: Ranges
-) -> dict[str, Histogram]:
+) -> dict[str, ValueHistogram]:
     """Run a float program again on samples and return the histogram of each input and result."""
-    found = {key: Histogram.from_range(range_) for key, range_ in ranges.items()}
+    found = {key: ValueHistogram.from_range(range_) for key, range_ in ranges.items()}
     for key, array in _execute(graph, samples):
         found[key].add(array)
     return found

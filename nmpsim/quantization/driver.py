@@ -34,7 +34,7 @@ from nmpsim.quantization.graph import FloatGraph, FloatValue, build_graph
 from nmpsim.quantization.parameters import Settings
 from nmpsim.quantization.placement import MOVES, find_lookup_chains, plan_quantization
 from nmpsim.quantization.profile import ValueRange, find_profile_ranges
-from nmpsim.quantization.ranges import Histogram, choose_ranges
+from nmpsim.quantization.ranges import ValueHistogram, choose_ranges
 from nmpsim.quantization.rewrite import rewrite_program
 from nmpsim.quantization.scales import ValueScales
 
@@ -187,8 +187,8 @@ class CalibratedProgram:
         return group_by_value(self.graph, chosen)
 
     @cached_property
-    def _histograms(self) -> Mapping[str, Histogram]:
-        """Histogram of each input and result on the samples."""
+    def _histograms(self) -> Mapping[str, ValueHistogram]:
+        """ValueHistogram of each input and result on the samples."""
         return count_values(self.graph, self.samples, self.recorded)
 
     def quantize_unchecked(self, settings: Settings) -> QuantizedProgram:

@@ -25,8 +25,8 @@ _LEAST_PART = 0.01
 
 
 @attrs.frozen(eq=False)
-class Histogram:
-    """Histogram of a tensor's values over their whole range, which includes zero.
+class ValueHistogram:
+    """ValueHistogram of a tensor's values over their whole range, which includes zero.
 
     Values of zero, which every type represents exactly, are not counted.
     """
@@ -36,7 +36,7 @@ class Histogram:
     """[BINS] number of values."""
 
     @classmethod
-    def from_range(cls, range_: ValueRange) -> Histogram:
+    def from_range(cls, range_: ValueRange) -> ValueHistogram:
         """Create an empty histogram for values of a range."""
         whole = ValueRange(min(range_.low, 0.0), max(range_.high, 0.0))
         return cls(whole, np.zeros(BINS, np.int64))
@@ -55,7 +55,7 @@ class Histogram:
 
 
 def choose_range(
-    histogram: Histogram, method: RangeMethod, percentile: float, schema: Schema, elem: str
+    histogram: ValueHistogram, method: RangeMethod, percentile: float, schema: Schema, elem: str
 ) -> ValueRange:
     """Choose the range of a tensor that its quantized type represents.
 
@@ -82,7 +82,7 @@ def choose_range(
     return _search(histogram, measure, schema, elem)
 
 
-def _find_percentile(histogram: Histogram, percentile: float) -> ValueRange:
+def _find_percentile(histogram: ValueHistogram, percentile: float) -> ValueRange:
     """Return the range without the smallest and the largest values, with bins as the unit.
 
     Values are left out on the side of the larger absolute value first.
@@ -100,14 +100,14 @@ def _find_percentile(histogram: Histogram, percentile: float) -> ValueRange:
     return ValueRange(min(float(edges[first]), 0.0), max(float(edges[last + 1]), 0.0))
 
 
-def _list_edges(histogram: Histogram) -> Float64s:
+def _list_edges(histogram: ValueHistogram) -> Float64s:
     return np.linspace(histogram.range.low, histogram.range.high, BINS + 1)
 
 
-_Measure: TypeAlias = Callable[[Histogram, ValueRange, Schema, str], float]
+_Measure: TypeAlias = Callable[[ValueHistogram, ValueRange, Schema, str], float]
 
 
-def _search(histogram: Histogram, measure: _Measure, schema: Schema, elem: str) -> ValueRange:
+def _search(histogram: ValueHistogram, measure: _Measure, schema: Schema, elem: str) -> ValueRange:
     """Return the range with the least measure: first both ends change alike, then each alone."""
     best = histogram.range
     least = measure(histogram, best, schema, elem)
@@ -144,7 +144,7 @@ def _place(
 
 
 def _measure_square_error(
-    histogram: Histogram, range_: ValueRange, schema: Schema, elem: str
+    histogram: ValueHistogram, range_: ValueRange, schema: Schema, elem: str
 ) -> float:
     """Return the mean square error of quantized values that are spread evenly over their bins."""
     values, counts = histogram.centers, histogram.counts
@@ -161,7 +161,7 @@ def _measure_square_error(
 
 
 def _measure_divergence(
-    histogram: Histogram, range_: ValueRange, schema: Schema, elem: str
+    histogram: ValueHistogram, range_: ValueRange, schema: Schema, elem: str
 ) -> float:
     """Return the divergence of the distribution of quantized values from that of clipped ones."""
     counts = histogram.counts.astype(np.float64)
@@ -193,7 +193,7 @@ def _measure_divergence(
 
 
 def choose_ranges(
-    histograms: Mapping[str, Histogram],
+    histograms: Mapping[str, ValueHistogram],
     method: RangeMethod,
     percentile: float,
     schema: Schema,

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from nmpsim.cli.app import app
 from nmpsim.quantization import SCHEMAS
+from nmpsim.quantization.parameters import RANGE_METHODS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "quantize.md").read_text(encoding="utf-8")
@@ -64,6 +65,6 @@ def test_the_python_of_the_page_runs(repository):
     assert Path("digits16.lir").exists()
 
 
-def test_every_schema_is_explained():
+def test_every_range_method_and_schema_is_explained():
     rows = re.findall(r"^\| `([\w-]+)` \|", PAGE, re.M)
-    assert rows == list(SCHEMAS)
+    assert rows == [*RANGE_METHODS, *SCHEMAS]

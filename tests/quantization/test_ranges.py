@@ -12,7 +12,7 @@ from nmpsim.quantization.parameters import RANGE_METHODS, SCHEMAS, choose_parame
 from nmpsim.quantization.profile import ValueRange
 from nmpsim.quantization.ranges import (
     BINS,
-    Histogram,
+    ValueHistogram,
     _measure_divergence,
     _measure_square_error,
     choose_range,
@@ -33,8 +33,8 @@ def make_values(seed: int) -> np.ndarray:
     return values.astype(np.float32)
 
 
-def make_histogram(values: np.ndarray) -> Histogram:
-    histogram = Histogram.from_range(ValueRange.from_values(values))
+def make_histogram(values: np.ndarray) -> ValueHistogram:
+    histogram = ValueHistogram.from_range(ValueRange.from_values(values))
     for part in np.split(values, 4):
         histogram.add(part)
     assert histogram.counts.sum() == np.count_nonzero(values)
@@ -91,7 +91,9 @@ def test_a_percentile_leaves_out_the_largest_values(seed, percentile):
     assert range_.low <= 0 <= range_.high
 
 
-def compute_divergence(histogram: Histogram, range_: ValueRange, schema: str, elem: str) -> float:
+def compute_divergence(
+    histogram: ValueHistogram, range_: ValueRange, schema: str, elem: str
+) -> float:
     """Compute the divergence bin by bin, in plain Python."""
     parameters = choose_parameters(range_.low, range_.high, schema, elem)
     limits = np.iinfo(np.int8)
