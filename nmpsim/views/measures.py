@@ -156,16 +156,28 @@ def list_largest(
     return sorted(positive, key=lambda item: -item[1])[:count]
 
 
+def describe_shares(
+    shares: Mapping[str, float],
+    total: float,
+    causes: Mapping[str, CycleCauseStyle],
+    count: int | None = None,
+) -> list[str]:
+    """Describe the ``count`` largest items as shares of ``total``: ``12.3% DRAM: latency``."""
+    return [
+        f"{format_percent(value, total)}% {find_cause(causes, name).meaning}"
+        for name, value in list_largest(shares, count)
+    ]
+
+
 _LEAST_SHARE = 0.05
 """Smallest share of the cores' cycles for a cause that is described."""
 
 
 def describe_critical_path(layer: LayerReport, count: int = 3) -> str:
     """Describe the ``count`` largest causes on a layer's critical path, or return ``-``."""
-    causes = list_largest(layer.critical_path, count)
     texts = [
         f"{find_cause(PATH_CAUSES, name).title} {format_percent(n, layer.cycles)}%"
-        for name, n in causes
+        for name, n in list_largest(layer.critical_path, count)
     ]
     return ", ".join(texts) or "-"
 
@@ -173,33 +185,16 @@ def describe_critical_path(layer: LayerReport, count: int = 3) -> str:
 def describe_core_cycles(layer: LayerReport, count: int = 3) -> str:
     """Describe the ``count`` largest causes of core cycles with at least 5 %, or return ""."""
     total = max(sum(layer.core_cycles.values()), 1)
-    texts = [
-        f"{format_percent(cycles, total)}% {find_cause(CORE_CAUSES, cause).meaning}"
-        for cause, cycles in list_largest(layer.core_cycles, count)
-        if cycles >= _LEAST_SHARE * total
-    ]
-    return "; ".join(texts)
+    large = {name: n for name, n in layer.core_cycles.items() if n >= _LEAST_SHARE * total}
+    return "; ".join(describe_shares(large, total, CORE_CAUSES, count))
 
 
 def _main_cause(layer: LayerReport) -> TableCell | None:
     for name, cycles in list_largest(layer.core_cycles, 1):
         title = find_cause(CORE_CAUSES, name).title
-        return TableCell(
-            f"{title} {format_percent(cycles, sum(layer.core_cycles.values()))}%", title
-        )
+        share = format_percent(cycles, sum(layer.core_cycles.values()))
+        return TableCell(f"{title} {share}%", title)
     return None
-
-
-def _cores(layer: LayerReport) -> TableCell | int:
-    return TableCell("host", 0, "host") if layer.placement == "host" else layer.cores
-
-
-def _saturated(layer: LayerReport) -> TableCell | None:
-    return make_saturation_cell(layer.saturated, layer.elements) if layer.saturated else None
-
-
-def _worst(layer: LayerReport) -> int | None:
-    return max((one.worst for one in layer.saturation if not one.is_requested), default=0) or None
 
 
 def _dram_share(path: str) -> Callable[[LayerReport], TableCell]:
@@ -263,7 +258,9 @@ _SHARES = ("of", "known_if")
 _LAYER_READERS: Readers = {
     "layer": make_name_cell,
     "placement": lambda layer: make_placement_cell(layer.placement),
-    "cores": _cores,
+    "cores": lambda layer: (
+        TableCell("host", 0, "host") if layer.placement == "host" else layer.cores
+    ),
     "output": format_tensor_type,
     "formula": lambda layer: layer.bound.formula or None,
     "main cause": _main_cause,
@@ -273,8 +270,12 @@ _LAYER_READERS: Readers = {
     "row misses": _dram_share("use.row_misses"),
     "wasted": _dram_share("use.bursts_wasted"),
     "repeated MACs": lambda layer: layer.repeated_macs or None,
-    "saturated": _saturated,
-    "worst": _worst,
+    "saturated": lambda layer: (
+        make_saturation_cell(layer.saturated, layer.elements) if layer.saturated else None
+    ),
+    "worst": lambda layer: (
+        max((one.worst for one in layer.saturation if not one.is_requested), default=0) or None
+    ),
     "arithmetic": lambda layer: layer.numerics or None,
     "line": lambda layer: layer.line or None,
 }

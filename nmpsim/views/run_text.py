@@ -19,6 +19,7 @@ from nmpsim.views.measures import (
     CORE_CAUSES,
     ENERGY_COMPONENTS,
     PATH_CAUSES,
+    CycleCauseStyle,
     describe_critical_path,
     list_chain_columns,
     list_largest,
@@ -125,16 +126,34 @@ def print_run(report: RunReport, console: Console) -> None:
         print_line(console, report.limited_by, "bold")
     if report.layers:
         console.print()
-        _print_layers(report, console)
-    _print_chains(report, console)
+        print_table(console, report.layers, *list_layer_columns(report, "run"))
+    if report.chains:
+        print_heading(
+            console,
+            "chains (cycles of layers in proportion to work; repeated MACs count saturation again)",
+        )
+        print_table(console, report.chains, *list_chain_columns(report))
     _print_saturation_note(report, console)
     print_heading(console, "total")
     print_facts(console, list_run_totals(report))
-    _print_causes(report, console)
+    core_cycles = {
+        name: sum(layer.core_cycles.get(name, 0) for layer in report.layers) for name in CORE_CAUSES
+    }
+    if total := sum(core_cycles.values()):
+        print_heading(console, "core cycles by cause")
+        _print_shares(core_cycles, total, CORE_CAUSES, console)
     _print_path(report, console)
-    _print_bounds(report, console)
+    bounded = [layer for layer in report.layers if layer.bound.cycles]
+    if slow := sorted(bounded, key=lambda layer: layer.bound.cycles - layer.cycles)[:MAX_SLOW]:
+        print_heading(console, "layers furthest from their roofline bound")
+        print_table(console, slow, *list_layer_columns(report, "bounds"))
     print_energy(report, console)
-    _print_outputs(report, console)
+    if report.output_reports:
+        stopped = " (invalid, the run did not complete)" if report.trap else ""
+        print_heading(console, f"{format_count(len(report.output_reports), 'output')}{stopped}")
+        for output in report.output_reports:
+            for text in describe_output(output):
+                print_line(console, f"  {text}")
     if report.trap is not None:
         _print_trap(report, report.trap, console)
     console.print()
@@ -148,21 +167,6 @@ def print_run(report: RunReport, console: Console) -> None:
             print_shadow(report.shadow, console)
         if report.sensitivity is not None:
             print_sensitivity(report.sensitivity, console)
-
-
-def _print_layers(report: RunReport, console: Console) -> None:
-    """Print a row per layer; on a narrow terminal without outputs and with shortened names."""
-    print_table(console, report.layers, *list_layer_columns(report, "run"))
-
-
-def _print_chains(report: RunReport, console: Console) -> None:
-    """Print a table of chains with their layers, cycles, bytes on the chip and repeated MACs."""
-    if report.chains:
-        print_heading(
-            console,
-            "chains (cycles of layers in proportion to work; repeated MACs count saturation again)",
-        )
-        print_table(console, report.chains, *list_chain_columns(report))
 
 
 def _arithmetic(report: RunReport) -> str:
@@ -190,11 +194,8 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
             if not one.is_requested:
                 stages[f"{one.stage} {one.side}"] += one.count
         parts = ", ".join(f"{count:,} at {stage}" for stage, count in stages.items())
-        share = format_percent(layer.saturated, layer.elements)
-        print_line(
-            console,
-            f"  {layer.index} {layer.display_name}: {parts} ({share}% of {layer.elements:,})",
-        )
+        share = f"{format_percent(layer.saturated, layer.elements)}% of {layer.elements:,}"
+        print_line(console, f"  {layer.index} {layer.display_name}: {parts} ({share})")
     if len(saturated) > MAX_SATURATED:
         more = format_count(len(saturated) - MAX_SATURATED, "layer")
         print_line(console, f"  and {more} with smaller shares; --format json has all")
@@ -261,26 +262,18 @@ def describe_contract(contract: ContractReport) -> str:
     return f"{text}: {contract.message}" if contract.message else text
 
 
-def _print_causes(report: RunReport, console: Console) -> None:
-    cycles = {
-        name: sum(layer.core_cycles.get(name, 0) for layer in report.layers) for name in CORE_CAUSES
-    }
-    total = sum(cycles.values())
-    if not total:
-        return
-    print_heading(console, "core cycles by cause")
+def _print_shares(
+    cycles: Mapping[str, int], total: int, causes: Mapping[str, CycleCauseStyle], console: Console
+) -> None:
     for name, count in list_largest(cycles):
-        print_line(console, f"  {format_percent(count, total):>5}%  {CORE_CAUSES[name].meaning}")
+        print_line(console, f"  {format_percent(count, total):>5}%  {causes[name].meaning}")
 
 
 def _print_path(report: RunReport, console: Console) -> None:
-    path = list_largest(report.critical_path)
-    if not path:
+    if not any(report.critical_path.values()):
         return
     print_heading(console, "critical path by cause")
-    for name, count in path:
-        share = format_percent(count, report.device_cycles)
-        print_line(console, f"  {share:>5}%  {PATH_CAUSES[name].meaning}")
+    _print_shares(report.critical_path, report.device_cycles, PATH_CAUSES, console)
     if report.queueing:
         share = format_percent(report.queueing, report.device_cycles)
         print_line(
@@ -289,30 +282,8 @@ def _print_path(report: RunReport, console: Console) -> None:
         )
     for layer in sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]:
         if any(layer.critical_path.values()):
-            print_line(
-                console,
-                f"  layer {layer.index} {escape_line(layer.display_name)}:"
-                f" {describe_critical_path(layer)}",
-            )
-
-
-def _print_bounds(report: RunReport, console: Console) -> None:
-    bounded = [layer for layer in report.layers if layer.bound.cycles]
-    slow = sorted(bounded, key=lambda layer: layer.bound.cycles - layer.cycles)[:MAX_SLOW]
-    if not slow:
-        return
-    print_heading(console, "layers furthest from their roofline bound")
-    print_table(console, slow, *list_layer_columns(report, "bounds"))
-
-
-def _print_outputs(report: RunReport, console: Console) -> None:
-    if not report.output_reports:
-        return
-    stopped = " (invalid, the run did not complete)" if report.trap else ""
-    print_heading(console, f"{format_count(len(report.output_reports), 'output')}{stopped}")
-    for output in report.output_reports:
-        for text in describe_output(output):
-            print_line(console, f"  {text}")
+            name = f"layer {layer.index} {escape_line(layer.display_name)}"
+            print_line(console, f"  {name}: {describe_critical_path(layer)}")
 
 
 def _print_trap(report: RunReport, trap: TrapReport, console: Console) -> None:
@@ -342,9 +313,8 @@ def _other(report: RunReport, violation: ViolationReport) -> str | None:
     """Return the earlier of the two instructions of a violation."""
     if violation.other_core is None or violation.other_pc is None:
         return None
-    layer = (
-        f", layer {report.get_display_name(violation.other_layer)}" if violation.other_layer else ""
-    )
+    name = violation.other_layer
+    layer = f", layer {report.get_display_name(name)}" if name else ""
     instruction = violation.other_instruction or "?"
     return f"core {violation.other_core}, pc {violation.other_pc:#010x}, {instruction}{layer}"
 

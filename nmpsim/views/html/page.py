@@ -12,7 +12,8 @@ from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.escape import escape_line
 from nmpsim.extras import require_extra
 from nmpsim.report.data import RunReport
-from nmpsim.views.analyses_text import PARTS
+from nmpsim.views.analyses_text import PARTS, make_sensitivity_columns
+from nmpsim.views.device_table import SETTING_COLUMNS, list_settings
 from nmpsim.views.html import compare, tables
 from nmpsim.views.html.figures import MAX_MARKS, Figure, get_core_count, shorten_names
 from nmpsim.views.html.layer_graph import make_layer_graph
@@ -79,6 +80,10 @@ def make_html_page(runs: Mapping[str, RunReport], listener: ProgressCallback | N
         vega=make_vega_script(),
         compare=compare,
         tables=tables,
+        make_table=tables.make_table,
+        list_settings=list_settings,
+        setting_columns=SETTING_COLUMNS,
+        make_sensitivity_columns=make_sensitivity_columns,
         parts=PARTS,
         get_core_count=get_core_count,
         shorten_names=shorten_names,

@@ -24,7 +24,7 @@ from nmpsim.views.measures import (
     ENERGY_COMPONENTS,
     PATH_CAUSES,
     CycleCauseStyle,
-    list_largest,
+    describe_shares,
 )
 from nmpsim.views.run_text import describe_estimate, get_estimate_values
 from nmpsim.views.text import format_bytes, format_energy, format_percent
@@ -49,31 +49,24 @@ def make_timeline_figure(report: RunReport, timeline: Timeline) -> Figure:
     values.sort(key=lambda one: (one["unit"], one["busy"]))  # equal styles are joined
     joined = f"Pauses of up to {timeline.resolution} cycles are drawn as paler work. "
     pauses = joined if timeline.resolution else ""
+    layers = [one for one in zip(report.layers, _ends(report), strict=True) if one[0].device_cycles]
     return make_figure(
         "timeline",
         "Cores over time",
         f"Activity of each unit of each core; stripes are layers. {pauses}{ZOOM_HINT}",
         values,
-        cores=list(
-            range(max(get_core_count(report), 1 + max(span.core for span in timeline.spans)))
-        ),
+        cores=[*range(max(get_core_count(report), 1 + max(span.core for span in timeline.spans)))],
         units_order=list(UNITS),
-        times=_layer_times(report, labels),
+        times=[
+            {
+                "layer": labels[layer.index],
+                "begin": end - layer.device_cycles,
+                "end": end,
+                "shade": n % 2,  # every second layer is shaded
+            }
+            for n, (layer, end) in enumerate(layers)
+        ],
     )
-
-
-def _layer_times(report: RunReport, labels: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the times of layers, every second one shaded."""
-    layers = [one for one in zip(report.layers, _ends(report), strict=True) if one[0].device_cycles]
-    return [
-        {
-            "layer": labels[layer.index],
-            "begin": end - layer.device_cycles,
-            "end": end,
-            "shade": n % 2,
-        }
-        for n, (layer, end) in enumerate(layers)
-    ]
 
 
 def make_memory_figure(report: RunReport) -> Figure:
@@ -187,7 +180,15 @@ def make_error_figures(report: RunReport) -> Iterator[Figure]:
 def make_run_figures(report: RunReport) -> Iterator[Figure]:
     """Yield all figures of a run for which the report contains data."""
     if any(sum(layer.core_cycles.values()) for layer in report.layers):
-        yield _cause_figure(report)
+        yield _make_cause_figure(
+            report,
+            "Cycles by layer and cause",
+            "Cycles of each layer, divided by what its cores did.",
+            [layer.core_cycles for layer in report.layers],
+            CORE_CAUSES,
+            "cycles, mean of all cores",
+            get_core_count(report),
+        )
     if any(report.critical_path.values()):
         yield _path_figure(report)
     if report.energy is not None:
@@ -206,36 +207,17 @@ def make_run_figures(report: RunReport) -> Iterator[Figure]:
         yield _histogram(report, one)
 
 
-def _cause_figure(report: RunReport) -> Figure:
-    text = "Cycles of each layer, divided by what its cores did."
-    found = [layer.core_cycles for layer in report.layers]
-    return _make_cause_figure(
-        report,
-        "Cycles by layer and cause",
-        text,
-        found,
-        CORE_CAUSES,
-        "cycles, mean of all cores",
-        get_core_count(report),
-    )
-
-
 def _path_figure(report: RunReport) -> Figure:
-    total = sum(report.critical_path.values())
-    shares = [
-        f"{format_percent(n, total)}% {PATH_CAUSES[name].meaning}"
-        for name, n in list_largest(report.critical_path)
-    ]
+    path = report.critical_path
+    shares = describe_shares(path, sum(path.values()), PATH_CAUSES)
     text = f"Causes on the critical path of each layer. Of the run: {'; '.join(shares)}."
     found = [layer.critical_path for layer in report.layers]
     return _make_cause_figure(report, "Critical path by layer", text, found, PATH_CAUSES, "cycles")
 
 
 def _energy_figure(report: RunReport, energy: RunEnergy) -> Figure:
-    shares = [
-        f"{format_percent(value, energy.total.value)}% {ENERGY_COMPONENTS[name].meaning}"
-        for name, value in list_largest(get_estimate_values(energy.components))
-    ]
+    components = get_estimate_values(energy.components)
+    shares = describe_shares(components, energy.total.value, ENERGY_COMPONENTS)
     total = describe_estimate(energy.total, format_energy)
     text = f"Energy of each layer by component. The run takes {total}: {'; '.join(shares)}."
     found = [

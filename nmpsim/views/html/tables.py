@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import attrs
 
 from nmpsim.report.data import LayerReport, RunReport, Saturation
-from nmpsim.views.analyses_text import SHADOW_ERRORS, make_sensitivity_columns
-from nmpsim.views.device_table import SETTING_COLUMNS, list_settings
+from nmpsim.views.analyses_text import SHADOW_ERRORS
 from nmpsim.views.measures import (
     INDEX,
     LAYER_COLUMNS,
     NAME,
     TableCell,
     TableColumn,
-    list_chain_columns,
     list_layer_columns,
     make_columns,
     make_placement_cell,
@@ -41,16 +38,6 @@ def make_table(rows: Iterable[object], *columns: TableColumn) -> HtmlTable:
     return HtmlTable(columns, tuple(tuple(one.make_cell(row) for one in columns) for row in rows))
 
 
-def make_layer_table(report: RunReport) -> HtmlTable:
-    """Return an HTML table of all layers of a run."""
-    return make_table(report.layers, *list_layer_columns(report, "page"))
-
-
-def make_chain_table(report: RunReport) -> HtmlTable:
-    """Return an HTML table of the chains of a run."""
-    return make_table(report.chains, *list_chain_columns(report))
-
-
 def make_slow_table(report: RunReport) -> HtmlTable:
     """Return an HTML table of the slowest layers with their bounds and causes of cycles."""
     slow = sorted(report.layers, key=lambda layer: -layer.cycles)[:MAX_SLOW]
@@ -73,17 +60,16 @@ def make_saturation_table(report: RunReport) -> HtmlTable:
         *layers,
         *make_columns(
             "saturation",
-            count=_stage_count,
+            count=lambda row: TableCell(
+                f"{row['one'].count:,}",
+                row["one"].count,
+                "alarm" if row["layer"].saturates_notably else "",
+            ),
             first=lambda row: ", ".join(map(str, row["one"].first)) or None,
             channels=lambda row: len(row["one"].channels),
             most=lambda row: _most_saturated(row["one"]),
         ),
     )
-
-
-def _stage_count(row: Mapping[str, Any]) -> TableCell:
-    count = row["one"].count
-    return TableCell(f"{count:,}", count, "alarm" if row["layer"].saturates_notably else "")
 
 
 def _most_saturated(one: Saturation) -> str | None:
@@ -119,22 +105,7 @@ def make_placement_table(report: RunReport) -> HtmlTable:
     )
 
 
-def make_settings_table(report: RunReport) -> HtmlTable:
-    """Return a table of the settings of the device with their sources."""
-    return make_table(list_settings(report.device, report.sources), *SETTING_COLUMNS)
-
-
-def make_sensitivity_table(report: RunReport) -> HtmlTable | None:
-    """Return a table of each setting's effect on the cycles, or None if it was not measured."""
-    if report.sensitivity is None:
-        return None
-    found = report.sensitivity
-    return make_table(found.effects, *make_sensitivity_columns(found))
-
-
-def make_shadow_table(report: RunReport) -> HtmlTable | None:
-    """Return a table of each layer's errors, or None if the report has no shadow evaluation."""
-    if report.shadow is None:
-        return None
+def list_error_columns(report: RunReport) -> list[TableColumn]:
+    """Return the columns for the layers of a shadow evaluation."""
     name = attrs.evolve(NAME, value=lambda one: NAME.make_cell(report.layers[one.index]))
-    return make_table(report.shadow.layers, INDEX, name, *SHADOW_ERRORS)
+    return [INDEX, name, *SHADOW_ERRORS]
