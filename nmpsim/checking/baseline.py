@@ -197,15 +197,21 @@ def read_baseline(path: Path) -> Baseline:
     if not isinstance(document, dict) or document.get("schema") not in (SCHEMA, *OLD_SCHEMAS):
         found = document.get("schema") if isinstance(document, dict) else None
         raise _unusable(place, f"its schema is {found!r:.80}, not {SCHEMA!r}")
-    _add_fields(document, OLD_SCHEMAS.get(document.pop("schema"), ()))
-    return _structured(document, place)
-
-
-def _add_fields(document: dict[str, Any], names: tuple[str, ...]) -> None:
-    layers = document.get("layers")
+    lacking, layers = OLD_SCHEMAS.get(document.pop("schema"), ()), document.get("layers")
     for layer in layers if isinstance(layers, list) else ():
         if isinstance(layer, dict):
-            layer.update(dict.fromkeys(names))
+            layer.update(dict.fromkeys(lacking))
+    from cattrs import BaseValidationError, transform_error
+
+    try:
+        baseline = _converter().structure(document, Baseline)
+        for output in baseline.outputs.values():
+            output.get_array()
+    except BaseValidationError as error:
+        raise _unusable(place, transform_error(error, path="baseline")[0][:300]) from error
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise _unusable(place, f"it is damaged: {error}"[:300]) from error
+    return baseline
 
 
 def check_same_program(baseline: Baseline, run: CheckedRun, place: Place) -> None:
@@ -279,20 +285,6 @@ def _output(output: OutputReport) -> BaselineOutput:
     return BaselineOutput(
         output.elem, tuple(output.values.shape), digest_output(output.values), kept
     )
-
-
-def _structured(document: dict[str, Any], place: Place) -> Baseline:
-    from cattrs import BaseValidationError, transform_error
-
-    try:
-        baseline = _converter().structure(document, Baseline)
-        for output in baseline.outputs.values():
-            output.get_array()
-    except BaseValidationError as error:
-        raise _unusable(place, transform_error(error, path="baseline")[0][:300]) from error
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise _unusable(place, f"it is damaged: {error}"[:300]) from error
-    return baseline
 
 
 _converter = cache(make_strict_converter)

@@ -27,7 +27,16 @@ def check_cycles(compared: ComparedRun, budget: Budget) -> CheckResult:
     if not over:
         before = "" if baseline is None else f", baseline {baseline.cycles:,}"
         return CheckResult("cycles", "passed", f"{_describe_cycles(report)}{before}")
-    culprits = _rank_slower(compared.layers)
+    culprits = _rank(
+        (
+            one.added_cycles,
+            one,
+            f"{one.cycles:,} cycles, {one.added_cycles:,} more than {one.cycles_before:,}",
+        )
+        for one in compared.layers
+    )
+    if not culprits:
+        culprits = _rank((one.cycles, one, f"{one.cycles:,} cycles") for one in compared.layers)
     message = f"{report.cycles:,} cycles are {' and '.join(over)}: {_named(culprits)}"
     changes = () if baseline is None else list_changed_settings(baseline.device, report.device)
     if changes:
@@ -90,7 +99,18 @@ def check_saturation(compared: ComparedRun, limit: SaturationLimit) -> CheckResu
     total = sum(layer.saturated for layer in layers)
     has_limit = limit.at_most is not None
     allowed = [0 if has_limit else layer.saturated_before or 0 for layer in layers]
-    culprits = _rank_more_saturated(compared, allowed)
+    culprits = _rank(
+        (
+            more,
+            layer,
+            f"{layer.saturated:,} of {report.elements:,} values saturated,"
+            f" {more:,} more than allowed",
+        )
+        for layer, report, most in zip(
+            compared.layers, compared.run.report.layers, allowed, strict=True
+        )
+        for more in [layer.saturated - most]
+    )
     if limit.at_most is None:
         worse, text = bool(culprits), f"baseline {sum(allowed):,}"
     else:
@@ -154,36 +174,6 @@ def _list_moved_to_host(compared: ComparedRun) -> tuple[FailedLayer, ...]:
         )
         for layer in compared.layers
         if layer.has_moved_to_host
-    )
-
-
-def _rank_slower(layers: Sequence[LayerOutcome]) -> tuple[FailedLayer, ...]:
-    """Return the layers with more cycles than before, or else all that take cycles, worst first."""
-    slower = _rank(
-        (
-            one.added_cycles,
-            one,
-            f"{one.cycles:,} cycles, {one.added_cycles:,} more than {one.cycles_before:,}",
-        )
-        for one in layers
-        if one.added_cycles
-    )
-    return slower or _rank((one.cycles, one, f"{one.cycles:,} cycles") for one in layers)
-
-
-def _rank_more_saturated(compared: ComparedRun, allowed: Sequence[int]) -> tuple[FailedLayer, ...]:
-    """Return the layers with more saturated values than allowed, largest excess first."""
-    return _rank(
-        (
-            more,
-            layer,
-            f"{layer.saturated:,} of {report.elements:,} values saturated,"
-            f" {more:,} more than allowed",
-        )
-        for layer, report, most in zip(
-            compared.layers, compared.run.report.layers, allowed, strict=True
-        )
-        for more in [layer.saturated - most]
     )
 
 

@@ -67,17 +67,13 @@ def _merged(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, 
         default, own = defaults.get(key, {}), table.get(key, {})
         if isinstance(default, dict) and isinstance(own, dict) and (default or own):
             if "baseline" not in merged:
-                default = _without_comparisons(default, own)
+                compares = {"cycles_percent"}  # with the baseline that the case lacks
+                if "layers" not in {**default, **own}:
+                    compares.add("only")
+                kept = default.items()
+                default = {k: v for k, v in kept if k not in compares and v != "baseline"}
             merged[key] = {**default, **own}
     return merged
-
-
-def _without_comparisons(default: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults without comparisons with a baseline, for a case without one."""
-    compares = {"cycles_percent"} if "layers" in {**default, **own} else {"cycles_percent", "only"}
-    return {
-        key: value for key, value in default.items() if key not in compares and value != "baseline"
-    }
 
 
 def _case(table: dict[str, Any], number: int, place: Place, converter: Converter) -> SuiteCase:

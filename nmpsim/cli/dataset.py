@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -34,13 +34,8 @@ from nmpsim.input_files import read_text
 from nmpsim.quantization import find_float_inputs
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-if TYPE_CHECKING:
     from nmpsim.cli.options import ImageOptions
     from nmpsim.frontends import ImportedModel
-
-    Array = Array
 
 
 MAX_TEXT_BYTES = 64 << 20
@@ -153,7 +148,7 @@ class _FileSamples:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def read(self, index: int) -> Mapping[str, npt.NDArray[Any]]:
+    def read(self, index: int) -> Arrays:
         """Return the inputs of a sample by name."""
         path = self.paths[index]
         if _is_image(path):

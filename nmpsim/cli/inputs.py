@@ -39,8 +39,6 @@ from nmpsim.views.text import format_shape
 if TYPE_CHECKING:
     from nmpsim.bundle.metadata import Metadata, Tensor
 
-    Array = Array
-
 PREFIX = "input/"
 """Prefix of an input's name in files of recorded runs."""
 ARRAY_ENDINGS = (".npy", ".npz")

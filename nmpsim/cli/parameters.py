@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import attrs
 import click
@@ -30,10 +30,6 @@ import click
 from nmpsim.cli.guard import convert_write_errors
 from nmpsim.cli.stdin import copy_stream_to_file
 from nmpsim.diagnostics import fail
-
-if TYPE_CHECKING:
-    pass
-
 
 _MAKE = "make"
 _WORDS = "nmpsim.words"

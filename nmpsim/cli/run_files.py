@@ -25,19 +25,15 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from nmpsim.analysis.trace import TimelineTrace
-    from nmpsim.bundle import Bundle
-    from nmpsim.config import DeviceConfig
-    from nmpsim.core.reference.commits import CommitListener
-    from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
-    from nmpsim.report.data import RunReport
-
-if TYPE_CHECKING:
     from nmpsim.analysis.profile import CallStacks
     from nmpsim.analysis.trace import TimelineTrace
     from nmpsim.bundle import Bundle
+    from nmpsim.config import DeviceConfig
     from nmpsim.core.execution_log import ExecutionLog
+    from nmpsim.core.reference.commits import CommitListener
+    from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
     from nmpsim.debuginfo import SourceMap
+    from nmpsim.report.data import RunReport
 
 
 _MEGABYTE = 1_000_000

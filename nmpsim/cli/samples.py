@@ -16,14 +16,12 @@ from nmpsim.arrays import Array
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.images import ImageFormat, choose_image_format, read_image
 from nmpsim.cli.options import DEFAULT_IMAGES, ImageOptions
-from nmpsim.diagnostics import Place, UserError, fail, format_count
+from nmpsim.diagnostics import Place, UserError, fail, format_count, join_first
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
     from nmpsim.bundle.metadata import Metadata, Normalization, Tensor
-
-    Array = Array
 
 
 @frozen(eq=False)
@@ -250,5 +248,4 @@ def _suggest_conversion(tensor: Tensor, values: Array) -> str | None:
 
 def format_names(names: Sequence[str]) -> str:
     """Format the first eight names as a list for an error message."""
-    shown = [repr(name) for name in names[:8]]
-    return ", ".join(shown) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return join_first(list(map(repr, names)), 8)

@@ -249,7 +249,10 @@ def _empty_evaluation(
     dataset = compute_digest([samples.digest.encode(), np.asarray(labels, "<i8").tobytes()])
     return Evaluation(
         EvaluationKey(
-            get_code_version(), metadata.program, _network(metadata), bundle.digest, dataset
+            get_code_version(), metadata.program, compute_network_digest(
+        ((one.name, one.elem, one.shape) for one in metadata.user_outputs),
+        ((one.op, one.output.elem, one.output.shape) for one in metadata.layers),
+    ), bundle.digest, dataset
         ),
         tuple(labels),
         tuple(class_names),
@@ -261,11 +264,6 @@ def _empty_evaluation(
     )
 
 
-def _network(metadata: Metadata) -> str:
-    return compute_network_digest(
-        ((one.name, one.elem, one.shape) for one in metadata.user_outputs),
-        ((one.op, one.output.elem, one.output.shape) for one in metadata.layers),
-    )
 
 
 def _chunks(

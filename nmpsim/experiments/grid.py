@@ -100,17 +100,7 @@ def list_grid_points(grid: Grid, base: DeviceConfig) -> list[GridPoint]:
         missing = next((format_setting_name(name) for name in unique if not unique[name]), None)
         message = f"setting {missing} has no values" if missing else "the grid has no settings"
         raise fail("GRID001", message, hint="Pass --set cores.count=1,2,4 or --grid GRID.toml.")
-    _check_size(unique)
-    points = [
-        _point(dict(zip(unique, values, strict=True)), base)
-        for values in itertools.product(*unique.values())
-    ]
-    _check_values(unique, points)
-    return points
-
-
-def _check_size(grid: Grid) -> None:
-    count = math.prod(len(values) for values in grid.values())
+    count = math.prod(len(values) for values in unique.values())
     if count > MAX_POINTS:
         raise fail(
             "GRID001",
@@ -118,6 +108,12 @@ def _check_size(grid: Grid) -> None:
             found=f"{count:,} points",
             expected=f"at most {MAX_POINTS:,} points",
         )
+    points = [
+        _point(dict(zip(unique, values, strict=True)), base)
+        for values in itertools.product(*unique.values())
+    ]
+    _check_values(unique, points)
+    return points
 
 
 def _point(settings: dict[str, int], base: DeviceConfig) -> GridPoint:

@@ -107,7 +107,15 @@ def add_entry(
         "entry": attrs.asdict(entry),
         "document": base64.b64encode(gzip.compress(text, mtime=0)).decode(),
     }
-    _make(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise fail(
+            "FILE002",
+            f"cannot create the folder: {error.strerror}",
+            place=folder,
+            hint="Pass a folder that you can write.",
+        ) from error
     write_file(folder / _name_of(entry), format_json(kept))
     return entry
 
@@ -164,18 +172,6 @@ def find_latest_pairs(entries: Sequence[HistoryEntry]) -> list[tuple[HistoryEntr
     for entry in entries:
         series.setdefault((entry.series, entry.kind), []).append(entry)
     return [(every[-2], every[-1]) for every in series.values() if len(every) > 1]
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise fail(
-            "FILE002",
-            f"cannot create the folder: {error.strerror}",
-            place=folder,
-            hint="Pass a folder that you can write.",
-        ) from error
 
 
 def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> HistoryEntry:

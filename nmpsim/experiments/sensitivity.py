@@ -68,7 +68,8 @@ def measure_sensitivity(
     UserError
         INPUT001, INPUT002 or BUN004, as the run itself; LIMIT002 if time is up.
     """
-    reasons = {name: _find_skip_reason(name, bundle) for name in _list_assumed(config)}
+    assumed = [name for name in SETTINGS if config.sources.get(name) == "assumed"]
+    reasons = {name: _find_skip_reason(name, bundle) for name in assumed}
     moved = [name for name, reason in reasons.items() if not reason]
     skipped = [SkippedSetting(name, reason) for name, reason in reasons.items() if reason]
     budget = TimeBudget(NO_LIMITS) if budget is None else budget
@@ -116,10 +117,6 @@ def _recompile(bundle: Bundle, config: DeviceConfig) -> Bundle:
     fuse = any(layer.fused for layer in bundle.metadata.layers)
     tiling = CHAIN if list_chains(bundle.metadata.layers) else LAYER_TILINGS[0]
     return make_bundle_program(bundle).compile(config, fuse_activations=fuse, tiling=tiling)
-
-
-def _list_assumed(config: DeviceConfig) -> list[str]:
-    return [name for name in SETTINGS if config.sources.get(name) == "assumed"]
 
 
 def _find_skip_reason(setting: str, bundle: Bundle) -> str:

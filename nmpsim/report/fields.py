@@ -157,11 +157,8 @@ def _fields(name: str, kind: Any) -> Iterator[Field]:
         inner = get_args(kind)[0] if is_optional else kind
         omissions = {OMITTED_IF_EMPTY, OMITTED_IF_NONE}
         is_required = not is_optional and omissions.isdisjoint(get_annotations(inner))
-        yield Field(_key(name, inner), name, inner, is_required)
-
-
-def _key(name: str, kind: Any) -> str:
-    return next((one.key for one in get_annotations(kind) if isinstance(one, JsonKey)), name)
+        keys = (one.key for one in get_annotations(inner) if isinstance(one, JsonKey))
+        yield Field(next(keys, name), name, inner, is_required)
 
 
 def get_path_value(record: Any, path: str) -> Any:

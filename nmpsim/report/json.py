@@ -99,7 +99,11 @@ def _encoder(kind: Any) -> _Encode:
         return lambda records: [list(encode(record).values()) for record in records]
     if OR_NULL in annotations:
         encode = _encoder(plain)
-        return lambda value: None if value == "" or _is_special(value) else encode(value)
+        return lambda value: (
+            None
+            if value == "" or (isinstance(value, float) and not math.isfinite(value))
+            else encode(value)
+        )
     if is_record(plain):
         return _record_encoder(plain)
     if origin in (tuple, Sequence, list):
@@ -143,10 +147,6 @@ def _reader(field: Field) -> Callable[[Any], Any]:
         field.name,
     )
     return source if callable(source) else partial(get_path_value, path=source)
-
-
-def _is_special(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _encode_array(values: Array) -> Any:

@@ -95,7 +95,16 @@ def _type_schema(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
     if like is not None:
         return _type_schema(like, defs)
     if NESTED in annotations:
-        return _values(defs)
+        special = {"enum": ["NaN", "Infinity", "-Infinity"]}
+        nested = {"$ref": "#/$defs/values"}
+        parts = [
+            {"type": "array", "items": nested},
+            {"type": "boolean"},
+            _type_schema(Finite, defs),
+            special,
+        ]
+        defs["values"] = {"anyOf": parts, "description": "lists nested as the shape says"}
+        return nested
     if MAY_BE_SPECIAL in annotations:
         return {"anyOf": [_type_schema(Finite, defs), {"enum": ["NaN", "Infinity", "-Infinity"]}]}
     kind = strip_annotations(kind)
@@ -118,7 +127,11 @@ def _plain(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a type without annotations."""
     origin, args = get_origin(kind), get_args(kind)
     if is_record(kind):
-        return _reference(kind, defs)
+        name = get_object_name(kind)
+        if name not in defs:
+            defs[name] = {}  # it may be recursive
+            defs[name] = _object(kind, defs)
+        return {"$ref": f"#/$defs/{name}"}
     if kind is Any:
         return {}
     if kind in _PLAIN:
@@ -126,7 +139,12 @@ def _plain(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
     if origin is Literal:
         return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
     if origin in (Union, types.UnionType):
-        return _union([_type_schema(one, defs) for one in args])
+        parts = [_type_schema(one, defs) for one in args]
+        null = {"type": "null"}
+        first, *rest = parts
+        if rest == [null] and "type" in first:
+            return {**first, "type": [first["type"], "null"]}
+        return {"anyOf": parts}
     if origin in (tuple, list, Sequence):
         if origin is tuple and args[-1] is not Ellipsis:
             return _row([_type_schema(one, defs) for one in args])
@@ -136,39 +154,9 @@ def _plain(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
     raise TypeError(f"no schema for values of {kind}")
 
 
-def _reference(kind: type, defs: dict[str, Any]) -> dict[str, Any]:
-    name = get_object_name(kind)
-    if name not in defs:
-        defs[name] = {}  # it may be recursive
-        defs[name] = _object(kind, defs)
-    return {"$ref": f"#/$defs/{name}"}
-
-
 def _row(items: list[dict[str, Any]]) -> dict[str, Any]:
     size = len(items)
     return {"type": "array", "prefixItems": items, "minItems": size, "maxItems": size}
-
-
-def _union(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a union; a number or text that may be null keeps one type list."""
-    null = {"type": "null"}
-    first, *rest = parts
-    if rest == [null] and "type" in first:
-        return {**first, "type": [first["type"], "null"]}
-    return {"anyOf": parts}
-
-
-def _values(defs: dict[str, Any]) -> dict[str, Any]:
-    special = {"enum": ["NaN", "Infinity", "-Infinity"]}
-    nested = {"$ref": "#/$defs/values"}
-    parts = [
-        {"type": "array", "items": nested},
-        {"type": "boolean"},
-        _type_schema(Finite, defs),
-        special,
-    ]
-    defs["values"] = {"anyOf": parts, "description": "lists nested as the shape says"}
-    return nested
 
 
 def fill_tables(page: str) -> str:

@@ -131,7 +131,11 @@ class DebugApp(App[None]):
         self.register_theme(THEME)
         self.theme = THEME.name
         self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())
-        self._read_layouts()
+        if self._layout_file is not None:
+            try:
+                self._layouts = load_layouts(self._layout_file)
+            except UserError as error:
+                self.report_error("read layout", error)
         visible_panes = self._layout.visible_panes
         first = PANE_IDS[0] if PANE_IDS[0] in visible_panes else visible_panes[0]
         self.action_pane(PANE_IDS.index(first))
@@ -341,13 +345,6 @@ class DebugApp(App[None]):
             self.report_error("keep layout", error)
         else:
             self.notify(f"saved in {escape_line(str(self._layout_file))}", markup=False)
-
-    def _read_layouts(self) -> None:
-        if self._layout_file is not None:
-            try:
-                self._layouts = load_layouts(self._layout_file)
-            except UserError as error:
-                self.report_error("read layout", error)
 
     # --- keys ---------------------------------------------------------------------------------
 

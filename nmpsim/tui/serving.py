@@ -64,7 +64,10 @@ class DebugServer(Server):
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """Reject requests without the token; turn the token in the address into a cookie."""
-        self._check_host(request)
+        name = urlsplit(f"//{request.host}").hostname or ""
+        known = {"localhost", self.host, socket.gethostname(), socket.getfqdn()}
+        if name not in known and not is_ip_address(name):
+            raise web.HTTPForbidden(text=f"{name} is not a name of this machine")
         if request.path == "/" and self._is_token(request.query.get("token", "")):
             found = web.HTTPFound("/")
             found.set_cookie(self._cookie, self.token, httponly=True, samesite="Strict")
@@ -90,13 +93,6 @@ class DebugServer(Server):
             self._sessions.add(session)
             session.add_done_callback(self._sessions.discard)
         return await super().handle_websocket(request)
-
-    def _check_host(self, request: web.Request) -> None:
-        """Reject host names that are not this machine's (DNS rebinding)."""
-        name = urlsplit(f"//{request.host}").hostname or ""
-        known = {"localhost", self.host, socket.gethostname(), socket.getfqdn()}
-        if name not in known and not is_ip_address(name):
-            raise web.HTTPForbidden(text=f"{name} is not a name of this machine")
 
 
 def is_ip_address(name: str) -> bool:

@@ -11,7 +11,6 @@ import attrs
 
 from nmpsim.analysis.data_flow import layer_edges
 from nmpsim.analysis.memory_map import memory_map
-from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger import CoreState, Debugger, LayerState, RunLocation
 from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
@@ -62,7 +61,11 @@ def read_program_facts(shell: Shell) -> ProgramFacts:
     except UserError as error:
         text = str(error)
     source = tuple(escape_line(line) for line in text.splitlines())
-    lines = _layer_lines(bundle, source)
+    layers = {
+        name: layer.index for layer in bundle.metadata.layers for name in (layer.name, *layer.fused)
+    }
+    numbered = ((number, NUMBERED.match(line)) for number, line in enumerate(source))
+    lines = {n: layers[match[1]] for n, match in numbered if match and match[1] in layers}
     edges = layer_edges(bundle)
     return ProgramFacts(
         shell.debugger.edits,
@@ -81,14 +84,6 @@ def _by_first(pairs: Iterable[tuple[int, int]]) -> Mapping[int, tuple[int, ...]]
     for first, second in sorted(set(pairs)):
         found[first] = (*found.get(first, ()), second)
     return found
-
-
-def _layer_lines(bundle: Bundle, source: tuple[str, ...]) -> Mapping[int, int]:
-    layers = {
-        name: layer.index for layer in bundle.metadata.layers for name in (layer.name, *layer.fused)
-    }
-    numbered = ((number, NUMBERED.match(line)) for number, line in enumerate(source))
-    return {n: layers[match[1]] for n, match in numbered if match and match[1] in layers}
 
 
 @attrs.frozen(eq=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -12,10 +11,6 @@ from nmpsim.diagnostics import format_count
 from nmpsim.escape import escape
 from nmpsim.views.console import print_line
 from nmpsim.views.templates import load_template
-
-if TYPE_CHECKING:
-    pass
-
 
 MAX_CULPRITS = 8
 """Layers that are shown for a failed check."""
@@ -32,7 +27,22 @@ def print_checks(results: Sequence[CaseResult], console: Console) -> None:
     """Print the results of all cases and the number of cases by status."""
     for result in results:
         print_line(console, f"{result.name}: {STATUS_WORDS[result.status]}", "bold")
-        _print_case(result, console)
+        for error in result.errors:
+            for text in str(error).splitlines():
+                print_line(console, f"  {text}", "red")
+        for check in result.checks:
+            word = "ok  " if not check.failed else "FAIL"
+            print_line(console, f"  {word} {check.name:<10} {check.message}", _STYLES[check.status])
+            for text in _culprit_lines(check.culprits):
+                print_line(console, f"         {text}")
+        if result.version_note is not None:
+            print_line(console, f"  {result.version_note}", "yellow")
+        if result.contract == "not_checked" and not result.errors:
+            print_line(console, "  the contract of the instruction set was not checked")
+        if result.core is not None:
+            print_line(console, f"  core file: {result.core.command} stops {result.core.position}")
+        if result.baseline_written:
+            print_line(console, "  baseline written")
         console.print()
     print_line(console, summarize_checks(results), "bold")
 
@@ -42,25 +52,6 @@ def summarize_checks(results: Sequence[CaseResult]) -> str:
     counts = {status: sum(result.status == status for result in results) for status in STATUS_WORDS}
     parts = [f"{n} {STATUS_WORDS[status].lower()}" for status, n in counts.items() if n]
     return f"{format_count(len(results), 'case')}: {', '.join(parts)}"
-
-
-def _print_case(result: CaseResult, console: Console) -> None:
-    for error in result.errors:
-        for text in str(error).splitlines():
-            print_line(console, f"  {text}", "red")
-    for check in result.checks:
-        word = "ok  " if not check.failed else "FAIL"
-        print_line(console, f"  {word} {check.name:<10} {check.message}", _STYLES[check.status])
-        for text in _culprit_lines(check.culprits):
-            print_line(console, f"         {text}")
-    if result.version_note is not None:
-        print_line(console, f"  {result.version_note}", "yellow")
-    if result.contract == "not_checked" and not result.errors:
-        print_line(console, "  the contract of the instruction set was not checked")
-    if result.core is not None:
-        print_line(console, f"  core file: {result.core.command} stops {result.core.position}")
-    if result.baseline_written:
-        print_line(console, "  baseline written")
 
 
 def _culprit_lines(culprits: Sequence[FailedLayer]) -> list[str]:
@@ -132,6 +123,3 @@ def _escape_data(text: str) -> str:
 
 def _escape_property(text: str) -> str:
     return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-#

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from rich.console import Console
 
-from nmpsim.bundle import Layer, Metadata
+from nmpsim.bundle import Metadata
 from nmpsim.compiler.passes.rescale_bias import RescaledBias
 from nmpsim.compiler.tiling.search import TiledLayer
 from nmpsim.diagnostics import format_count
@@ -16,11 +16,11 @@ from nmpsim.lir.opcodes import find_opcodes
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.element_types import ElementTypeUsage, compute_element_type_usage, is_unquantized
+from nmpsim.views.measures import TableCell, make_columns
 from nmpsim.views.text import format_percent
 
 if TYPE_CHECKING:
     from nmpsim.session import Compiled
-    from nmpsim.views.measures import TableCell
 
 
 class CompileDocument(TypedDict):
@@ -81,8 +81,6 @@ def list_host_notes(metadata: Metadata) -> list[str]:
 
 def print_biases(compiled: Compiled, console: Console) -> None:
     """Print a table of the biases that ``--rescale-bias`` changed."""
-    from nmpsim.views.measures import make_columns
-
     biases, shown = compiled.rescaled_biases, compiled.file.metadata.display_names
     print_heading(console, "biases with the scale of the result")
     if not biases:
@@ -100,8 +98,6 @@ def print_biases(compiled: Compiled, console: Console) -> None:
 
 
 def _saturated(bias: RescaledBias) -> TableCell:
-    from nmpsim.views.measures import TableCell
-
     text = f"{bias.saturated} of {bias.elements}"
     return TableCell(text, bias.saturated, "alarm" if bias.saturated else "")
 
@@ -121,25 +117,18 @@ def print_tiling(compiled: Compiled, mode: str, console: Console) -> None:
     print_line(console, f"tiling {mode}: {MODES[mode]}", "bold")
     layers, program = compiled.tiling, compiled.file.metadata.layers
     for layer in layers:
-        _print_layer_tiling(layer, program[layer.layer.index], console)
+        named = program[layer.layer.index]
+        estimate = layer.chosen.estimate
+        busy = format_percent(estimate.memory, estimate.cycles)
+        print_heading(console, f"{named.index} {named.operation} {escape_line(named.display_name)}")
+        print_line(console, f"  {layer.chosen.label}")
+        took = f"{estimate.cycles:,} cycles on {format_count(estimate.cores, 'core')}"
+        dram = f"the DRAM {estimate.memory:,} ({busy} %)"
+        print_line(console, f"  {took}: the busiest unit works {estimate.compute:,}, {dram}")
+        print_line(console, f"  {layer.reason}")
+        if layer.trials and not layer.like:
+            shown = layer.trials[:TRIALS_SHOWN]
+            print_table(console, shown, *make_columns("compile_trials"))
     total = sum(layer.chosen.estimate.cycles for layer in layers)
     count = sum(layer.placement == "device" for layer in program)
     print_heading(console, f"{format_count(count, 'layer')} on the device: about {total:,} cycles")
-
-
-def _print_layer_tiling(layer: TiledLayer, named: Layer, console: Console) -> None:
-    estimate = layer.chosen.estimate
-    busy = format_percent(estimate.memory, estimate.cycles)
-    print_heading(console, f"{named.index} {named.operation} {escape_line(named.display_name)}")
-    print_line(console, f"  {layer.chosen.label}")
-    print_line(
-        console,
-        f"  {estimate.cycles:,} cycles on {format_count(estimate.cores, 'core')}:"
-        f" the busiest unit works {estimate.compute:,}, the DRAM {estimate.memory:,} ({busy} %)",
-    )
-    print_line(console, f"  {layer.reason}")
-    if layer.trials and not layer.like:
-        from nmpsim.views.measures import make_columns
-
-        shown = layer.trials[:TRIALS_SHOWN]
-        print_table(console, shown, *make_columns("compile_trials"))

@@ -42,7 +42,22 @@ def print_evaluation(evaluation: Evaluation, top: Sequence[int], console: Consol
     _print_layers(evaluation, console)
     _print_errors(evaluation, console)
     _print_classes(evaluation, console)
-    _print_confusions(evaluation, console)
+    wrong = [one for one in evaluation.count_confusions() if one.label != one.best]
+    if not wrong:
+        return
+    print_heading(console, "most frequent mistakes")
+    shown = sorted(wrong, key=lambda one: -one.samples)[:MAX_MISTAKES]
+    print_table(
+        console,
+        shown,
+        *make_columns(
+            "eval_confusions",
+            label=lambda one: evaluation.get_class_name(one.label),
+            best=lambda one: evaluation.get_class_name(one.best),
+        ),
+    )
+    if len(wrong) > MAX_MISTAKES:
+        print_line(console, f"and {format_count(len(wrong) - MAX_MISTAKES, 'pair')} of classes")
 
 
 def _print_failed(evaluation: Evaluation, console: Console) -> None:
@@ -86,22 +101,3 @@ def _print_classes(evaluation: Evaluation, console: Console) -> None:
     many = len(classes) > MAX_CLASSES
     print_heading(console, "worst classes" if many else "classes, worst first")
     print_table(console, classes[:MAX_CLASSES], *make_columns("eval_classes"))
-
-
-def _print_confusions(evaluation: Evaluation, console: Console) -> None:
-    wrong = [one for one in evaluation.count_confusions() if one.label != one.best]
-    if not wrong:
-        return
-    print_heading(console, "most frequent mistakes")
-    shown = sorted(wrong, key=lambda one: -one.samples)[:MAX_MISTAKES]
-    print_table(
-        console,
-        shown,
-        *make_columns(
-            "eval_confusions",
-            label=lambda one: evaluation.get_class_name(one.label),
-            best=lambda one: evaluation.get_class_name(one.best),
-        ),
-    )
-    if len(wrong) > MAX_MISTAKES:
-        print_line(console, f"and {format_count(len(wrong) - MAX_MISTAKES, 'pair')} of classes")

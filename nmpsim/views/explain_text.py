@@ -69,31 +69,29 @@ def print_layer_details(
 ) -> None:
     """Print operands, rescalings and profiles of layers; the name of the program is ignored."""
     for layer in layers:
-        _print_layer(layer, console, all_channels)
-
-
-def _print_layer(layer: OperationFacts, console: Console, all_channels: bool) -> None:
-    print_line(console, f"{layer.display_name}: {layer.operation}", "bold")
-    if layer.name != layer.display_name:
-        print_line(console, f"  full name {layer.name}")
-    of_text = f", line {layer.line}" if layer.line else ""
-    print_line(console, f"  layer {layer.index}, instruction {layer.number}{of_text}")
-    if layer.arithmetic:
-        print_line(console, f"  {layer.arithmetic}")
-    for note in layer.notes:
-        print_line(console, f"  {note}")
-    print_heading(console, "operands")
-    print_table(console, layer.operands, *make_columns("explain_operands", type=format_tensor_type))
-    whole = [(stage, 0) for stage in layer.stages if len(stage.factors) == 1]
-    if whole:
-        print_heading(console, "rescaling: ((x >> pre) * scale + half) >> post")
-        print_table(console, whole, *make_columns("explain_factors", **_FACTOR_READERS))
-    for stage in layer.stages:
-        if len(stage.factors) > 1:
-            _print_channels(stage, console, len(stage.factors) if all_channels else CHANNELS_SHOWN)
-    if layer.profiles:
-        print_heading(console, "in each profile (--numerics)")
-        print_table(console, layer.profiles, *make_columns("explain_profiles", factors=_forms))
+        print_line(console, f"{layer.display_name}: {layer.operation}", "bold")
+        if layer.name != layer.display_name:
+            print_line(console, f"  full name {layer.name}")
+        of_text = f", line {layer.line}" if layer.line else ""
+        print_line(console, f"  layer {layer.index}, instruction {layer.number}{of_text}")
+        if layer.arithmetic:
+            print_line(console, f"  {layer.arithmetic}")
+        for note in layer.notes:
+            print_line(console, f"  {note}")
+        print_heading(console, "operands")
+        columns = make_columns("explain_operands", type=format_tensor_type)
+        print_table(console, layer.operands, *columns)
+        whole = [(stage, 0) for stage in layer.stages if len(stage.factors) == 1]
+        if whole:
+            print_heading(console, "rescaling: ((x >> pre) * scale + half) >> post")
+            print_table(console, whole, *make_columns("explain_factors", **_FACTOR_READERS))
+        for stage in layer.stages:
+            if len(stage.factors) > 1:
+                shown = len(stage.factors) if all_channels else CHANNELS_SHOWN
+                _print_channels(stage, console, shown)
+        if layer.profiles:
+            print_heading(console, "in each profile (--numerics)")
+            print_table(console, layer.profiles, *make_columns("explain_profiles", factors=_forms))
 
 
 def _named_form(stage: RescaleStage) -> str:

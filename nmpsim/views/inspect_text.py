@@ -174,10 +174,37 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
         _print_tensors("state", metadata.user_states, console)
     if metadata.operators:
         print_heading(console, "operations of the model")
-        _print_operators(bundle, console)
+        rows = [(operator, _layers_of(operator, bundle)) for operator in bundle.metadata.operators]
+        print_table(
+            console,
+            rows,
+            *make_columns(
+                "inspect_operators",
+                operation=lambda row: _format_operator(row[0]),
+                layers=lambda row: _named(row[1]) or row[0].why,
+                placement=lambda row: make_placement_cell(
+                    " and ".join(sorted({one.placement for one in row[1]}))
+                ),
+            ),
+        )
     if metadata.layers:
         print_heading(console, "layers")
-        _print_layers(metadata.layers, console)
+        print_table(
+            console,
+            metadata.layers,
+            *make_columns(
+                "inspect_layers",
+                numerics=lambda layer: layer.numerics or None,
+                output=lambda layer: format_tensor_type(layer.output),
+                fused=lambda layer: len(layer.fused) or None,
+            ),
+        )
+        renamed = [layer for layer in metadata.layers if layer.name != layer.display_name]
+        if renamed:
+            print_heading(console, "full names of layers")
+        for layer in renamed:
+            print_line(console, f"  {layer.index} {layer.display_name}: {layer.name}")
+        _print_reasons(metadata.layers, console)
     print_heading(console, "sizes")
     print_facts(console, [(label, format_bytes(size)) for label, size in _sizes(bundle).items()])
     print_heading(console, "compiled for")
@@ -239,23 +266,6 @@ def _tensor_text(tensor: Tensor) -> str:
     return f"{text}, scale {tensor.scale!r}, offset {tensor.offset}"
 
 
-def _print_operators(bundle: Bundle, console: Console) -> None:
-    """Print the layers that each operation of the model lowers to."""
-    rows = [(operator, _layers_of(operator, bundle)) for operator in bundle.metadata.operators]
-    print_table(
-        console,
-        rows,
-        *make_columns(
-            "inspect_operators",
-            operation=lambda row: _format_operator(row[0]),
-            layers=lambda row: _named(row[1]) or row[0].why,
-            placement=lambda row: make_placement_cell(
-                " and ".join(sorted({one.placement for one in row[1]}))
-            ),
-        ),
-    )
-
-
 def _named(layers: Sequence[Layer]) -> str:
     return ", ".join(f"{layer.index} {layer.display_name}" for layer in layers)
 
@@ -263,25 +273,6 @@ def _named(layers: Sequence[Layer]) -> str:
 def _format_operator(operator: OperatorMapping) -> str:
     """Return number and kind of an operation, and its tensor if no layer is named after it."""
     return escape_line(" ".join(operator.node.split(" ")[:2]) if operator.layers else operator.node)
-
-
-def _print_layers(layers: Sequence[Layer], console: Console) -> None:
-    print_table(
-        console,
-        layers,
-        *make_columns(
-            "inspect_layers",
-            numerics=lambda layer: layer.numerics or None,
-            output=lambda layer: format_tensor_type(layer.output),
-            fused=lambda layer: len(layer.fused) or None,
-        ),
-    )
-    renamed = [layer for layer in layers if layer.name != layer.display_name]
-    if renamed:
-        print_heading(console, "full names of layers")
-    for layer in renamed:
-        print_line(console, f"  {layer.index} {layer.display_name}: {layer.name}")
-    _print_reasons(layers, console)
 
 
 def _print_reasons(layers: Sequence[Layer], console: Console) -> None:

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from rich.console import Console
 
-from nmpsim.analysis.lint import SEVERITIES, LintReport, LintSubject, LocatedFinding
+from nmpsim.analysis.lint import SEVERITIES, LintReport, LintSubject
 from nmpsim.diagnostics import format_count
 from nmpsim.views.console import print_heading, print_line
 
@@ -27,7 +27,13 @@ def print_findings(
         shown = findings if show_all else findings[: SHOWN[severity]]
         hint = ""
         for finding in shown:
-            _print_finding(finding, subject.display_names, console)
+            where = "" if finding.place.line is None else f"{finding.place}: "
+            message = _shortened(finding.message, subject.display_names)
+            print_line(console, f"  {where}{message}", _STYLES[severity])
+            for label, text in (("found", finding.found), ("expected", finding.expected)):
+                if text:
+                    words = _shortened(str(text), subject.display_names)
+                    print_line(console, f"    {label}: {words}")
             if finding.hint != hint:
                 print_line(console, f"    hint: {finding.hint}")
             hint = finding.hint
@@ -38,14 +44,6 @@ def print_findings(
     print_line(console, f"{subject.module.name}: {_counts(report)}", "bold")
     for one in report.skipped:
         print_line(console, f"  not checked: {one.rule}: {one.reason}")
-
-
-def _print_finding(finding: LocatedFinding, shown: Mapping[str, str], console: Console) -> None:
-    where = "" if finding.place.line is None else f"{finding.place}: "
-    print_line(console, f"  {where}{_shortened(finding.message, shown)}", _STYLES[finding.severity])
-    for label, text in (("found", finding.found), ("expected", finding.expected)):
-        if text:
-            print_line(console, f"    {label}: {_shortened(str(text), shown)}")
 
 
 def _shortened(text: str, shown: Mapping[str, str]) -> str:

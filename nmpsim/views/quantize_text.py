@@ -102,7 +102,11 @@ def print_quantization(
     if program is not None and comparisons:
         console.print()
     if comparisons:
-        _print_comparison(comparisons, samples, console)
+        count = format_count(samples, "sample")
+        print_line(console, f"errors against the float program over {count}", "bold")
+        print_line(console, _weights_text(comparisons[0].settings))
+        console.print()
+        print_table(console, comparisons, *make_columns("quantize_comparison", layer=_worst_name))
 
 
 def _print_program(program: QuantizedProgram, console: Console) -> None:
@@ -136,18 +140,6 @@ def _weights_text(settings: Settings) -> str:
     scales = "a scale for each channel" if settings.per_channel else "a scale for each tensor"
     where = "of the result" if settings.bias_on_result else "of input times weight"
     return f"weights: {scales}; biases: {format_elem(settings.bias_elem)}, with the scale {where}"
-
-
-def _print_comparison(
-    comparisons: Sequence[QuantizationAccuracy], samples: int, console: Console
-) -> None:
-    """Print a row per schema and precision."""
-    print_line(
-        console, f"errors against the float program over {format_count(samples, 'sample')}", "bold"
-    )
-    print_line(console, _weights_text(comparisons[0].settings))
-    console.print()
-    print_table(console, comparisons, *make_columns("quantize_comparison", layer=_worst_name))
 
 
 def _worst_name(comparison: QuantizationAccuracy) -> str:

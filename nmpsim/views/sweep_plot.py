@@ -87,7 +87,16 @@ def make_devices_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
         for row in rows
         if row["macs"] and row["bytes_read"] + row["bytes_written"]
     ]
-    roofs = sorted({(_peak(row), row["dram_bytes_per_cycle"], row["cores_count"]) for row in rows})
+    roofs = sorted(
+        {
+            (
+                row["cores_count"] * row["mac_out_lanes"] * row["mac_in_lanes"],
+                row["dram_bytes_per_cycle"],
+                row["cores_count"],
+            )
+            for row in rows
+        }
+    )
     reach = [point["reach"] for point in points] or [1.0]
     reach += [peak / bandwidth for peak, bandwidth, _ in roofs]
     low, high = min(reach) / 2, max(reach) * 2
@@ -124,7 +133,10 @@ def make_devices_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
 def make_pareto_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
     """Return a figure of cycles over the total scratchpad size, with the Pareto front."""
     at: dict[tuple[float, ...], str] = {
-        (_scratchpads(row), row["cycles"]): _settings(row, result.varied) for row in rows
+        (row["cores_count"] * row["scratchpad_bytes"] / 1024, row["cycles"]): _settings(
+            row, result.varied
+        )
+        for row in rows
     }
     front = find_pareto_front(list(at))
     letters = ascii_uppercase if len(front) <= MAX_NAMED else [""] * len(front)
@@ -143,11 +155,3 @@ def make_pareto_figure(result: SweepResult, rows: Sequence[Row]) -> Figure:
 
 def _settings(row: Row, names: Sequence[str]) -> str:
     return ", ".join(f"{format_setting_name(name)} {row[name]}" for name in names)
-
-
-def _peak(row: Row) -> int:
-    return int(row["cores_count"] * row["mac_out_lanes"] * row["mac_in_lanes"])
-
-
-def _scratchpads(row: Row) -> float:
-    return float(row["cores_count"] * row["scratchpad_bytes"] / 1024)

@@ -44,7 +44,7 @@ from nmpsim.records import frozen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nmpsim.checking import CaseResult, SaturationLimit, Suite, SuiteCase
+    from nmpsim.checking import SaturationLimit, Suite, SuiteCase
 
 _SUITE, _WORKFLOW = Path("suite.toml"), Path(".github/workflows/nmpsim.yml")
 _EXPECTED, _BUDGET, _SUITES, _FILES = "Expected outputs", "Budgets", "Suites", "Result files"
@@ -243,9 +243,33 @@ def _check(options: CheckOptions) -> int:
         results = check_cases(
             work, names, jobs=options.jobs, max_memory=options.max_memory, progress=progress
         )
-    _write(options, suite, results)
-    _annotate(options, results)
-    _show(options, results)
+    if options.junit is not None:
+        from nmpsim.views.check_junit import format_junit
+
+        write_text(format_junit(results), options.junit)
+    if options.sarif is not None:
+        from nmpsim.checking.suite_run import lint_cases
+        from nmpsim.cli.suite_files import BundleCache
+        from nmpsim.views.sarif import make_check_sarif
+
+        found = lint_cases(suite.cases, BundleCache().load)
+        if not options.lint:
+            found = tuple(one for one in found if one.severity == "error")
+        write_json(make_check_sarif(results, found), options.sarif)
+    if options.markdown is not None:
+        from nmpsim.views.check_text import format_markdown
+
+        write_text(format_markdown(results), options.markdown)
+    is_on_github = os.environ.get("GITHUB_ACTIONS") == "true"
+    if is_on_github if options.github is None else options.github:
+        from nmpsim.views.check_text import format_github_annotations
+
+        for text in format_github_annotations(results):
+            print_ci_command(text)
+    from nmpsim.checking import make_check_document
+    from nmpsim.views.check_text import print_checks
+
+    write_result(options.format, make_check_document, print_checks, results, output=options.output)
     return get_exit_code(results)
 
 
@@ -363,40 +387,3 @@ def _check_files(options: CheckOptions, suite: Suite) -> None:
             with contextlib.suppress(OSError):  # reported by the check below
                 path.parent.mkdir(parents=True, exist_ok=True)
     check_outputs([*options.results, *made], read)
-
-
-def _write(options: CheckOptions, suite: Suite, results: Sequence[CaseResult]) -> None:
-    if options.junit is not None:
-        from nmpsim.views.check_junit import format_junit
-
-        write_text(format_junit(results), options.junit)
-    if options.sarif is not None:
-        from nmpsim.checking.suite_run import lint_cases
-        from nmpsim.cli.suite_files import BundleCache
-        from nmpsim.views.sarif import make_check_sarif
-
-        found = lint_cases(suite.cases, BundleCache().load)
-        if not options.lint:
-            found = tuple(one for one in found if one.severity == "error")
-        write_json(make_check_sarif(results, found), options.sarif)
-    if options.markdown is not None:
-        from nmpsim.views.check_text import format_markdown
-
-        write_text(format_markdown(results), options.markdown)
-
-
-def _annotate(options: CheckOptions, results: Sequence[CaseResult]) -> None:
-    """Print GitHub workflow commands on stderr, separate from the report on stdout."""
-    is_on_github = os.environ.get("GITHUB_ACTIONS") == "true"
-    if is_on_github if options.github is None else options.github:
-        from nmpsim.views.check_text import format_github_annotations
-
-        for text in format_github_annotations(results):
-            print_ci_command(text)
-
-
-def _show(options: CheckOptions, results: Sequence[CaseResult]) -> None:
-    from nmpsim.checking import make_check_document
-    from nmpsim.views.check_text import print_checks
-
-    write_result(options.format, make_check_document, print_checks, results, output=options.output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,10 +33,8 @@ from nmpsim.records import frozen
 if TYPE_CHECKING:
     from nmpsim.analysis.diff import QuantizationParameters, ReportDifference, RunDifference
     from nmpsim.analysis.difference import Tolerance as Tolerances
-    from nmpsim.analysis.matching import StoredTensor
     from nmpsim.arrays import Arrays
     from nmpsim.bundle import Bundle
-    from nmpsim.core.run import ProgressCallback
 
 _TOLERANCES = "Tolerances"
 
@@ -158,7 +156,21 @@ def _compare_runs(
         if bundle is None or inputs is None or not found.differing:
             return found
         with interactive_session(), interactive_command():
-            return _find_causes(found, bundle, inputs, references, options, names, progress)
+            from nmpsim.analysis.layer_moves import find_layer_moves
+            from nmpsim.debugger.debugger import Debugger
+            from nmpsim.debugger.divergence import find_faulty_layer
+            from nmpsim.debugger.reference import ReferenceOutputs
+
+            layout, moves = options.matching.reference_layout, find_layer_moves(bundle)
+            reference = ReferenceOutputs(bundle.metadata, references, names, layout, moves)
+            if reference.is_float():
+                return found
+            debugger = Debugger(bundle, inputs)
+            debugger.search_progress = progress
+            layer = find_faulty_layer(debugger, reference, options.within)
+            if layer is None:
+                return found
+            return attrs.evolve(found, first_wrong=layer.name, causes=layer.causes)
 
 
 def _load_inputs(options: DiffOptions, bundle: Bundle | None) -> Arrays | None:
@@ -176,33 +188,6 @@ def _load_inputs(options: DiffOptions, bundle: Bundle | None) -> Arrays | None:
             hint="Pass --bundle NET.bin.",
         )
     return load_inputs(options.inputs, bundle.metadata)
-
-
-def _find_causes(
-    found: RunDifference,
-    bundle: Bundle,
-    inputs: Arrays,
-    references: Sequence[StoredTensor],
-    options: DiffOptions,
-    names: Mapping[str, str],
-    progress: ProgressCallback,
-) -> RunDifference:
-    """Return the difference with the first layer that is wrong by itself, and its causes."""
-    from nmpsim.analysis.layer_moves import find_layer_moves
-    from nmpsim.debugger.debugger import Debugger
-    from nmpsim.debugger.divergence import find_faulty_layer
-    from nmpsim.debugger.reference import ReferenceOutputs
-
-    layout, moves = options.matching.reference_layout, find_layer_moves(bundle)
-    reference = ReferenceOutputs(bundle.metadata, references, names, layout, moves)
-    if reference.is_float():
-        return found
-    debugger = Debugger(bundle, inputs)
-    debugger.search_progress = progress
-    layer = find_faulty_layer(debugger, reference, options.within)
-    return (
-        found if layer is None else attrs.evolve(found, first_wrong=layer.name, causes=layer.causes)
-    )
 
 
 def _quantization_of(bundle: Bundle | None) -> Mapping[str, QuantizationParameters]:

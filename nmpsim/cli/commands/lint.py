@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
@@ -20,11 +19,6 @@ from nmpsim.cli.parameters import (
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.records import frozen
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nmpsim.analysis.lint import LintReport
 
 _REFERENCES = "References"
 
@@ -82,16 +76,13 @@ def command(options: LintOptions) -> int:
     print_warnings(subject.program.warnings)
     report = run_rules(subject)
     if options.sarif is not None:
-        _write_sarif(report, options.sarif)
+        from nmpsim.views.sarif import LINT_RULES, convert_findings, make_sarif_document
+
+        results = convert_findings(report.findings)
+        write_json(make_sarif_document(LINT_RULES, results), options.sarif)
     view = partial(print_findings, show_all=options.show_all)
     write_result(options.format, make_lint_document, view, subject, report)
     has_failed = report.count_findings("error") or (
         options.strict and report.count_findings("warning")
     )
     return EXIT_WORSE if has_failed else EXIT_OK
-
-
-def _write_sarif(report: LintReport, path: Path) -> None:
-    from nmpsim.views.sarif import LINT_RULES, convert_findings, make_sarif_document
-
-    write_json(make_sarif_document(LINT_RULES, convert_findings(report.findings)), path)

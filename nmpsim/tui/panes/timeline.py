@@ -59,7 +59,7 @@ class TimelinePane(LinePane):
     def update_size(self) -> None:
         """Update cycle scale and virtual size; scroll to the current cycle if it changed."""
         if self._is_fit:
-            self._scale = self._fitting()
+            self._scale = max(1, -(-self._end() // max(self.columns - LABEL_COLUMNS - 1, 1)))
         super().update_size()
         if self.current_view.location.cycle != self._followed:
             self._followed = self.current_view.location.cycle
@@ -134,9 +134,6 @@ class TimelinePane(LinePane):
         lanes = self._lanes.values() if self._known and self._known[1] else ()
         ends = [int(ends[-1]) for _, ends, _ in lanes]
         return max([*ends, self.view.location.cycle if self.view else 0])
-
-    def _fitting(self) -> int:
-        return max(1, -(-self._end() // max(self.columns - LABEL_COLUMNS - 1, 1)))
 
     def _edges(self, width: int) -> npt.NDArray[np.int64]:
         """Return the cycles at which the visible columns begin, and where the last one ends."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from nmpsim.analysis.data_flow import DataFlow, build_data_flow, build_layer_flow
 from nmpsim.analysis.program import is_bundle, load_program
-from nmpsim.bundle import Bundle, Layer, Tensor, read_bundle
+from nmpsim.bundle import Bundle, Tensor, read_bundle
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.escape import escape_line
 from nmpsim.frontends import find_front_end
@@ -84,7 +84,16 @@ def _bundle_network(bundle: Bundle) -> ProgramGraph:
         _node(
             layer.name,
             layer.operation,
-            _facts(layer, metadata.origins),
+            {
+                "layer": f"{layer.index} {layer.display_name}",
+                "LIR line": str(layer.line or ""),
+                "from": metadata.origins.get(layer.name, ""),
+                "fused": ", ".join(layer.fused),
+                "runs on": layer.placement,
+                "because": layer.reason,
+                "arithmetic": layer.numerics,
+                "MACs": f"{layer.macs:,}" if layer.macs else "",
+            },
             flow,
             _tensor(layer.output),
         )
@@ -169,19 +178,6 @@ def _namespace(name: str) -> str:
     """Return the groups of a TensorFlow name: ``a/b`` for ``a/relu;a/b/Conv2D``."""
     *groups, _ = name.rpartition(";")[2].split("/")
     return "/".join(escape_line(group) for group in groups if group)
-
-
-def _facts(layer: Layer, origins: Mapping[str, str]) -> dict[str, str]:
-    return {
-        "layer": f"{layer.index} {layer.display_name}",
-        "LIR line": str(layer.line or ""),
-        "from": origins.get(layer.name, ""),
-        "fused": ", ".join(layer.fused),
-        "runs on": layer.placement,
-        "because": layer.reason,
-        "arithmetic": layer.numerics,
-        "MACs": f"{layer.macs:,}" if layer.macs else "",
-    }
 
 
 def _texts(instruction: Instruction, types: Mapping[str, TensorType]) -> dict[str, str]:

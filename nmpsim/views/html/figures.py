@@ -83,7 +83,10 @@ def make_figure(
 
 
 def _data(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    values = [{name: _escape_value(value) for name, value in one.items()} for one in given]
+    values = [
+        {key: escape_line(one) if isinstance(one, str) else one for key, one in record.items()}
+        for record in given
+    ]
     if len(values) <= _MAX_OBJECTS:
         return {"values": values}
     lines = io.StringIO()
@@ -94,10 +97,6 @@ def _data(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         name: "string" if isinstance(value, str) else "number" for name, value in values[0].items()
     }
     return {"values": lines.getvalue(), "format": {"type": "csv", "parse": kinds}}
-
-
-def _escape_value(value: Any) -> Any:
-    return escape_line(value) if isinstance(value, str) else value
 
 
 def make_layer_labels(report: RunReport) -> list[str]:

@@ -13,7 +13,7 @@ from nmpsim.views.history_text import (
 )
 from nmpsim.views.html.figures import Figure, make_figure
 from nmpsim.views.html.page import FigureRenderer, require_html
-from nmpsim.views.html.tables import HtmlTable, make_table
+from nmpsim.views.html.tables import make_table
 from nmpsim.views.measures import RUN_COLUMNS
 from nmpsim.views.templates import load_template
 from nmpsim.views.text import shorten_distinct
@@ -32,7 +32,11 @@ def make_history_page(name: str, entries: Sequence[HistoryEntry]) -> str:
         title=f"History of {escape_line(name)}",
         verdicts=describe_latest_changes(entries),
         figures=FigureRenderer(figures, None).render(figures),
-        entries=_table(entries),
+        entries=make_table(
+            entries,
+            *make_history_columns(entries),
+            *(RUN_COLUMNS[key] for key in ("cycles", "energy", "saturated", "SQNR", "accuracy")),
+        ),
         vega=make_vega_script(),
     )
     return page
@@ -92,11 +96,3 @@ def _figure(title: str, unit: str, known: Sequence[tuple[HistoryEntry, str, floa
 def _line(entry: HistoryEntry, names: Mapping[tuple[str, str], str]) -> str:
     kind = ", evaluation" if entry.kind == "eval" else ""
     return f"{escape_line(names[entry.series])}{kind}"
-
-
-def _table(entries: Sequence[HistoryEntry]) -> HtmlTable:
-    return make_table(
-        entries,
-        *make_history_columns(entries),
-        *(RUN_COLUMNS[key] for key in ("cycles", "energy", "saturated", "SQNR", "accuracy")),
-    )
