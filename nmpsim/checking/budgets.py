@@ -34,6 +34,7 @@ def check_cycles(compared: ComparedRun, budget: Budget) -> CheckResult:
             f"{one.cycles:,} cycles, {one.added_cycles:,} more than {one.cycles_before:,}",
         )
         for one in compared.layers
+        if one.added_cycles
     )
     if not culprits:
         culprits = _rank((one.cycles, one, f"{one.cycles:,} cycles") for one in compared.layers)

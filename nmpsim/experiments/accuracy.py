@@ -16,7 +16,7 @@ import numpy.typing as npt
 from nmpsim.analysis.shadow import ShadowEvaluation
 from nmpsim.analysis.shadow.evaluate import Floats
 from nmpsim.atomic import is_special_file, write_file
-from nmpsim.bundle import Bundle, BundleHolder, Metadata, get_bundle
+from nmpsim.bundle import Bundle, BundleHolder, get_bundle
 from nmpsim.config import make_device_config
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.memory_demand import check_run_memory
@@ -249,10 +249,14 @@ def _empty_evaluation(
     dataset = compute_digest([samples.digest.encode(), np.asarray(labels, "<i8").tobytes()])
     return Evaluation(
         EvaluationKey(
-            get_code_version(), metadata.program, compute_network_digest(
-        ((one.name, one.elem, one.shape) for one in metadata.user_outputs),
-        ((one.op, one.output.elem, one.output.shape) for one in metadata.layers),
-    ), bundle.digest, dataset
+            get_code_version(),
+            metadata.program,
+            compute_network_digest(
+                ((one.name, one.elem, one.shape) for one in metadata.user_outputs),
+                ((one.op, one.output.elem, one.output.shape) for one in metadata.layers),
+            ),
+            bundle.digest,
+            dataset,
         ),
         tuple(labels),
         tuple(class_names),
@@ -262,8 +266,6 @@ def _empty_evaluation(
             for layer in metadata.layers
         ),
     )
-
-
 
 
 def _chunks(
