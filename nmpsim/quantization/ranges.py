@@ -152,11 +152,9 @@ def _measure_square_error(
     placed, scale, _ = _place(values, range_, schema, elem)
     width = (histogram.range.high - histogram.range.low) / BINS / scale
     beyond = np.maximum(np.maximum(limits.min - placed, placed - limits.max), 0.0)
-    if width < 1:  # several bins share an integer
-        rounding = np.clip(np.rint(placed), limits.min, limits.max) - placed
-        squares = np.where(beyond > 0, beyond, rounding) ** 2 + width**2 / 12
-    else:
-        squares = np.where(beyond > 0, beyond**2 + width**2 / 12, 1 / 12)
+    # A bin that is wider than an integer has values with all rounding errors.
+    rounding = (np.rint(placed) - placed) ** 2 if width < 1 else 1 / 12
+    squares = np.where(beyond > 0, beyond**2 + width**2 / 12, rounding)
     return float(squares @ counts) * scale**2 / float(counts.sum())
 
 

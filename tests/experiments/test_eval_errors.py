@@ -59,9 +59,17 @@ def test_errors_equal_those_of_the_saved_outputs(digits, digits_bin, samples):
             values = layer.scale * (values - layer.offset)
             used = [int(run[1].max()) - int(run[1].min()) for run in runs]
             np.testing.assert_array_equal(sums.ranges, np.bincount(used, minlength=256))
-            unit = np.abs(values - real).max() / layer.scale
-            assert measures.max_error_ulp == pytest.approx(unit, rel=1e-12)
-            assert found[name].used_range["mean"] == pytest.approx(np.mean(used) / RANGE_STEPS)
+            error = (values - real) / layer.scale
+            assert measures.max_error_ulp == pytest.approx(np.abs(error).max(), rel=1e-12)
+            assert measures.mean_error_ulp == pytest.approx(np.abs(error).mean(), rel=1e-9)
+            assert measures.bias_ulp == pytest.approx(error.mean(), rel=1e-9)
+            assert measures.rmse_ulp == pytest.approx(np.square(error).mean() ** 0.5, rel=1e-9)
+            shares, expected_range = np.array(used) / RANGE_STEPS, found[name].used_range
+            assert expected_range["mean"] == pytest.approx(shares.mean())
+            assert (expected_range["least"], expected_range["most"]) == (min(shares), max(shares))
+            for part, share in expected_range["quantiles"].items():
+                exact = np.quantile(shares, float(part), method="inverted_cdf")
+                assert share == pytest.approx(exact)
         assert measures.sqnr_db["error"] == pytest.approx(decibels(real, values - real), rel=1e-9)
         assert measures.saturated == sum(run[0].saturated for run in runs)
         assert measures.elements == values.size

@@ -76,6 +76,19 @@ def test_the_least_square_error_is_found(seed, schema):
     assert found <= 1.2 * min(tried)
 
 
+def test_the_ends_of_a_range_are_independent():
+    rng = np.random.default_rng(0)
+    values = rng.uniform(-1, 1, 200_000).astype(np.float32)
+    values[:4] = [2, 4, 6, 8]
+    best = choose_range(make_histogram(values), "mse", 99.99, "asymmetric", "i8")
+    assert best.low == pytest.approx(-1, rel=0.05)
+    assert best.high < 7
+    assert compute_square_error(values, best, "asymmetric", "i8") < 0.9 * min(
+        compute_square_error(values, ValueRange(-part, 8 * part), "asymmetric", "i8")
+        for part in np.linspace(0.05, 1, 100)
+    )
+
+
 @given(st.integers(0, 10**6), st.floats(50, 100))
 def test_a_percentile_leaves_out_the_largest_values(seed, percentile):
     values = make_values(seed)
