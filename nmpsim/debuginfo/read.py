@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
@@ -115,12 +116,15 @@ def _limit_calls(most: int) -> Iterator[None]:
         if left < 0:
             raise DebugInfoError(f"decoding it takes more than {most:,} calls")
 
-    previous = sys.getprofile()
+    previous, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()  # finalizers of other objects would count
     sys.setprofile(count_event)
     try:
         yield
     finally:
         sys.setprofile(previous)
+        if collects:
+            gc.enable()
 
 
 def _list_labels(bundle: Bundle, known: SourceMap) -> Iterator[CodeFunction]:

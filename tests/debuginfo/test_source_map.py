@@ -1,5 +1,6 @@
 """Functions, lines, inlined calls and unwind rules of ELF programs and of assembly."""
 
+import gc
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 from nmpsim.bundle import Bundle, parse_bundle, read_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
-from nmpsim.debuginfo import SourceLine, read_source_map
+from nmpsim.debuginfo import SourceLine, SourceMap, read_source_map
 from nmpsim.diagnostics import UserError
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -125,6 +126,20 @@ def test_a_huge_count_of_files_ends_at_the_limit_of_calls(fir: Bundle) -> None:
     data[start : start + 5] = bytes([0, 0x80, 0x80, 0x80, 0x7F])
     source_map = read_source_map(parse_bundle(bytes(data), "fir.elf"))
     assert "damaged: decoding it takes more than" in source_map.warning
+
+
+def test_finalizers_of_other_objects_do_not_count(
+    fir: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collects = []
+
+    def decode(_: object) -> SourceMap:
+        collects.append(gc.isenabled())
+        return SourceMap()
+
+    monkeypatch.setattr("nmpsim.debuginfo.dwarf.decode_dwarf", decode)
+    read_source_map(fir)
+    assert (collects, gc.isenabled()) == ([False], True)
 
 
 def test_without_pyelftools_symbols_remain(fir: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,8 @@ from ..target import Target, allow_errors
 
 CODES = ("BUN", "INPUT", "DEV", "COMP", "LIR", "CONST", "ARG001")
 _PARTS = (".text", ".descriptors", ".constants", ".symtab", ".nmpsim.lir", ".nmpsim.lir.index")
-_HEADER_BYTES = 52
-_SECTION = struct.Struct("<10I")
+HEADER_BYTES = 52
+SECTION = struct.Struct("<10I")
 
 
 def update_digest(data: bytes) -> bytes:
@@ -88,12 +88,12 @@ def mutate(data: bytes, random: Random) -> bytes:
         if kind == 0:
             return replace_metadata(data, file, lambda document: mutate_json(document, random))
         if kind == 1:
-            at = 4 * random.randrange(_HEADER_BYTES // 4 + 8 * len(file.segments))
-            _set_word(changed, at, _choose_word(changed, at, random))
+            at = 4 * random.randrange(HEADER_BYTES // 4 + 8 * len(file.segments))
+            change_word(changed, at, random)
         elif kind == 2:
             at = int.from_bytes(data[32:36], "little")
             at += 4 * random.randrange(10 * (len(file.sections) + 1))
-            _set_word(changed, at, _choose_word(changed, at, random))
+            change_word(changed, at, random)
         else:
             change_section(changed, file, random.choice(_PARTS[:3] if kind < 7 else _PARTS), random)
     return bytes(changed)
@@ -108,10 +108,15 @@ def change_section(changed: bytearray, file: ElfFile, name: str, random: Random)
     if name == ".text" and random.random() < 0.8:
         _set_word(changed, at, _choose_instruction(_get_word(changed, at), random))
     elif name in (".text", ".descriptors", ".symtab"):
-        _set_word(changed, at, _choose_word(changed, at, random))
+        change_word(changed, at, random)
     else:
         end = min(at + 16, section.offset + section.nbytes)
         changed[at:end] = mutate_bytes(bytes(changed[at:end]), random)[: end - at].ljust(end - at)
+
+
+def change_word(changed: bytearray, at: int, random: Random) -> None:
+    """Replace the word at an offset, if the file has it."""
+    _set_word(changed, at, _choose_word(changed, at, random))
 
 
 def _get_word(data: bytearray, at: int) -> int:
@@ -161,11 +166,11 @@ def replace_metadata(data: bytes, file: ElfFile, change: Callable[[Any], Any]) -
     text = json.dumps(change(document)).encode()
     changed = bytearray(data + text)
     table = int.from_bytes(data[32:36], "little")
-    for at in range(table, len(data) - _SECTION.size + 1, _SECTION.size):
-        fields = list(_SECTION.unpack_from(changed, at))
+    for at in range(table, len(data) - SECTION.size + 1, SECTION.size):
+        fields = list(SECTION.unpack_from(changed, at))
         if fields[4:6] == [section.offset, section.nbytes]:
             fields[4:6] = [len(data), len(text)]
-            _SECTION.pack_into(changed, at, *fields)
+            SECTION.pack_into(changed, at, *fields)
             return bytes(changed)
     raise ValueError("no header of the metadata")
 
