@@ -9,6 +9,7 @@ import pytest
 from test_whole_layers import DEEP, network
 from whole_recordings import make_plan, needs_recordings, record
 
+from nmpsim.core.compiled.epochs import Epochs
 from nmpsim.core.compiled.kernel_arguments import LAYER
 from nmpsim.core.instruction_tables import OP
 from nmpsim.core.layer_kernels.planning import ThreadTask, make_passes, make_thread_task, pack_plan
@@ -134,10 +135,15 @@ def list_bytes(part: ThreadTask) -> tuple[set[int], set[int]]:
 def test_a_sum_and_its_rescale_share_one_pass() -> None:
     recorded = record(network(), DEEP)
     plan = make_plan(recorded)
-    epochs = pack_plan(recorded.machine, plan)
-    layers_of_epochs = [
+    assert len(list_epoch_layers(pack_plan(recorded.machine, plan))) == len(plan.steps) - 1
+    separate = pack_plan(recorded.machine, plan, joins_layers=False)
+    assert list_epoch_layers(separate) == [[step.layer] for step in plan.steps]
+
+
+def list_epoch_layers(epochs: Epochs) -> list[list[int]]:
+    """Return the layers of each epoch, all of which consist of layer kernels."""
+    assert epochs.is_whole.all()
+    return [
         sorted({int(epochs.items[begin + LAYER]) for begin, _, _ in epochs.parts[first:last]})
         for first, last in zip(epochs.firsts, epochs.firsts[1:], strict=False)
     ]
-    assert len(layers_of_epochs) == len(plan.steps) - 1
-    assert epochs.is_whole.all()

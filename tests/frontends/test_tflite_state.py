@@ -94,6 +94,8 @@ def test_batches_keep_or_reset_state(model: Path) -> None:
             expected = [expect_outputs([frame])[0] for frame in frames[1:]]
         assert all(map(np.array_equal, found, expected))
         device = nmpsim.Device(threads=1)
+    for frame, report in zip(frames, device.run_layers(bundle, frames), strict=True):
+        assert np.array_equal(report.outputs["y"], expect_outputs([frame])[0])
 
 
 def test_interpreter_equals_litert(model: Path) -> None:
