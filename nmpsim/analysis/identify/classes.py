@@ -13,7 +13,12 @@ from nmpsim.analysis.identify.faults import LayerFault, find_fault
 from nmpsim.analysis.identify.layer_reading import find_transpose_sources, read_layers
 from nmpsim.analysis.identify.layers import AnyLayer
 from nmpsim.analysis.identify.rules import IN_SUM
-from nmpsim.analysis.identify.search import LayerRules, RequantizationRule, find_rules
+from nmpsim.analysis.identify.search import (
+    LayerRules,
+    RequantizationRule,
+    ResultTable,
+    find_rules,
+)
 from nmpsim.analysis.identify.unnamed_dumps import match_unnamed_dumps
 from nmpsim.analysis.program import Program
 from nmpsim.diagnostics import fail
@@ -179,10 +184,14 @@ def identify_program(
             shared = _share_rules(one.layer, classes[one.layer.kind], program.numerics)
             found[index] = one if shared is None else IdentifiedLayer(shared)
     further = sum(file.blocks - 1 for file in files) * len(layers)
+    tables: dict[str, ResultTable] = {}
     for index, layer in enumerate(_iterate_further_layers(program, files)):
         if progress is not None:
             progress(index, further, layer.name)
-        _verify_layer(layer, found, classes.get(layer.kind, []), program.numerics)
+        if layer.name not in tables:
+            tables[layer.name] = ResultTable(next(layer.iterate_samples()))
+        table = tables[layer.name]
+        _verify_layer(layer, found, classes.get(layer.kind, []), table, program.numerics)
     unused = tuple(
         key
         for file in files
@@ -212,13 +221,17 @@ def _iterate_further_layers(program: Program, files: Sequence[Dumps]) -> Iterato
 
 
 def _verify_layer(
-    layer: AnyLayer, found: list[IdentifiedLayer], classes: list[RuleClass], numerics: str
+    layer: AnyLayer,
+    found: list[IdentifiedLayer],
+    classes: list[RuleClass],
+    table: ResultTable,
+    numerics: str,
 ) -> None:
     """Verify the rules of a layer on rows that the search did not read; update layer and class."""
     for index, one in enumerate(classes):
         if layer.name not in [known.name for known in one.layers]:
             continue
-        shared = find_rules(layer, group_rules(one.rules))
+        shared = find_rules(layer, group_rules(one.rules), table=table)
         if shared.rules:
             rules = sort_rules(shared.rules, numerics)
             count = one.further_results + layer.results.size

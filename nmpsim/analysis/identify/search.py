@@ -42,6 +42,8 @@ _MIXED = 10
 """How much less simple each factor is than the one before if a rule rounds twice."""
 _CHANNELS = 24
 """Most channels of the first sample."""
+_TABLE, _UNKNOWN = 1 << 24, np.iinfo(np.int32).min
+"""Most entries of a table of results, and the entry of a sum that was not recorded."""
 Words: TypeAlias = Mapping[str, Integers]
 """Words of a requantization by name: [variants, channels]."""
 
@@ -353,6 +355,7 @@ def find_rules(
     layer: AnyLayer,
     groups: Sequence[Sequence[RequantizationRule]] | None = None,
     first: LayerSample | None = None,
+    table: ResultTable | None = None,
 ) -> LayerRules:
     """Find the rules whose predictions equal all recorded results of a layer.
 
@@ -368,12 +371,14 @@ def find_rules(
     first
         Distinct elements of the layer's first block, if they are known. No closest rule is then
         determined.
+    table
+        Results of earlier rows that ``groups`` explain. Updated.
     """
     evaluator = RuleEvaluator(layer)
     whole = None
     if first is None:
         whole = next(layer.iterate_samples())
-        first = remove_duplicates(whole)
+        first = remove_duplicates(whole) if table is None else whole
     limits = find_limits(layer, first) if groups is None else []
     if groups is None:
         groups = _list_all_rules(layer)
@@ -383,7 +388,7 @@ def find_rules(
         chosen = np.linspace(0, layer.channels - 1, _CHANNELS).astype(np.int64)
         evaluator.restrict(chosen)
         inside = inside.take(np.flatnonzero(np.isin(inside.channels, chosen)))
-    for count in _STAGES if inside.size else ():
+    for count in _STAGES if inside.size and table is None else ():
         part = inside.take(select_elements(layer, inside, count))
         remaining = list(_eliminate(evaluator, groups, part))
         if not remaining:
@@ -397,7 +402,7 @@ def find_rules(
             for group in groups
             if group[0].family or one is NO_LIMITS
         ]
-        for block in _iterate_blocks(layer, first, reaches_limits):
+        for block in _iterate_blocks(layer, first, reaches_limits, table):
             remaining = list(_eliminate(evaluator, remaining, block))
             if not remaining:
                 break
@@ -427,15 +432,52 @@ def _find_limited(
 
 
 def _iterate_blocks(
-    layer: AnyLayer, first: LayerSample, reaches_limits: npt.NDArray[np.bool_]
+    layer: AnyLayer,
+    first: LayerSample,
+    reaches_limits: npt.NDArray[np.bool_],
+    table: ResultTable | None,
 ) -> Iterator[LayerSample]:
     """Yield the distinct elements of a layer in blocks, after some elements that reach limits."""
     reached = np.flatnonzero(reaches_limits)
     if reached.size:
         spread = np.linspace(0, reached.size - 1, min(_STAGES[-1], reached.size)).astype(np.int64)
         yield first.take(reached[spread])
-    yield first
-    yield from map(remove_duplicates, itertools.islice(layer.iterate_samples(), 1, None))
+    table = table or ResultTable(first)
+    yield table.take_new(first)
+    yield from map(table.take_new, itertools.islice(layer.iterate_samples(), 1, None))
+
+
+class ResultTable:
+    """Table of a layer's recorded results by channel and sum, which rules need not explain again.
+
+    Parameters
+    ----------
+    sample
+        Elements whose range of sums the table covers with a margin.
+    """
+
+    def __init__(self, sample: LayerSample) -> None:
+        least, most = int(sample.sums.min(initial=0)), int(sample.sums.max(initial=0))
+        margin = most - least >> 2
+        self._least, self._span = least - margin, most - least + 2 * margin + 1
+        size = self._span * (int(sample.channels.max(initial=0)) + 1)
+        is_usable = size <= _TABLE and not sample.operands
+        self._results = np.full(size if is_usable else 0, _UNKNOWN, np.int32)
+
+    def take_new(self, sample: LayerSample) -> LayerSample:
+        """Return the distinct elements that the table lacks, and add them to the table."""
+        if not self._results.size:
+            return remove_duplicates(sample)
+        places = sample.sums - self._least
+        outside = (places < 0) | (places >= self._span)
+        keys = np.where(outside, 0, sample.channels * self._span + places)
+        is_new = outside | (self._results.take(keys) != sample.results)
+        if not is_new.any():
+            return sample.take(slice(0))
+        new = np.flatnonzero(is_new)
+        inside = new[~outside[new]]
+        self._results[keys[inside]] = sample.results[inside]
+        return remove_duplicates(sample.take(new))
 
 
 def remove_duplicates(sample: LayerSample) -> LayerSample:
