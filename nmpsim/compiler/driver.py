@@ -51,21 +51,23 @@ from nmpsim.compiler.tiling.batch_chains import MAX_IMAGES, choose_batch_chains,
 from nmpsim.compiler.tiling.chain_buffers import add_constants, record_packed_weights
 from nmpsim.compiler.tiling.chain_division import divide_chain
 from nmpsim.compiler.tiling.chain_layers import make_chain, read_chain_layer
-from nmpsim.compiler.tiling.chain_plan import ChainPlan, plan_chain
+from nmpsim.compiler.tiling.chain_plan import plan_chain
 from nmpsim.compiler.tiling.chain_search import ChainSearch, ChosenChain
 from nmpsim.compiler.tiling.context import PlanningContext
 from nmpsim.compiler.tiling.cost_model import DramModel
-from nmpsim.compiler.tiling.plan import LayerPlan
+from nmpsim.compiler.tiling.load_ahead import load_ahead
+from nmpsim.compiler.tiling.plan import InstructionSequence, LayerPlan
 from nmpsim.compiler.tiling.planner import make_tiling_options
 from nmpsim.compiler.tiling.search import (
     CHAIN,
     DEFAULT_TILING,
     TILINGS,
+    Describe,
     LayerName,
     TiledLayer,
     TilingSearch,
 )
-from nmpsim.compiler.tiling.simulate import LayerCostEstimate, simulate_fully
+from nmpsim.compiler.tiling.simulate import LayerCostEstimate, order_instructions, simulate_fully
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail, list_alternatives, quote
 from nmpsim.lir.host_execution import find_unsupported_reason
@@ -176,10 +178,11 @@ def compile_module(
     weighted: dict[int, Any] = {}
     parts = module, config, weights, operations, numerics, search, stored, kernels
     # Debugging needs outputs of layers in DRAM, and chains cannot be removed next to kernels.
-    if images_per_core or (tiling == CHAIN and kernels is None):
+    has_chains = images_per_core > 0 or (tiling == CHAIN and kernels is None)
+    if has_chains:
         trial = _Compilation(*parts, image_operations=image_operations, weighted=weighted)
         chains = trial.choose_chains(images_per_core)
-    compilation = _Compilation(*parts, chains, image_operations, weighted)
+    compilation = _Compilation(*parts, chains, image_operations, weighted, has_chains)
     said = on_layer or (lambda done, total, name: None)
     return compilation.bundle(said, unsigned, operators, normalizations)
 
@@ -240,13 +243,16 @@ class _Compilation:
     """Operations for one image, if each core computes complete images, else all operations."""
     _weighted: dict[int, Any] = attrs.field(factory=dict)
     """Layers with weights by the identity of their operation, for all planning contexts."""
+    _has_chains: bool = False
+    """Whether the layers need not be separate: with chains, and loads ahead of barriers."""
+    _model: DramModel = attrs.field(init=False)
     _functions: Mapping[int, str] = attrs.field(init=False)
     """C function of each layer with a kernel, by the index of the layer."""
     _builder: BundleBuilder = attrs.field(init=False)
     _memory: ProgramMemory = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        kernels = self._kernels
+        kernels, self._model = self._kernels, DramModel(get_costs(self._config))
         self._functions = kernels.find_layers(self._operations) if kernels else {}
         self._builder = BundleBuilder(kernels.program if kernels else None)
         self._memory = ProgramMemory(
@@ -266,7 +272,6 @@ class _Compilation:
             for index, op in enumerate(operations)
         ]
         always = frozenset(view.buffer.name for view in self._weights.values())
-        model = DramModel(get_costs(config))
         if images_per_core:
             return tuple(
                 choose_batch_chains(
@@ -275,7 +280,7 @@ class _Compilation:
                     always,
                     images_per_core,
                     memory,
-                    model,
+                    self._model,
                     config,
                     self._module.file,
                 )
@@ -291,7 +296,7 @@ class _Compilation:
                 return None
             return self._search.estimate_cost(name, option, is_rough=is_rough)
 
-        search = ChainSearch(memory, model, config)
+        search = ChainSearch(memory, self._model, config)
         return tuple(search.choose_chains(operations, read, estimate, always))
 
     def bundle(
@@ -305,29 +310,32 @@ class _Compilation:
         chained = {
             i: one for one in self._chains for i in range(one.chain.first, one.chain.last + 1)
         }
-        plans: list[LayerPlan | ChainPlan | KernelCall | None] = []
+        code: dict[int, InstructionSequence | KernelCall] = {}
+        described: dict[int, Describe] = {}
         emitter = Emitter(self._builder, self._config.cores_count, len(self._operations))
         layers = []
         for index, op in enumerate(self._operations):
             on_layer(index, len(self._operations), op.instruction.name)
             chosen = chained.get(index)
             if chosen is not None:
-                is_first = index == chosen.chain.first
-                plans.append(self._plan_chain(chosen) if is_first else None)
+                last = chosen.chain.last
+                if index == chosen.chain.first:
+                    code[last], described[last] = self._plan_chain(chosen), chosen.describe
                 images = self._config.cores_count * chosen.tiling.images or 1
                 macs = images * chosen.count_macs(index)
-                layer = self._layer(index, op, chosen.chain.last, macs)
+                layer = self._layer(index, op, last, macs)
                 is_kept = chosen.keeps_in_scratchpads(index)
                 layers.append(attrs.evolve(layer, in_scratchpads=is_kept))
                 continue
             if index in self._functions:
-                call, layer = self._plan_kernel(index, op, emitter.take_barrier())
-                plans.append(call)
+                code[index], layer = self._plan_kernel(index, op, emitter.take_barrier())
                 layers.append(layer)
                 continue
-            plan = None if op.host_reason else self._plan(index, op)
-            plans.append(plan)
-            layers.append(self._layer(index, op, index, 0 if plan is None else plan.macs))
+            macs = 0
+            if not op.host_reason:
+                plan, described[index] = self._plan(index, op)
+                code[index], macs = order_instructions(plan, index), plan.macs
+            layers.append(self._layer(index, op, index, macs))
         host_steps = {
             index: self._host_step(index, op)
             for index, op in enumerate(self._operations)
@@ -344,20 +352,20 @@ class _Compilation:
         )
         self._memory.add_symbols()
         steps: list[ProgramStep] = []
-        for is_host, group in itertools.groupby(range(len(plans)), lambda i: i in host_steps):
+        for is_host, group in itertools.groupby(range(len(layers)), lambda i: i in host_steps):
             indices = tuple(group)
             if is_host:
                 steps += [host_steps[index] for index in indices]
                 continue
             emitter.begin_segment()
-            for index in indices:
-                planned = plans[index]
-                if isinstance(planned, LayerPlan):
-                    emitter.add_layer(planned, index, index)
-                elif isinstance(planned, KernelCall):
-                    emitter.add_call(planned, index)
-                elif planned is not None:
-                    emitter.add_sequence(planned.sequence, chained[index].chain.last)
+            own = {index: code[index] for index in indices if index in code}
+            for barrier, one in self._load_ahead(own).items():
+                if isinstance(one, KernelCall):
+                    emitter.add_call(one, barrier)
+                    continue
+                emitter.add_sequence(one, barrier)
+                if self._search.on_tiling:
+                    self._search.on_tiling(described[barrier](simulate_fully(one, self._model)))
             steps.append(ProgramStep("device", indices))
         entries = iter(emitter.emit_code())
         constants, packed = self._memory.constants, self._memory.packed
@@ -384,6 +392,18 @@ class _Compilation:
             )
         )
 
+    def _load_ahead(
+        self, code: Mapping[int, InstructionSequence | KernelCall]
+    ) -> Mapping[int, InstructionSequence | KernelCall]:
+        """Return the code between barriers, by their number, with loads ahead of barriers."""
+        sequences = [one for one in code.values() if isinstance(one, InstructionSequence)]
+        if not self._has_chains or len(sequences) < len(code):
+            return code
+        capacity = self._config.scratchpad_bytes
+        return dict(
+            zip(code, load_ahead(sequences, list(code), self._model, capacity), strict=True)
+        )
+
     def check(self, op: Operation) -> None:
         """Raise the error of planning a layer, if any."""
         if op.host_reason:
@@ -392,7 +412,7 @@ class _Compilation:
             options = make_tiling_options(op, self._context(op))
             options.build(options.simple, False)
 
-    def _plan(self, index: int, op: Operation) -> LayerPlan:
+    def _plan(self, index: int, op: Operation) -> tuple[LayerPlan, Describe]:
         options = make_tiling_options(op, self._context(op))
         return self._search.choose_tiling(self._layer_name(index, op), options)
 
@@ -411,7 +431,7 @@ class _Compilation:
     def _layer_name(index: int, op: Operation) -> LayerName:
         return LayerName(index, op.last_fused.instruction.name, op.instruction.opcode)
 
-    def _plan_chain(self, chosen: ChosenChain) -> ChainPlan:
+    def _plan_chain(self, chosen: ChosenChain) -> InstructionSequence:
         """Plan a chosen chain with final addresses."""
         read = [
             read_chain_layer(layer.index, op, self._context(op))
@@ -434,9 +454,7 @@ class _Compilation:
         if chain is None or not plan:
             raise RuntimeError("a chain was chosen that cannot be planned")
         record_packed_weights(chain, plan.groups, self._memory)
-        model = DramModel(get_costs(self._config))
-        self._search.report_tiling(chosen.describe(simulate_fully(plan.sequence, model)))
-        return plan
+        return plan.sequence
 
     def _context(self, op: Operation) -> PlanningContext:
         profile, place = get_profile(op), self._place(op)

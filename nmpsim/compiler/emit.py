@@ -18,8 +18,7 @@ from nmpsim.compiler.tiling.compiled.items import (
     WAIT,
 )
 from nmpsim.compiler.tiling.grid import Integers, compute_offsets
-from nmpsim.compiler.tiling.plan import InstructionSequence, LayerPlan, get_word_offsets
-from nmpsim.compiler.tiling.simulate import order_instructions
+from nmpsim.compiler.tiling.plan import InstructionSequence, get_word_offsets
 from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_records
 from nmpsim.isa.expressions import compute_high_part, compute_low_part
 from nmpsim.isa.table import REGISTERS, CsrAddress, Unit
@@ -42,12 +41,6 @@ class Emitter:
     def begin_segment(self) -> None:
         """Begin a segment: core programs for the device layers until the next host operation."""
         self._programs.append([[] for _ in range(self._cores)])
-
-    def add_layer(self, plan: LayerPlan, layer: int, barrier: int) -> None:
-        """Add a layer's descriptors, and its instructions and barrier on all cores."""
-        for one in (plan.loads, plan.computes, plan.stores):
-            one.words[:, get_word_offsets(one.mnemonic)["layer"]] = layer
-        self.add_sequence(order_instructions(plan), barrier)
 
     def add_sequence(self, sequence: InstructionSequence, barrier: int) -> None:
         """Add an instruction sequence, whose descriptors name their layers, and a final barrier."""

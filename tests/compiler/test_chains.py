@@ -208,10 +208,10 @@ def test_instructions_wait_for_the_units_whose_bytes_they_use() -> None:
 @pytest.mark.parametrize(
     ("name", "most"),
     [
-        ("tf2_mobilenet_v2_1.0_224_ptq", 1_220_000),
-        ("mobilenet_v1_0.5_160_quant", 390_000),
-        ("vww96_int8", 78_000),
-        ("resnet8_int8", 47_500),
+        ("tf2_mobilenet_v2_1.0_224_ptq", 1_160_000),
+        ("mobilenet_v1_0.5_160_quant", 355_000),
+        ("vww96_int8", 71_000),
+        ("resnet8_int8", 44_000),
         ("dscnn_kws_int8", 22_800),
     ],
 )

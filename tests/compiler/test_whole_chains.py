@@ -66,6 +66,7 @@ CASES = {
     "constants in turn": (rows_network, TIGHT, ChainTiling(3, group_bytes=2048)),
     "ranges of channels": (channels_network, SMALL, ChainTiling(1, 3)),
     "rows and ranges of channels": (channels_network, SMALL, ChainTiling(2, 2)),
+    "single layers with loads ahead": (rows_network, LARGE, None),
 }  # fmt: skip
 
 
@@ -74,6 +75,8 @@ def recorded(request: pytest.FixtureRequest) -> Recording:
     network, config, tiling = CASES[request.param]
 
     def choose(search: ChainSearch, operations: Any, read: Any, _: Any, always: Any) -> Any:
+        if tiling is None:
+            return []
         chains = find_chains(operations, read, always, search.config)
         return [ChosenChain(max(chains, key=lambda chain: len(chain.layers)), tiling, ())]
 

@@ -17,6 +17,7 @@ from whole_recordings import (
     Recording,
     assert_nothing_changes,
     assert_refused,
+    assert_right_or_refused,
     change_word,
     find,
     has_scratchpads,
@@ -117,6 +118,14 @@ def remove_load(flat: list[RecordedInstruction]) -> None:
     del flat[loads[-1]]
 
 
+def load_input_before_it_is_stored(flat: list[RecordedInstruction]) -> None:
+    at, reader = find(flat, OP.nmp_load, 4), find(flat, OP.nmp_rescale)
+    address = SCRATCHPAD_BASE + DEEP.scratchpad_bytes - flat[at].words[LOAD.run_bytes]
+    put(flat, at, LOAD.spm, address)
+    put(flat, reader, RESCALE.input, address)
+    flat.insert(find(flat, OP.nmp_load, 3), attrs.evolve(flat.pop(at), layer=3))
+
+
 def load_other_weights(flat: list[RecordedInstruction]) -> None:
     """Load weights from a block further on before a core's second tile."""
     conv = find(flat, OP.nmp_conv, nth=1)
@@ -154,7 +163,7 @@ def continue_other_sums(flat: list[RecordedInstruction]) -> None:
     "change",
     [
         pytest.param(repeat_tile, id="a tile twice"),
-        pytest.param(remove_instruction(OP.nmp_avgpool), id="a tile missing"),
+        pytest.param(remove_instruction(OP.nmp_conv), id="a tile missing"),
         pytest.param(remove_instruction(OP.nmp_store), id="a store missing"),
         pytest.param(change_word(OP.nmp_conv, CONV.clip_high, -1), id="another clip"),
         pytest.param(change_word(OP.nmp_conv, CONV.out_mul, 1), id="another factor"),
@@ -172,6 +181,7 @@ def continue_other_sums(flat: list[RecordedInstruction]) -> None:
         pytest.param(change_word(OP.nmp_store, STORE.dram, 1), id="stored elsewhere"),
         pytest.param(change_padding, id="padded otherwise"),
         pytest.param(remove_load, id="stale input"),
+        pytest.param(load_input_before_it_is_stored, id="input loaded before it is stored"),
         pytest.param(load_other_weights, id="weights of other channels"),
         pytest.param(delay_store, id="stored late"),
         pytest.param(overwrite_result, id="overwritten"),
@@ -180,6 +190,38 @@ def continue_other_sums(flat: list[RecordedInstruction]) -> None:
 )
 def test_unsupported_layers_are_replayed(recorded: Recording, change: Change) -> None:
     assert_refused(recorded, change)
+
+
+def test_a_layer_that_stores_constants_of_an_earlier_layer_is_right(recorded: Recording) -> None:
+    """The scratchpads still have them where the missing tile would write its results."""
+    assert assert_right_or_refused(recorded, remove_instruction(OP.nmp_avgpool))
+
+
+@pytest.mark.parametrize("is_overwritten", [False, True])
+def test_constants_in_scratchpads_stay_until_they_are_overwritten(
+    recorded: Recording, is_overwritten: bool
+) -> None:
+    """Layer 0 loads weights of layer 2, and layer 1, which is replayed, may overwrite them."""
+
+    def change(flat: list[RecordedInstruction]) -> None:
+        weights = find(flat, OP.nmp_load, 2, 1)
+        load = flat.pop(weights)
+        at = find(flat, OP.nmp_load, 0)
+        flat.insert(at, attrs.evolve(load, layer=0))
+        address = SCRATCHPAD_BASE + DEEP.scratchpad_bytes - load.words[LOAD.run_bytes]
+        put(flat, at, LOAD.spm, address)
+        for at, one in enumerate(flat):
+            if (one.number, one.layer) == (OP.nmp_conv, 2) and one.core == load.core:  # type: ignore[attr-defined]
+                put(flat, at, CONV.weights, address)
+        if is_overwritten:
+            first = find(flat, OP.nmp_conv, 1)
+            put(flat, first, CONV.out_mul, flat[first].words[CONV.out_mul] + 1)
+            other = find(flat, OP.nmp_load, 1)
+            flat.insert(first + 1, flat[other])
+            put(flat, first + 1, LOAD.spm, address)
+
+    whole = {0, 1, 2, 3, 4, 5} - ({0, 1, 2} if is_overwritten else set())
+    assert make_plan(recorded, change).whole == whole
 
 
 def split_rows(flat: list[RecordedInstruction], layer: int) -> None:

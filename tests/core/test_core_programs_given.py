@@ -23,7 +23,7 @@ def test_a_compiled_program_runs_like_its_file(compiled_digits, tmp_path):
     assert nmpsim.get_device(compiled_digits) == nmpsim.get_device(bundle)
     device = nmpsim.Device(nmpsim.get_device(compiled_digits))
     found, expected = device.run(compiled_digits, SEVEN), device.run(bundle, SEVEN)
-    assert found.cycles == expected.cycles == 4565
+    assert found.cycles == expected.cycles == 4357
     assert np.array_equal(found.outputs["prob__1"], expected.outputs["prob__1"])
     assert compiled_digits.bundle is compiled_digits.bundle  # so that it is loaded once
 

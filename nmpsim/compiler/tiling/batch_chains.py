@@ -143,7 +143,11 @@ def _repeat(
         units.append(UnitInstructions(one.mnemonics, which, words))
     begins = np.arange(cores + 1)
     return InstructionSequence(
-        items, begins * sequence.items.shape[0], tuple(units), begins[:, None] * counts
+        items,
+        begins * sequence.items.shape[0],
+        tuple(units),
+        begins[:, None] * counts,
+        sequence.scratchpad,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from nmpsim.compiler.tiling.chain_division import ChainDivision
-from nmpsim.compiler.tiling.chain_schedule import ChainInstruction, write_items
+from nmpsim.compiler.tiling.chain_schedule import ChainInstruction, Span, write_items
 from nmpsim.compiler.tiling.compiled.items import ARGUMENT, KIND, WAIT
 from nmpsim.compiler.tiling.grid import Integers, compute_offsets
 from nmpsim.compiler.tiling.plan import (
@@ -97,6 +97,7 @@ def make_sequence(
     numbers: Sequence[int],
     places: Integers,
     cores: int,
+    scratchpad: Span,
 ) -> InstructionSequence:
     """Return the instructions of all cores with the waits that their operands need.
 
@@ -110,6 +111,8 @@ def make_sequence(
         Result of :func:`compute_places`.
     cores : int
         Number of cores of the device; the last ones may have no program.
+    scratchpad : (int, int)
+        Begin and end of the scratchpad addresses of all buffers.
     """
     used = len(numbers)
     schedules = [
@@ -133,7 +136,8 @@ def make_sequence(
         parts.append(part)
     sizes = [*map(len, parts), *[0] * (cores - used)]
     units = tuple(_repeat_programs(own, numbers, planned, places) for own in by_unit)
-    return InstructionSequence(np.concatenate(parts), compute_offsets(sizes), units, first)
+    begins = compute_offsets(sizes)
+    return InstructionSequence(np.concatenate(parts), begins, units, first, scratchpad)
 
 
 def _repeat_programs(

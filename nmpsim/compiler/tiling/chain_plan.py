@@ -36,7 +36,7 @@ from nmpsim.compiler.tiling.plan import (
     make_box_words,
 )
 from nmpsim.config import DeviceConfig
-from nmpsim.isa.table import Unit
+from nmpsim.isa.table import SCRATCHPAD_BASE, Unit
 from nmpsim.isa.words import PART_ONLY
 
 
@@ -77,8 +77,13 @@ def plan_chain(
         keys.append(key)
     numbers = {key: number for number, key in enumerate(programs)}
     places = compute_places(division, [[one.address for one in own] for own in groups])
+    nbytes = max(sum(align_size(group.nbytes) for group in own) for own in groups)
     sequence = make_sequence(
-        list(programs.values()), [numbers[key] for key in keys], places, config.cores_count
+        list(programs.values()),
+        [numbers[key] for key in keys],
+        places,
+        config.cores_count,
+        (SCRATCHPAD_BASE, division.layout.constants + min(nbytes, space)),
     )
     return ChainPlan(sequence, groups)
 

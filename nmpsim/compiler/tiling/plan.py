@@ -42,6 +42,8 @@ class LayerPlan:
     loads: TileInstructions
     computes: TileInstructions
     stores: TileInstructions
+    end: int
+    """Address after the scratchpad buffers."""
     macs: int = 0
 
 
@@ -73,6 +75,8 @@ class InstructionSequence:
     """The instructions of each unit, by its number."""
     first: Integers
     """[cores + 1, units] Offsets of each core's instructions."""
+    scratchpad: tuple[int, int]
+    """Begin and end of the scratchpad addresses of all buffers."""
 
 
 class PlanBuilder:
@@ -142,7 +146,8 @@ class PlanBuilder:
         counts = np.zeros(self._config.cores_count, np.int64)
         counts[: self.grid.ends.size - 1] = compute_sizes(self.grid.ends)
         loads, computes, stores = map(self._commands, (LOAD, computing, STORE))
-        return LayerPlan(self._unit, compute_offsets(counts), loads, computes, stores, self._macs)
+        cores, end = compute_offsets(counts), int(np.max(self._next))
+        return LayerPlan(self._unit, cores, loads, computes, stores, end, self._macs)
 
     def _commands(self, mnemonic: str) -> TileInstructions:
         offsets, parts = get_word_offsets(mnemonic), self._parts.get(mnemonic, [])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -116,6 +116,10 @@ class _Decision:
     trials: tuple[TilingTrial, ...]
 
 
+Describe: TypeAlias = Callable[[LayerCostEstimate], TiledLayer]
+"""Describes the tiling of a layer or a chain for reports, with its final cost."""
+
+
 class TilingSearch:
     """Search for each layer's fastest tiling, with a cache for layers of equal geometry."""
 
@@ -124,21 +128,22 @@ class TilingSearch:
     ) -> None:
         self._tiling = tiling
         self._memory = DramModel(get_costs(config))
-        self._on_tiling = on_tiling
+        self.on_tiling = on_tiling
         self._decisions: dict[Hashable, _Decision] = {}
         self._rough: dict[Hashable, LayerCostEstimate] = {}
 
-    def choose_tiling(self, layer: LayerName, options: TilingOptions) -> LayerPlan:
-        """Choose the fastest tiling of a layer; return the layer's plan."""
+    def choose_tiling(self, layer: LayerName, options: TilingOptions) -> tuple[LayerPlan, Describe]:
+        """Choose the fastest tiling of a layer; return the plan and what describes it."""
         if options.key not in self._decisions:
             self._decisions[options.key] = self._decide(layer, options)
         decision = self._decisions[options.key]
-        plan = options.build(decision.tiling, True)
-        if self._on_tiling:
-            chosen = TilingTrial(decision.tiling.label, simulate_fully(plan, self._memory))
-            like = None if decision.layer == layer.name else decision.layer
-            self._on_tiling(TiledLayer(layer, chosen, like, decision.trials))
-        return plan
+        like = None if decision.layer == layer.name else decision.layer
+
+        def describe(cost: LayerCostEstimate) -> TiledLayer:
+            chosen = TilingTrial(decision.tiling.label, cost)
+            return TiledLayer(layer, chosen, like, decision.trials)
+
+        return options.build(decision.tiling, True), describe
 
     def estimate_cost(
         self, layer: LayerName, options: TilingOptions, *, is_rough: bool = False
@@ -165,11 +170,6 @@ class TilingSearch:
             best = simulate(options.build(tiling, False), self._memory, best.cycles - 1) or best
         return best
 
-    def report_tiling(self, layer: TiledLayer) -> None:
-        """Report a tiling that another search chose to the listener, if there is a listener."""
-        if self._on_tiling:
-            self._on_tiling(layer)
-
     def _decide(self, layer: LayerName, options: TilingOptions) -> _Decision:
         if self._tiling == "simple":
             return _Decision(layer.name, options.simple, ())
@@ -184,7 +184,7 @@ class TilingSearch:
             else:
                 trials.append((TilingTrial(tiling.label, estimate), tiling))
                 fastest = min(fastest, estimate.cycles)
-        if self._on_tiling:  # the listener is told how much slower the others are
+        if self.on_tiling:  # the listener is told how much slower the others are
             for tiling in slower:
                 estimate = simulate_fully(options.build(tiling, False), memory)
                 trials.append((TilingTrial(tiling.label, estimate), tiling))

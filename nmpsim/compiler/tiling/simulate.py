@@ -24,7 +24,7 @@ from nmpsim.compiler.tiling.plan import (
     get_word_offsets,
 )
 from nmpsim.isa.codec import BY_MNEMONIC
-from nmpsim.isa.table import Unit
+from nmpsim.isa.table import SCRATCHPAD_BASE, Unit
 from nmpsim.isa.words import KINDS
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class LayerCostEstimate:
     cores: Annotated[int, "cores with work"]
 
 
-def order_instructions(plan: LayerPlan) -> InstructionSequence:
-    """Order the instructions of a layer's plan for each core, and insert the waits.
+def order_instructions(plan: LayerPlan, layer: int = 0) -> InstructionSequence:
+    """Order the instructions of the plan of ``layer`` for each core, and insert the waits.
 
     See :func:`~nmpsim.compiler.tiling.compiled.schedule_instructions.schedule_instructions`.
     """
@@ -61,10 +61,11 @@ def order_instructions(plan: LayerPlan) -> InstructionSequence:
     units, first = [NO_INSTRUCTIONS] * len(Unit), np.zeros((plan.cores.size, len(Unit)), np.int64)
     commands = {Unit.LOAD: plan.loads, Unit.STORE: plan.stores, plan.unit: plan.computes}
     for unit, one in commands.items():
+        one.words[:, get_word_offsets(one.mnemonic)["layer"]] = layer
         which = np.zeros(one.words.shape[0], np.int64)
         units[unit] = UnitInstructions((one.mnemonic,), which, one.words)
         first[:, unit] = one.ends[plan.cores]
-    return InstructionSequence(items, begins, tuple(units), first)
+    return InstructionSequence(items, begins, tuple(units), first, (SCRATCHPAD_BASE, plan.end))
 
 
 def make_simulation_input(plan: LayerPlan | InstructionSequence) -> SimulationInput:

@@ -187,6 +187,10 @@ class TileScratchpad:
         self._dram = dram
         self.origins: Origins = np.full(dram.scratchpad_bytes, UNWRITTEN, np.int32)
 
+    def keep_constants(self) -> None:
+        """Begin with another layer, which of the bytes so far may read only constants in DRAM."""
+        self.origins[self.origins.view(np.uint32) >= self._dram.image.size] = UNWRITTEN
+
     def read(self, address: int, shape: Sequence[int], steps: Sequence[int]) -> Origins:
         """Return a view of the origins of a scratchpad region [rows, columns, bytes]."""
         origins: Origins = view_region(self.origins, address - SCRATCHPAD_BASE, shape, (*steps, 1))

@@ -10,7 +10,6 @@ written.
 
 from __future__ import annotations
 
-import contextlib
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import reduce
@@ -126,15 +125,17 @@ def prove_layers(machine: Machine, epochs: Sequence[Epoch], layers: Sequence[Lay
     known = {one.number for epoch in epochs for part in epoch.values() for one in part}
     unordered, parts = find_unordered_layers(epochs), _group_by_layer(epochs)
     groups = []
+    scratchpads: dict[int, TileScratchpad] = {}
     for group in _list_groups(parts, layers):
         inner = {pair for pair in unordered if group[0] <= pair[0] and pair[1] <= group[-1]}
-        if any(a <= number <= b for number in group for a, b in unordered - inner):
-            continue
-        with contextlib.suppress(UnprovedError):
+        try:
+            require(not any(a <= number <= b for number in group for a, b in unordered - inner))
             own = _select_parts(epochs, group) if len(group) > 1 else [parts[group[0]]]
             claimed = {number: layers[number] for number in group}
-            tasks |= _prove_group(dram, claimed, own, known, host)
+            tasks |= _prove_group(dram, claimed, own, known, host, scratchpads)
             groups.append(group)
+        except UnprovedError:
+            scratchpads.clear()
     last = find_last_reader(machine, _make_steps(epochs, tasks))
     whole = {number: tasks[number] for group in groups if group[0] > last for number in group}
     steps = _make_steps(epochs, whole)
@@ -205,12 +206,13 @@ def _prove_group(
     epochs: Sequence[Parts],
     known: Set[int],
     host: HostMemory,
+    scratchpads: dict[int, TileScratchpad],
 ) -> Mapping[int, Sequence[Task]]:
     """Return the tasks of one layer, or of a chain of layers that keep results in scratchpads.
 
     Raises UnprovedError if tiles differ from the claims of their layers. The tiles of a chain must
     read the results of earlier layers that the same core has computed, or has loaded after a core
-    stored them.
+    stored them. All tiles may read constants that are in ``scratchpads`` since an earlier layer.
     """
     tiles: dict[int, dict[int, list[Words]]] = {number: {} for number in layers}
     for parts in epochs:
@@ -228,7 +230,9 @@ def _prove_group(
         if isinstance(pattern, LayerPattern):
             chained.append(pattern)
     require(len(chained) == len(layers) or len(layers) == 1)
-    _execute_tiles(dram, epochs, patterns)
+    for spm in scratchpads.values():
+        spm.keep_constants()
+    _execute_tiles(dram, epochs, patterns, scratchpads)
     if len(layers) > 1:
         _place_outputs(chained, host)
     else:
@@ -257,9 +261,9 @@ def _execute_tiles(
     dram: DramOrigins,
     epochs: Sequence[Parts],
     patterns: Mapping[int, LayerPattern | DataMovementPattern],
+    scratchpads: dict[int, TileScratchpad],
 ) -> None:
     """Execute loads, stores and tiles on origins, in the order of the recording."""
-    scratchpads: dict[int, TileScratchpad] = {}
     for parts in epochs:
         for core, part in parts.items():
             spm = scratchpads.setdefault(core, TileScratchpad(dram))
