@@ -21,6 +21,7 @@ from nmpsim.core.load import make_bundle_machine
 from nmpsim.core.state import end_segment, start_cores
 from nmpsim.report.savings import Savings
 from nmpsim.timing import Costs, get_costs
+from nmpsim.timing.dram import MAX_BANKS, MAX_BUFFERED
 
 UNLIMITED = 1 << 24
 """Bytes per cycle of a free DRAM and of free padding, so that no transfer takes a cycle."""
@@ -41,6 +42,7 @@ _FREE_ROWS = {
 FREE_COSTS: Mapping[str, Mapping[str, int]] = {
     "dram": {"dram_bytes_per_cycle": UNLIMITED, **_FREE_ROWS},
     "row_misses": _FREE_ROWS,
+    "channels": {},
     "latency": {
         "dram_latency_cycles": 0,
         "dram_write_latency_cycles": 0,
@@ -56,7 +58,30 @@ FREE_COSTS: Mapping[str, Mapping[str, int]] = {
     "synchronization": {"sync_barrier_cycles": 0, "sync_semaphore_cycles": 0},
     "imbalance": {"is_imbalance_timed": 0},
 }
-"""Resource of the device (:data:`nmpsim.report.savings.LIMITERS`) -> its costs if it were free."""
+"""Resource of the device (:data:`nmpsim.report.savings.LIMITERS`) -> its costs if it were free.
+
+Those of ``channels`` depend on the device.
+"""
+
+
+def free_resource(costs: Costs, resource: str) -> Costs:
+    """Return the costs of a device with a free resource of :data:`FREE_COSTS`."""
+    if resource == "channels":
+        return merge_channels(costs)
+    return costs._replace(**FREE_COSTS[resource])
+
+
+def merge_channels(costs: Costs) -> Costs:
+    """Return the costs of a DRAM whose only channel has the banks and bandwidth of all channels."""
+    channels = costs.dram_channels
+    return costs._replace(
+        dram_channels=1,
+        dram_banks=min(costs.dram_banks * channels, MAX_BANKS),
+        dram_write_buffer_bursts=min(costs.dram_write_buffer_bursts * channels, MAX_BUFFERED),
+        dram_group_burst_cycles=costs.dram_group_burst_cycles // channels,
+        dram_activate_cycles=costs.dram_activate_cycles // channels,
+        dram_four_activates_cycles=costs.dram_four_activates_cycles // channels,
+    )
 
 
 @attrs.define(eq=False)
@@ -85,8 +110,8 @@ class SavingsMeter:
             return None
         run: dict[str, int] = {}
         layers: list[dict[str, int]] = [{} for _ in self._cycles]
-        for resource, free in FREE_COSTS.items():
-            moved = costs._replace(**free)
+        for resource in FREE_COSTS:
+            moved = free_resource(costs, resource)
             cycles = simulate_layer_cycles(engine, self._bundle, self._config, moved)
             if cycles is None:
                 return None

@@ -54,6 +54,7 @@ from nmpsim.report.fields import (
 from nmpsim.report.pointers import PointerReport
 from nmpsim.report.savings import (
     Savings,
+    describe_channels,
     describe_cores_with_work,
     describe_savings,
     sum_path_by_limiter,
@@ -576,8 +577,9 @@ class RunReport:
         cores = describe_cores_with_work(
             tuple(self.layers), savings.run, self.device.get("cores_count", 0)
         )
-        text = describe_savings(savings.run, cycles)
-        return f"{text}; {cores}" if cores else text
+        channels = describe_channels(savings.run, cycles, self.device.get("dram_channels", 1))
+        texts = describe_savings(savings.run, cycles), cores, channels
+        return "; ".join(text for text in texts if text)
 
     @property
     def energy(

@@ -23,6 +23,7 @@ class Limiter:
 LIMITERS: Mapping[str, Limiter] = {
     "dram": Limiter("DRAM", "free DRAM", ("dram_service", "row_miss")),
     "row_misses": Limiter("row misses", "free row misses"),
+    "channels": Limiter("uneven use of DRAM channels", "even use of the DRAM channels"),
     "latency": Limiter("latency", "transfers without latency", ("latency", "dma_start")),
     "mac": Limiter("MAC arrays", "free MAC arrays", ("mac",)),
     "vector": Limiter("vector units", "free vector units", ("vector",)),
@@ -32,8 +33,10 @@ LIMITERS: Mapping[str, Limiter] = {
     "host": Limiter("the host", "a free host"),
 }
 """Key of a resource in JSON -> the resource."""
-INCLUDED = {"row_misses": "dram"}
+INCLUDED = {"row_misses": "dram", "channels": "dram"}
 """Resource that is part of another one -> the other one."""
+MIN_CHANNEL_SHARE = 0.05
+"""Share of the cycles that an even use of all channels must save to be mentioned."""
 
 
 @frozen
@@ -101,6 +104,15 @@ def describe_savings(saved: Mapping[str, int], cycles: int, *, is_bound: bool = 
     if is_bound:
         return f"{text} (upper bounds from the critical path)"
     return f"limited by {LIMITERS[ranked[0]].name}: {text}"
+
+
+def describe_channels(saved: Mapping[str, int], cycles: int, channels: int) -> str:
+    """Describe what an even use of the DRAM channels would save; return "" if it is little."""
+    share = saved.get("channels", 0) / cycles if cycles else 0
+    if share < MIN_CHANNEL_SHARE:
+        return ""
+    text = f"not all {channels} DRAM channels are busy at once"
+    return f"{text}: even use would save {100 * share:.0f} %"
 
 
 def describe_cores_with_work(layers: Any, saved: Mapping[str, int], cores: int) -> str:

@@ -19,7 +19,7 @@ import nmpsim
 from nmpsim.config import default_device
 from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.engine_selection import AutoEngine
-from nmpsim.core.savings import FREE_COSTS, SavingsMeter
+from nmpsim.core.savings import FREE_COSTS, SavingsMeter, free_resource
 from nmpsim.core.state import Machine, Outcome
 from nmpsim.report.savings import LIMITERS, Savings
 from nmpsim.timing import Costs, get_costs
@@ -36,9 +36,9 @@ def run_timing(name: str, program: Program, costs: Costs) -> Machine | None:
 
 def test_every_resource_has_free_costs() -> None:
     assert [*FREE_COSTS, "host"] == list(LIMITERS)
-    costs = get_costs(default_device())
-    for free in FREE_COSTS.values():
-        assert costs._replace(**free) != costs
+    costs = get_costs(attrs.evolve(default_device(), dram_channels=2))
+    for resource in FREE_COSTS:
+        assert free_resource(costs, resource) != costs
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -82,7 +82,7 @@ def test_free_units_and_instructions_take_no_cycles(name: str) -> None:
     costs = get_costs(program.config)
     ends = {"mac": 68, "vector": 64, "control": 54, "dram": 68}
     for resource, end in ends.items():
-        machine = run_timing(name, program, costs._replace(**FREE_COSTS[resource]))
+        machine = run_timing(name, program, free_resource(costs, resource))
         assert machine is not None
         assert machine.cores.clock.tolist() == [end], resource
 
@@ -91,7 +91,8 @@ def test_free_units_and_instructions_take_no_cycles(name: str) -> None:
 @given(programs(), st.sampled_from(["none", *FREE_COSTS]))
 @examples(100)
 def test_both_engines_measure_the_same_cycles(program: Program, resource: str) -> None:
-    costs = get_costs(program.config)._replace(**FREE_COSTS.get(resource, {}))
+    costs = get_costs(program.config)
+    costs = costs if resource == "none" else free_resource(costs, resource)
     expected, found = (run_timing(name, program, costs) for name in ENGINES)
     assert (expected is None) == (found is None)
     if expected is None or found is None:
@@ -121,6 +122,44 @@ def test_both_engines_report_the_same_savings() -> None:
     assert reports[0].measure_savings() is reports[0].measure_savings(), "it is measured once"
     text = pickle.loads(pickle.dumps(reports[0])).limited_by
     assert "(upper bounds from the critical path)" in text
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(("row_bytes", "saved"), [(512, 0), (1024, 0), (2048, 128), (4096, 128)])
+def test_rows_that_are_too_long_leave_channels_idle(name: str, row_bytes: int, saved: int) -> None:
+    """A load of 2048 bytes from two channels of 8 bytes a cycle: 128 cycles if both are busy."""
+    dram = {"dram_channels": 2, "dram_banks": 4, "dram_row_bytes": row_bytes}
+    program = from_text(
+        """
+        block: .descriptor load, dram=0xA0000000, spm=0x20000000, count_x=1, count_y=1, \\
+            run_bytes=2048
+        _start:
+            la       t0, block
+            nmp.load t0
+            nmp.wait load, 0
+            nmp.halt
+        """,
+        config=device(dram_row_miss_cycles=0, **dram),
+    )
+    costs, clocks = get_costs(program.config), []
+    for one in (costs, free_resource(costs, "channels")):
+        machine = run_timing(name, program, one)
+        assert machine is not None
+        clocks.append(int(machine.cores.clock[0]))
+    assert clocks == [14 + 128 + saved + 42, 14 + 128 + 42]
+
+
+def test_merged_channels_have_the_banks_of_all() -> None:
+    names = ("banks", "group_burst_cycles", "activate_cycles", "write_buffer_bursts")
+    for channels, values, expected in (
+        (2, (8, 5, 7, 9), (16, 2, 3, 18)),
+        (4, (16, 5, 7, 32), (32, 1, 1, 64)),
+    ):
+        dram = dict(zip(names, values, strict=True), channels=channels, four_activates_cycles=11)
+        config = device(**{f"dram_{name}": value for name, value in dram.items()})
+        merged = free_resource(get_costs(config), "channels")
+        assert tuple(getattr(merged, f"dram_{name}") for name in names) == expected
+        assert (merged.dram_channels, merged.dram_four_activates_cycles) == (1, 11 // channels)
 
 
 def test_a_slow_program_is_not_measured_before_kernels_are_compiled(
@@ -158,12 +197,18 @@ def with_savings(run: Mapping[str, int], **fields: object) -> nmpsim.RunReport:
             "limited by imbalance: evenly divided work would save 30 %, transfers without latency"
             " 2 %; 3.0 of 8 cores have work on average",
         ),
+        (
+            saved(dram=400, channels=50),
+            "limited by DRAM: free DRAM would save 40 %; not all 4 DRAM channels are busy at"
+            " once: even use would save 5 %",
+        ),
+        (saved(dram=400, channels=49), "limited by DRAM: free DRAM would save 40 %"),
     ],
 )
 def test_one_sentence_says_what_limits_a_run(run: Mapping[str, int], sentence: str) -> None:
     core_cycles = {"mac": 3000, "unused": 5000}
     report = with_savings(run, cores=3, cycles=1000, core_cycles=core_cycles)
-    device = {**report.device, "cores_count": 8}
+    device = {**report.device, "cores_count": 8, "dram_channels": 4}
     assert attrs.evolve(report, device=device).limited_by == sentence
 
 
