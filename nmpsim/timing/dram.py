@@ -38,8 +38,6 @@ NONE = -1
 SHARE_BITS = 15
 """Bits of each bank group's share of the bursts of a grant; group 0 has the lowest ones."""
 MAX_SHARE = (1 << SHARE_BITS) - 1
-LATE = 1 << 60
-"""Tick after all others."""
 LONG_AGO = -(1 << 60)
 """Tick of an opening of a row that delays no other."""
 DRAINED_SHARE = 4
@@ -153,7 +151,7 @@ def compute_first_burst(
     if channel[WRITES] != NONE and channel[WRITES] != is_store:
         idle = costs.dram_read_write_cycles if is_store else costs.dram_write_read_cycles
         begin = max(begin, channel[FREE] + convert_to_ticks(idle, costs))
-    soonest = LATE
+    soonest = -LONG_AGO
     for group in range(costs.dram_bank_groups):
         if get_share(shares, group) == 0:
             continue

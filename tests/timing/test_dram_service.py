@@ -566,6 +566,16 @@ def test_a_drain_after_a_request_takes_no_time_before_it() -> None:
     assert drain_while_idle(channel, 50, numbers) == (0, 1)
 
 
+def test_a_channel_that_is_free_at_the_request_drains_nothing() -> None:
+    numbers = costs(write_buffer_bursts=8, burst_bytes=10)
+    channel = new_channel()
+    buffer_store(channel, 2, 1, 10, 50, numbers)
+    channel[FREE] = 60
+    assert drain_while_idle(channel, 60, numbers) == (0, 0)
+    assert channel[ENTRIES] == 1
+    assert drain_while_idle(channel, 61, numbers) == (1, 1)
+
+
 def test_a_device_without_a_write_buffer_writes_stores_at_once() -> None:
     channel = new_channel()
     assert serve_request(channel, 2, 1, STORE, 0, 4, 64, costs()) == (4, 70 + 64, 1, 0)
