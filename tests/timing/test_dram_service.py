@@ -182,10 +182,11 @@ def test_without_an_interval_nothing_is_refreshed() -> None:
 
 
 def test_a_grant_leaves_its_row_open() -> None:
-    numbers = costs(banks=2, write_recovery_cycles=4, write_read_cycles=1)
+    numbers = costs(banks=2, write_recovery_cycles=4, write_read_cycles=1, burst_bytes=5)
     channel = new_channel()
     assert serve_grant(channel, 3, 1, STORE, 100, 100, 25, numbers) == (100 + 70 + 25, True)
     assert (channel[FREE], channel[WRITES]) == (195, STORE)
+    assert not channel[GROUPS:BUFFER].any(), "bank groups without limits"
     assert channel[BANKS : BANKS + 4].tolist() == [NONE, 0, 3, 195 + 40]
     # The row is open; the bus turns.
     assert serve_grant(channel, 3, 1, LOAD, 150, 150, 25, numbers) == (195 + 10 + 25, False)
