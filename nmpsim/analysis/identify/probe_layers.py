@@ -362,17 +362,21 @@ def probe_constant_inputs(
             if solved is None:
                 continue
             weights[channel] = solved
-            biases = np.rint(values / source.ideal_factors).astype(np.int64)
             inputs = np.broadcast_to(whole + source.offset, (len(few.inputs), *shape))
             inputs = inputs.astype(layer.inputs.dtype)
             changed = attrs.evolve(
                 _with_weights(layer, weights), inputs=inputs, program_inputs=few.program_inputs,
                 results=np.zeros((len(inputs), *layer.results.shape[1:]), layer.results.dtype),
             )  # fmt: skip
-            scales = attrs.evolve(source.scales, bias=attrs.evolve(bias, values=biases))
-            results = inputs.reshape(few.results.shape)
-            zeros = np.zeros_like(source.weights)
-            yield changed, attrs.evolve(few, weights=zeros, scales=scales, results=results)
+            constant = attrs.evolve(
+                few,
+                weights=np.zeros_like(source.weights),
+                results=inputs.reshape(few.results.shape),
+            )
+            for middle in (0, 0.5, -0.5):  # of the reals that rules round to a value
+                biases = np.rint((values + middle) / source.ideal_factors).astype(np.int64)
+                scales = attrs.evolve(source.scales, bias=attrs.evolve(bias, values=biases))
+                yield changed, attrs.evolve(constant, scales=scales)
             break
 
 
