@@ -25,9 +25,8 @@ def print_identification(
     show_all: bool = False,
 ) -> None:
     """Print the rules of each kind of layer, the layers without any rule, and the probes."""
-    known = {id(one.rule_class): one for one in probes}
     for one in found.classes:
-        _print_class(one, known.get(id(one)), console, show_all)
+        _print_class(one, probes, console, show_all)
     unexplained = [one for one in found.layers if not one.is_explained]
     for layer in found.layers:
         if layer in unexplained:
@@ -47,15 +46,15 @@ def print_identification(
     count, total = len(found.layers) - len(unexplained), len(found.layers)
     verdict = f"{count:,} of {total:,} layers explained"
     if found.profile:
-        is_open = any(is_open_class(one, known.get(id(one))) for one in found.classes)
+        is_open = any(is_open_class(one, probes) for one in found.classes)
         verdict = f"profile {found.profile}{' or other rules' if is_open else ''}: {verdict}"
     print_line(console, f"{found.program.module.name}: {verdict}", "bold")
 
 
 def _print_class(
-    one: RuleClass, known: ClassProbe | None, console: Console, show_all: bool
+    one: RuleClass, probes: Sequence[ClassProbe], console: Console, show_all: bool
 ) -> None:
-    count, is_open = len(one.rules), is_open_class(one, known)
+    count, is_open = len(one.rules), is_open_class(one, probes)
     name = f"{count:,} rules, the simplest is {one.rule.name}" if is_open else one.rule.name
     print_heading(console, f"{one.kind}: {name}")
     layers = format_count(len(one.layers), "layer")
@@ -65,7 +64,7 @@ def _print_class(
         bits = one.largest_sum.bit_length() + 1
         text = f"recorded sums need {bits} bits; wider sums may be limited in another way"
         print_line(console, f"  {text}")
-    if is_open and known is None:
+    if is_open and not probes:
         print_line(console, "  --probe P.npz writes an input that tells rules apart")
     others = one.rules[1:] if show_all else one.rules[1 : 1 + _SHOWN]
     if others:

@@ -118,7 +118,7 @@ def _make_class(one: RuleClass, known: ClassProbe | None) -> dict[str, Any]:
         "elements": one.results,
         "rule": _make_rule(one.rule),
         "count": len(one.rules),
-        "open": is_open_class(one, known),
+        "open": is_open_class(one, [known] if known else []),
         "rules": list(map(_make_rule, one.rules[:MAX_RULES])),
         "groups": probe and len(probe.groups),
         "replaced": list(probe.constants) if probe else [],

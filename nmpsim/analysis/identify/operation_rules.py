@@ -14,6 +14,7 @@ from nmpsim.analysis.identify.rules import (
     FLOAT32,
     IN_SUM,
     NEAREST,
+    WIDTHS,
     RuleFactor,
     RuleFamily,
     make_families,
@@ -23,7 +24,6 @@ from nmpsim.analysis.identify.rules import (
     make_shift_rounding,
 )
 
-_WIDTHS = (31, 16, 15, 24, 8, *(n for n in range(30, 5, -1) if n not in (16, 15, 24, 8)))
 _RAISED = 20, 15, 16, 12, 10, 8
 """Bits by which operands are shifted left before they are scaled."""
 _RAISED_WIDTHS = 31, 24, 16, 15
@@ -144,12 +144,8 @@ def _make_float_sums(sign: str) -> Iterator[RuleFamily]:
         (f"{operands} / real(result_scale)", (divided,)),
         (f"{operands} * real(result_scale)", (inverse,)),
     ):
-        for is_late in (True, False):
-            start = value if is_late else f"{value} + float32(out_offset)"
-            for mode, lines, result in make_float_roundings(start, "float32"):
-                name = mode if is_late else f"{mode} after the zero point"
-                last = f"hold({result}, 1 << 60) + out_offset" if is_late else result
-                yield RuleFamily("", name, "\n".join([*lines, last]), factors)
+        for name, text in make_float_roundings(value, "float32"):
+            yield RuleFamily("", name, text, factors)
 
 
 def _make_raised(count: int, bits: int) -> RuleFactor:
@@ -169,7 +165,7 @@ def _make_raised(count: int, bits: int) -> RuleFactor:
 
 def _make_pairs() -> Iterator[RuleFactor]:
     """Yield the factors of two operands from their scales to the scale of the result."""
-    forms = [(f"fixed point of {bits} bits", f"round_bits({{}}, {bits})") for bits in _WIDTHS]
+    forms = [(f"fixed point of {bits} bits", f"round_bits({{}}, {bits})") for bits in WIDTHS]
     forms += [
         (f"integers / 2^{shift}", f"rint({{}} * {1 << shift}) / {1 << shift}")
         for shift in range(4, 31)
@@ -306,10 +302,5 @@ def _make_float_averages() -> Iterator[RuleFamily]:
         "divided, scaled": f"float32(acc) / {count} * {factor}",
         "multiplied by the reciprocal": f"float32(acc) * (float32(1) / {count}) * {factor}",
     }.items():
-        for is_late in (True, False):
-            start = value if is_late else f"{value} + float32(out_offset)"
-            more = "" if is_late else " after the zero point"
-            for mode, lines, result in make_float_roundings(start, "float32"):
-                last = f"hold({result}, 1 << 60) + out_offset" if is_late else result
-                text = "\n".join([*lines, last])
-                yield RuleFamily("", f"{name}, {mode}{more}", text, factors)
+        for rounding, text in make_float_roundings(value, "float32"):
+            yield RuleFamily("", f"{name}, {rounding}", text, factors)

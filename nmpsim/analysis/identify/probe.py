@@ -78,9 +78,11 @@ class ClassProbe:
     """Whether a probe that replaces weights was not permitted and could exist."""
 
 
-def is_open_class(one: RuleClass, known: ClassProbe | None = None) -> bool:
-    """Return whether a class has several rules that ``known``, its probe, does not prove equal."""
-    return len(one.rules) > 1 and not (known and known.is_equal)
+def is_open_class(one: RuleClass, probes: Sequence[ClassProbe]) -> bool:
+    """Return whether a class has several rules that ``probes`` do not prove equal."""
+    return len(one.rules) > 1 and not any(
+        known.rule_class is one and known.is_equal for known in probes
+    )
 
 
 def make_class_probes(found: Identification, *, weights: bool = False) -> tuple[ClassProbe, ...]:

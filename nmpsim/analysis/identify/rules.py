@@ -105,12 +105,12 @@ def _make_common_shift(shift: int, function: str) -> RuleFactor:
     return RuleFactor(f"integer / 2^{shift}{cut}", "fixed point", out, f"-{shift}")
 
 
-_WIDTHS = (31, 16, 15, 24, 8, *(n for n in range(30, 5, -1) if n not in (16, 15, 24, 8)))
+WIDTHS = (31, 16, 15, 24, 8, *(n for n in range(30, 5, -1) if n not in (16, 15, 24, 8)))
 _FLOAT32_RATIOS = (
     "Sx * Sw / Sy", f"float32({IDEAL})", "Sx * Sw * (1 / Sy)", "Sx / Sy * Sw",
 )  # fmt: skip
 FIXED_POINT = (
-    *(_make_fixed_point(bits) for bits in _WIDTHS),
+    *(_make_fixed_point(bits) for bits in WIDTHS),
     *(_make_common_shift(shift, "rint") for shift in range(4, 32)),
     *(
         RuleFactor(f"power of two, {name}", "fixed point", f"exp2({out})", out)
@@ -127,7 +127,7 @@ FIXED_POINT = (
         )
         for out in _FLOAT32_RATIOS
     ),
-    *(_make_fixed_point(bits, "floor_bits") for bits in _WIDTHS),
+    *(_make_fixed_point(bits, "floor_bits") for bits in WIDTHS),
     *(_make_common_shift(shift, "floor") for shift in range(4, 32)),
 )
 """Factors whose multiplier fits 31 bits; the simplest first."""
@@ -270,7 +270,7 @@ def _make_shift_texts(place: str) -> Iterator[tuple[str, str]]:
 _NEAR = ["near = round_even(scaled)"]
 _LOW = "(near - 1 if float64(near) > float64(scaled) else near)"
 _HIGH = "(near + 1 if float64(near) < float64(scaled) else near)"
-_FLOAT_ROUNDINGS = {
+_FLOATS = {
     "half to even": ([], "round_even(scaled)"),
     "half away from zero": ([], "round_away(scaled)"),
     "down": (_NEAR, _LOW),
@@ -291,22 +291,21 @@ def make_float_texts(place: str, kind: str) -> Iterator[tuple[str, str]]:
         if kind == "float32":
             biased = "float32(float64(float32(acc)) + real64(bias))"
             products["bias first, "] = f"{biased} * {factor}"
-    for (first, value), late in product(products.items(), (True, False)):
-        if place == IN_RESULT and not late:
+    for first, value in products.items():
+        for name, text in make_float_roundings(value, kind, place):
+            yield f"{first}{name}", text
+
+
+def make_float_roundings(value: str, kind: str, place: str = "") -> Iterator[tuple[str, str]]:
+    """Make formulas that round a float without or with its zero point; yield (name, formula)."""
+    for more, start in (("", value), (" after the zero point", f"{value} + {kind}(out_offset)")):
+        if more and place == IN_RESULT:
             continue
-        start = value if late else f"{value} + {kind}(out_offset)"
-        more = "" if late else " after the zero point"
-        for mode, lines, result in make_float_roundings(start, kind):
-            text = _finish(lines, f"hold({result}, 1 << 60)", place)
-            yield f"{first}{mode}{more}", text if late else "\n".join([*lines, result])
-
-
-def make_float_roundings(value: str, kind: str) -> Iterator[tuple[str, list[str], str]]:
-    """Make the roundings of a float; yield (name, assignments, expression) tuples."""
-    for mode, (lines, result) in _FLOAT_ROUNDINGS.items():
-        yield mode, [f"scaled = {value}", *lines], result
-    half = [f"ideal = {value}", f"scaled = ideal + {kind}(exp2(-1))"]
-    yield "half up", [*half, *_NEAR], _LOW
+        half = [f"ideal = {start}", f"scaled = ideal + {kind}(exp2(-1))", *_NEAR]
+        found = [(mode, [f"scaled = {start}", *one], text) for mode, (one, text) in _FLOATS.items()]
+        for mode, lines, result in (*found, ("half up", half, _LOW)):
+            late = _finish(lines, f"hold({result}, 1 << 60)", place)
+            yield f"{mode}{more}", "\n".join([*lines, result]) if more else late
 
 
 _SIMPLE, _UNUSUAL = 200, 2000

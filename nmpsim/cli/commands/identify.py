@@ -94,8 +94,7 @@ def command(options: IdentifyOptions) -> int:
         if file.omitted:
             layers = ", ".join(map(program.get_display_name, file.omitted))
             print_warning(f"{options.output} does not state the rule of {layers}")
-        known = {id(one.rule_class): one for one in probes}
-        opened = [one for one in found.classes if is_open_class(one, known.get(id(one)))]
+        opened = [one for one in found.classes if is_open_class(one, probes)]
         if opened:
             kinds = ", ".join(f"{one.kind} ({len(one.rules):,} rules)" for one in opened)
             print_warning(f"{options.output} states the simplest rule of an open class: {kinds}")
