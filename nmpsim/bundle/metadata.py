@@ -9,13 +9,24 @@ from typing import Annotated, Any, Final, Literal
 import attrs
 
 from nmpsim.bundle import limits
-from nmpsim.bundle.limits import Address, Barrier, ClippedSides, Line, Macs, Pad, ZeroPoint
+from nmpsim.bundle.limits import (
+    Address,
+    Barrier,
+    ClippedSides,
+    ElementIndex,
+    Line,
+    Macs,
+    Pad,
+    ZeroPoint,
+)
 from nmpsim.lir.names import get_operation_name, make_display_names
 from nmpsim.records import frozen
 from nmpsim.report.fields import NOT_IN_JSON, OMITTED_IF_EMPTY, WrittenBefore
 
-SCHEMA: Final = "nmpsim-bundle-3"
-"""Schema of the metadata and descriptors; a reader accepts only its own version."""
+SCHEMA: Final = "nmpsim-bundle-4"
+"""Schema of the metadata and descriptors; a reader accepts only its own version.
+
+The number rises with every change, also if a field is added."""
 
 
 UNSIGNED = 128
@@ -91,6 +102,21 @@ class LayerClaim:
 
 
 @frozen
+class OwnedResults:
+    """Results that instructions of a layer own, if several cores of a chain compute the same ones.
+
+    Counters of elements and saturated values include each result once, for its owner.
+    """
+
+    descriptor: Address
+    """Address of the first descriptor; the range holds up to that of the layer's next range."""
+    begin: ElementIndex
+    """Index in the layer's output of the first owned result."""
+    end: ElementIndex
+    """Index after that of the last owned result."""
+
+
+@frozen
 class Layer:
     """Layer of a program: one LIR instruction with the activations fused into it."""
 
@@ -121,6 +147,8 @@ class Layer:
     """Claim that the layer is one operation; None on the host."""
     in_scratchpads: Annotated[bool, OMITTED_IF_EMPTY] = False
     """Whether the output stays in scratchpads, so that it is never completely in DRAM."""
+    owned: Annotated[tuple[OwnedResults, ...], limits.OWNED_RANGES, OMITTED_IF_EMPTY] = ()
+    """Results that instructions own; empty if no result is computed several times."""
     operation: str = ""
     """Common name of the operation, such as conv1x1; derived from the opcode if empty."""
     display_name: Annotated[str, NOT_IN_JSON] = ""
@@ -214,7 +242,7 @@ class Metadata:
         return self.numerics if custom is None else custom.label
 
     @property
-    def schema(self) -> Annotated[Literal["nmpsim-bundle-3"], WrittenBefore("program")]:
+    def schema(self) -> Annotated[Literal["nmpsim-bundle-4"], WrittenBefore("program")]:
         """Name and version of the metadata's schema."""
         return SCHEMA
 

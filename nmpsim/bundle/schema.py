@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Record = TypeVar("Record")
 
 
-_OMITTED_IF_EMPTY = frozenset({"formulas", "in_scratchpads"})
+_OMITTED_IF_EMPTY = frozenset({"formulas", "in_scratchpads", "owned", "states"})
 
 
 def _is_in_file(field: attrs.Attribute[Any], value: Any) -> bool:

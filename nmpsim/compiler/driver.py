@@ -20,6 +20,7 @@ from nmpsim.bundle.metadata import (
     Metadata,
     Normalization,
     OperatorMapping,
+    OwnedResults,
     ProgramStep,
     Tensor,
 )
@@ -49,8 +50,9 @@ from nmpsim.compiler.resolve import (
 )
 from nmpsim.compiler.tiling.batch_chains import MAX_IMAGES, choose_batch_chains, plan_batch
 from nmpsim.compiler.tiling.chain_buffers import add_constants, record_packed_weights
-from nmpsim.compiler.tiling.chain_division import divide_chain
+from nmpsim.compiler.tiling.chain_division import ChainDivision, divide_chain
 from nmpsim.compiler.tiling.chain_layers import make_chain, read_chain_layer
+from nmpsim.compiler.tiling.chain_owners import list_owned_ranges
 from nmpsim.compiler.tiling.chain_plan import plan_chain
 from nmpsim.compiler.tiling.chain_search import ChainSearch, ChosenChain
 from nmpsim.compiler.tiling.context import PlanningContext
@@ -312,6 +314,7 @@ class _Compilation:
         }
         code: dict[int, InstructionSequence | KernelCall] = {}
         described: dict[int, Describe] = {}
+        divisions: dict[int, ChainDivision] = {}
         emitter = Emitter(self._builder, self._config.cores_count, len(self._operations))
         layers = []
         for index, op in enumerate(self._operations):
@@ -320,7 +323,8 @@ class _Compilation:
             if chosen is not None:
                 last = chosen.chain.last
                 if index == chosen.chain.first:
-                    code[last], described[last] = self._plan_chain(chosen), chosen.describe
+                    described[last] = chosen.describe
+                    code[last], divisions[last] = self._plan_chain(chosen)
                 images = self._config.cores_count * chosen.tiling.images or 1
                 macs = images * chosen.count_macs(index)
                 layer = self._layer(index, op, last, macs)
@@ -352,6 +356,7 @@ class _Compilation:
         )
         self._memory.add_symbols()
         steps: list[ProgramStep] = []
+        owned: dict[int, list[OwnedResults]] = {}
         for is_host, group in itertools.groupby(range(len(layers)), lambda i: i in host_steps):
             indices = tuple(group)
             if is_host:
@@ -363,7 +368,11 @@ class _Compilation:
                 if isinstance(one, KernelCall):
                     emitter.add_call(one, barrier)
                     continue
-                emitter.add_sequence(one, barrier)
+                addresses = emitter.add_sequence(one, barrier)
+                if barrier in divisions:
+                    for item, layer_index, *ends in list_owned_ranges(divisions[barrier], one):
+                        results = OwnedResults(int(addresses[item]), *ends)
+                        owned.setdefault(layer_index, []).append(results)
                 if self._search.on_tiling:
                     self._search.on_tiling(described[barrier](simulate_fully(one, self._model)))
             steps.append(ProgramStep("device", indices))
@@ -379,7 +388,9 @@ class _Compilation:
                 device=self._config.settings(),
                 inputs=inputs,
                 outputs=outputs,
-                layers=tuple(layers),
+                layers=tuple(
+                    attrs.evolve(layer, owned=tuple(owned.get(layer.index, ()))) for layer in layers
+                ),
                 steps=tuple(
                     attrs.evolve(step, entry=next(entries)) if step.kind == "device" else step
                     for step in steps
@@ -431,8 +442,8 @@ class _Compilation:
     def _layer_name(index: int, op: Operation) -> LayerName:
         return LayerName(index, op.last_fused.instruction.name, op.instruction.opcode)
 
-    def _plan_chain(self, chosen: ChosenChain) -> InstructionSequence:
-        """Plan a chosen chain with final addresses."""
+    def _plan_chain(self, chosen: ChosenChain) -> tuple[InstructionSequence, ChainDivision]:
+        """Plan a chosen chain with final addresses, and return its division."""
         read = [
             read_chain_layer(layer.index, op, self._context(op))
             for layer in chosen.chain.layers
@@ -451,10 +462,10 @@ class _Compilation:
         division = chain and divide_chain(chain, chosen.tiling, self._config)
         make_plan = plan_batch if chosen.tiling.images else plan_chain
         plan = division and make_plan(division, self._config, add_constants(self._memory))
-        if chain is None or not plan:
+        if chain is None or not division or not plan:
             raise RuntimeError("a chain was chosen that cannot be planned")
         record_packed_weights(chain, plan.groups, self._memory)
-        return plan.sequence
+        return plan.sequence, division
 
     def _context(self, op: Operation) -> PlanningContext:
         profile, place = get_profile(op), self._place(op)

@@ -42,13 +42,17 @@ class Emitter:
         """Begin a segment: core programs for the device layers until the next host operation."""
         self._programs.append([[] for _ in range(self._cores)])
 
-    def add_sequence(self, sequence: InstructionSequence, barrier: int) -> None:
-        """Add an instruction sequence, whose descriptors name their layers, and a final barrier."""
-        begins = sequence.begins
-        words, ends = self._code(sequence, self._add_descriptors(sequence))
+    def add_sequence(self, sequence: InstructionSequence, barrier: int) -> Integers:
+        """Add an instruction sequence, whose descriptors name their layers, and a final barrier.
+
+        Returns the address of each item's descriptor.
+        """
+        begins, addresses = sequence.begins, self._add_descriptors(sequence)
+        words, ends = self._code(sequence, addresses)
         last = np.array(encode_barrier(barrier, self._cores), np.uint32)
         for core, program in enumerate(self._programs[-1]):
             program += [words[ends[begins[core]] : ends[begins[core + 1]]], last]
+        return addresses
 
     def add_call(self, call: KernelCall, barrier: int) -> None:
         """Add the call of a C function on all cores, and a barrier."""

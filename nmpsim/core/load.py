@@ -52,6 +52,7 @@ def make_bundle_machine(bundle: Bundle, config: DeviceConfig) -> Machine:
         [count_channels(layer) for layer in layers],
         barriers,
         bundle.metadata.formulas.encode(),
+        [(layer.index, *attrs.astuple(one)) for layer in layers for one in layer.owned],
     )
     _write_contents(machine, bundle)
     return machine

@@ -14,6 +14,7 @@ from nmpsim.isa.csrs import CSR_ROWS, CsrAddress
 from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.memory.dram import CURSOR_WORDS
+from nmpsim.memory.owned_results import OWNED_COLUMNS
 from nmpsim.timing.dram import CHANNEL_WORDS, MAX_CHANNELS, reset_dram, restart_dram
 
 Int = int | np.int64
@@ -312,6 +313,9 @@ class Machine(NamedTuple):
     """[cores] of CORE."""
     layers: Any
     """[layers + 1] of LAYER."""
+    owned: Int64s
+    """[ranges, OWNED_COLUMNS] results that instructions own, see
+    :mod:`nmpsim.memory.owned_results`."""
     channel_saturated: Int64s
     """[stages, 2, channels of all layers] saturated values."""
     barriers: Any
@@ -372,11 +376,13 @@ def make_machine(
     layer_channels: Sequence[int],
     barrier_layers: Sequence[int],
     formulas: bytes = b"",
+    owned: Sequence[tuple[int, ...]] = (),
 ) -> Machine:
     """Make a machine with the memory of a bundle, in its initial state.
 
     ``layer_channels`` has the channels of each layer, ``barrier_layers`` the layer that each
-    barrier ends (or the number of layers, for none). ``formulas`` is the text of the program's own.
+    barrier ends (or the number of layers, for none). ``formulas`` is the text of the program's own,
+    ``owned`` has the rows of ``Machine.owned``.
     """
     n = config.cores_count
     scratchpad = np.zeros((n, config.scratchpad_bytes + SCRATCHPAD_SLACK), np.uint8)
@@ -392,6 +398,7 @@ def make_machine(
     machine = Machine(
         cores=_records(n, CORE),
         layers=layers,
+        owned=np.array(sorted(owned), np.int64).reshape(-1, OWNED_COLUMNS),
         channel_saturated=np.zeros((STAGES, 2, int(layers.channels.sum())), np.int64),
         barriers=barriers,
         shared=shared,
@@ -409,6 +416,13 @@ def make_machine(
     )
     _reset_rest(machine)  # memory is zero, and is allocated as it is written
     return machine
+
+
+def make_discarded_counters() -> tuple[Any, Int64s]:
+    """Make a record of LAYER and [stages, 2, 1] for results that no counter includes."""
+    layers = _records(1, LAYER)
+    layers.channels[:] = 1
+    return layers, np.zeros((STAGES, 2, 1), np.int64)
 
 
 def reset(machine: Machine) -> None:

@@ -11,13 +11,23 @@ from types import ModuleType
 
 from nmpsim.kernels import packed_weights
 from nmpsim.kernels.jit import jit_pure
-from nmpsim.memory import amounts, bounds, checks, dram, footprint, limits, scales, weight_tail
+from nmpsim.memory import (
+    amounts,
+    bounds,
+    checks,
+    dram,
+    footprint,
+    limits,
+    owned_results,
+    scales,
+    weight_tail,
+)
 from nmpsim.timing import compute, work
 from nmpsim.timing import dram as dram_timing
 
 PURE_MODULES = (
     *(compute, work, dram, dram_timing, footprint, weight_tail),
-    *(bounds, limits, amounts, scales, checks),
+    *(bounds, limits, amounts, scales, checks, owned_results),
 )
 """Modules whose functions compiled code may call."""
 

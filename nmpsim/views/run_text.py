@@ -130,7 +130,7 @@ def print_run(report: RunReport, console: Console) -> None:
     if report.chains:
         print_heading(
             console,
-            "chains (cycles of layers in proportion to work; repeated MACs count saturation again)",
+            "chains (cycles of layers in proportion to work)",
         )
         print_table(console, report.chains, *list_chain_columns(report))
     _print_saturation_note(report, console)

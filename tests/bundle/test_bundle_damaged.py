@@ -132,7 +132,7 @@ def test_a_damaged_bundle_names_the_byte(bundle_bytes):
 
 
 def test_another_version_is_refused(bundle_bytes):
-    changed = update_digest(bundle_bytes.replace(b"nmpsim-bundle-3", b"nmpsim-bundle-9"))
+    changed = update_digest(bundle_bytes.replace(b"nmpsim-bundle-4", b"nmpsim-bundle-9"))
     with pytest.raises(UserError) as raised:
         parse_bundle(changed)
     assert raised.value.diagnostics[0].code == "BUN003"
@@ -163,8 +163,8 @@ def test_metadata_survives_a_round_trip(metadata):
         b"{",
         b"[" * 200_000,
         b'{"schema":' + b"[" * 5000 + b"]" * 5000 + b"}",
-        b'{"schema": "nmpsim-bundle-3"}',
-        b'{"schema": "nmpsim-bundle-3", "x": ' + b"9" * 5000 + b"}",
+        b'{"schema": "nmpsim-bundle-4"}',
+        b'{"schema": "nmpsim-bundle-4", "x": ' + b"9" * 5000 + b"}",
         b" " * (9 << 20),
     ],
 )

@@ -37,6 +37,7 @@ HOSTILE = [
     (("layers", 0, "barrier"), 65_536),
     (("layers", 0, "barrier"), -1),
     (("layers", 0, "macs"), (1 << 62) + 1),
+    (("layers", 0, "owned"), [{"descriptor": 0, "begin": 0, "end": 1 << 31}]),
     (("layers", 0, "output", "address"), 1 << 33),
     (("layers", 0, "fused"), ["x"] * 5000),
     (("steps", 0, "entry"), 1 << 32),

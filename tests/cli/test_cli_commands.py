@@ -101,7 +101,7 @@ def test_inspect_lists_layers(nmpsim_cli, bundle):
         "1 Int8",
         "data: Int8 1x4, scale 0.5, offset 0",
         "mask: float 2x3",
-        "nmpsim-bundle-3",
+        "nmpsim-bundle-4",
         " fc ",
         read_bundle(bundle).digest,
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import attrs
@@ -19,8 +20,10 @@ from whole_recordings import (
     record,
 )
 
+from nmpsim.analysis.program import compile_without_chains
 from nmpsim.compiler.tiling.chain_rows import ChainTiling
 from nmpsim.compiler.tiling.chain_search import ChainSearch, ChosenChain, find_chains
+from nmpsim.core.device import Device
 from nmpsim.core.instruction_tables import OP
 from nmpsim.isa.words import LOAD
 
@@ -93,6 +96,29 @@ def test_all_layers_of_chains_run_as_layer_kernels(recorded: Recording) -> None:
 
 def test_layer_kernels_of_chains_change_no_result(recorded: Recording) -> None:
     assert_nothing_changes(recorded, recorded.device.config)
+
+
+def test_counters_of_chains_are_those_of_the_network(recorded: Recording) -> None:
+    config, inputs = recorded.device.config, recorded.inputs
+    separate = compile_without_chains(recorded.bundle)
+    expected = Device(config).run(separate, inputs).layers
+    assert any(layer.saturated for layer in expected)
+    for layer in expected:
+        assert layer.elements in (0, math.prod(layer.shape)), layer.name
+    tiles, kernels = (Device(config, threads=2, whole_layers=whole) for whole in (False, True))
+    for device in (tiles, kernels):
+        device._engine._workers.min_seconds = 0.0  # type: ignore[attr-defined]
+        device.run(recorded.bundle, inputs)
+    for device, options in (
+        (tiles, {}),
+        (kernels, {}),
+        (Device(config, "compiled"), {"work": lambda _: None, "strict": False}),
+        (Device(config, "reference"), {}),
+    ):
+        found = device.run(recorded.bundle, inputs, **options).layers
+        for ours, theirs in zip(found, expected, strict=True):
+            counts = ours.elements, ours.saturation, ours.macs
+            assert counts == (theirs.elements, theirs.saturation, theirs.macs), ours.name
 
 
 def test_damaged_chains_are_replayed_or_right(recorded: Recording) -> None:

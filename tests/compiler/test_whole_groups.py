@@ -57,7 +57,7 @@ def test_all_convolutions_run_as_layer_kernels(recorded: Recording) -> None:
     groups = {(one.layer, one.words[CONV.groups]) for one in tiles}
     assert len(groups) > len({layer for layer, _ in groups}), "no tiles of several sizes"
     whole = {words[CONV.groups] for step in plan.steps for task in step.tasks
-             for number, words, _ in task if number == OP.nmp_conv}  # fmt: skip
+             for number, words in task if number == OP.nmp_conv}  # fmt: skip
     assert whole == {1, 2, 3, 4}
 
 

@@ -71,7 +71,7 @@ def test_packed_weights_fit_their_workspace(
     taken = {
         (-(-d[w.out_channels] // 16), d[w.kernel_h] * -(-d[w.kernel_w] * d[w.in_channels] // 4) * 4)
         for step in plan.steps for task in step.tasks
-        for number, d, _ in task if number == OP.nmp_conv
+        for number, d in task if number == OP.nmp_conv
     }  # fmt: skip
     assert set(asked) == taken
 

@@ -70,7 +70,7 @@ class Recording:
             for epoch in self.epochs
             for one in sorted(
                 (
-                    CoreInstruction(o.number, o.layer, o.words, core)
+                    CoreInstruction(o.number, o.layer, o.words, core, is_owned=o.is_owned)
                     for core, p in epoch.items()
                     for o in p
                 ),

@@ -87,7 +87,7 @@ class TensorRows:
     """Rows of a tensor that each strip owns, computes and holds, with their padding."""
 
     owned: RowRange
-    """Rows that the strip stores if the tensor is needed in DRAM."""
+    """Rows that no other strip owns, and that the strip stores if they are needed in DRAM."""
     computed: RowRange | None
     """Rows that the strip computes; None for a tensor that it loads."""
     held: RowRange
@@ -175,12 +175,9 @@ def divide_rows(
         name = layer.output
         rows = owned[name]
         if needs[name] and position not in exchanged:
-            readers = needs[name]
-            if name in chain.stored:
-                readers = [*readers, rows]
             rows = RowRange(
-                np.minimum.reduce([need[0] for need in readers]),
-                np.maximum.reduce([need[1] for need in readers]),
+                np.minimum.reduce([rows.begin, *(need[0] for need in needs[name])]),
+                np.maximum.reduce([rows.end, *(need[1] for need in needs[name])]),
             )
         computed[name] = rows
         first, end, above, below = layer.find_input_rows(*rows)

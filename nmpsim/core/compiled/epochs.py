@@ -27,7 +27,7 @@ class Epochs:
     """Epochs of a recording: groups of tensor instructions in execution order."""
 
     items: Int64s
-    """NUMBER, LAYER and the descriptor of each instruction, one after the other."""
+    """NUMBER, LAYER, ACCOUNT and the descriptor of each instruction, one after the other."""
     parts: Int64s
     """[parts, PART_WORDS] instructions that one thread executes, epoch after epoch."""
     firsts: Int64s

@@ -111,7 +111,7 @@ def run_events(
     """
     steps_left = np.int64(MAX_STEPS)
     steps_of_values = np.int64(0 if is_recording(context) else STEPS_OF_VALUES)
-    d = np.zeros(MAX_WORDS, np.int64)
+    d = np.zeros(2 * MAX_WORDS, np.int64)
     touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
     clocks, requests = np.zeros(m.cores.size, np.int64), np.zeros(2 * m.cores.size, np.int64)
     update_all_cycles(m, clocks, requests)

@@ -35,11 +35,21 @@ from nmpsim.core.compiled.units import (
 from nmpsim.core.descriptor_data import find_invalid_scale_table
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
 from nmpsim.core.state import Machine
+from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
 from nmpsim.kernels.pointers import call
 from nmpsim.memory.checks import find_invalid_word
+from nmpsim.memory.owned_results import (
+    BEGIN,
+    END,
+    NOT_OWNED,
+    count_rows,
+    find_owned_range,
+    find_owned_rows,
+    select_rows,
+)
 from nmpsim.timing import Costs
 
 
@@ -49,12 +59,9 @@ def _is_prepared_compiled(context: LoopContext, number: Int) -> Any:
     return context.addresses[number] != 0
 
 
-def _execute_compiled(
-    m: Machine, context: LoopContext, core: Int, number: Int, d: Int64s, layer: Int
+def _call_compiled(
+    _: object, context: LoopContext, core: Int, number: Int, d: Int64s, layer: Int
 ) -> None:
-    if is_recording(context):
-        record_tensor_instruction(m, context, core, number, d, layer)
-        return
     row, words = np.int64(context.kernel_context.ctypes.data), np.int64(d.ctypes.data)
     call(context.addresses[number], (row, np.int64(core), np.int64(layer), words))
 
@@ -63,16 +70,53 @@ def _is_prepared_in_python(_: object, __: object) -> Any:
     return True
 
 
-def _execute_in_python(
-    m: Machine, _: object, core: Int, number: Int, d: Int64s, layer: Int
-) -> None:
+def _call_in_python(m: Machine, _: object, core: Int, number: Int, d: Int64s, layer: Int) -> None:
     PYTHON_KERNELS[int(number)](make_python_context(m, core), d, layer)
 
 
 is_prepared: Any = _is_prepared_in_python if IS_JIT_DISABLED else jit(_is_prepared_compiled)
 """``is_prepared(context, number)``: compile an instruction's kernel; return False if that fails."""
-execute: Any = _execute_in_python if IS_JIT_DISABLED else jit(_execute_compiled)
-"""``execute(m, context, core, number, d, layer)``: compute its values, or record it."""
+call_kernel: Any = _call_in_python if IS_JIT_DISABLED else jit(_call_compiled)
+"""``call_kernel(m, context, core, number, d, layer)``: compute its values."""
+
+
+@jit
+def execute(
+    m: Machine, context: LoopContext, core: Int, number: Int, d: Int64s, layer: Int
+) -> None:
+    """Compute the values of an instruction, or record it; ``d`` as in the caller."""
+    if is_recording(context):
+        record_tensor_instruction(m, context, core, number, d, layer)
+        return
+    found = find_owned_range(m.owned, layer, m.cores[core].descriptor)
+    if found < 0:
+        call_kernel(m, context, core, number, d, layer)
+        return
+    kind = FOOTPRINT_KIND[number]
+    first, last = find_owned_rows(kind, d, m.owned[found, BEGIN], m.owned[found, END])
+    execute_rows(m, context, core, number, d, NOT_OWNED, 0, first)
+    execute_rows(m, context, core, number, d, layer, first, last)
+    execute_rows(m, context, core, number, d, NOT_OWNED, last, count_rows(kind, d))
+
+
+@jit
+def execute_rows(
+    m: Machine,
+    context: LoopContext,
+    core: Int,
+    number: Int,
+    d: Int64s,
+    account: Int,
+    first: Int,
+    end: Int,
+) -> None:
+    """Compute rows ``first`` to ``end - 1`` of an instruction, for counters of ``account``."""
+    if first < end:
+        part = d[MAX_WORDS:]
+        for i in range(MAX_WORDS):
+            part[i] = d[i]
+        select_rows(FOOTPRINT_KIND[number], part, first, end - first)
+        call_kernel(m, context, core, number, part, account)
 
 
 @jit
@@ -89,7 +133,7 @@ def issue_tensor_instruction(
 ) -> Any:
     """Issue a tensor instruction: await a queue slot, check the descriptor, execute it.
 
-    ``d`` and ``touches`` are buffers for its descriptor and footprint.
+    ``d`` and ``touches`` are buffers for its descriptor, twice, and for its footprint.
     """
     if not is_prepared(context, number):
         return NOT_COMPILED

@@ -13,7 +13,7 @@ import numpy as np
 from nmpsim.core.compiled.custom_profiles import get_profile_words
 from nmpsim.core.compiled.dram_conflicts import KINDS, RANGE_WORDS, RANGES
 from nmpsim.core.contract_events import EVENT_WORDS
-from nmpsim.core.state import Int64s, Machine
+from nmpsim.core.state import Int64s, Machine, make_discarded_counters
 from nmpsim.isa.words import CHANNEL_BYTES, MAX_WORDS
 from nmpsim.kernels.array_types import Records
 from nmpsim.kernels.workspace_size import get_workspace_size
@@ -33,6 +33,7 @@ CONTEXT = np.dtype(
             *("image", "image_bytes", "image_base", "ram", "ram_bytes", "ram_base"),
             *("layers", "layer_count", "channel_saturated", "channels"),
             *("workspace", "workspace_words", "low_layer", "high_layer", "profiles"),
+            *("discarded_layers", "discarded_channels"),
         )
     ]
 )
@@ -41,7 +42,9 @@ CONTEXT = np.dtype(
 ``scratchpad`` is the first core's; ``scratchpad_step`` is the distance to that of the next core.
 ``low_layer`` and ``high_layer`` are the lowest and the highest layer that kernels have worked on.
 ``profiles`` is the address of the words that stand for the profiles in kernels.
+``discarded_layers`` and ``discarded_channels`` are those of counters that nobody reads.
 """
+DISCARDED_COUNTERS = make_discarded_counters()
 
 
 def make_workspace(m: Machine) -> Int64s:
@@ -71,16 +74,17 @@ def make_context(m: Machine, layers: Records, channel_saturated: Int64s, workspa
         *(channel_saturated.ctypes.data, channel_saturated.shape[2]),
         *(workspace.ctypes.data, workspace.size, layers.size, -1),
         get_profile_words(m.formulas).ctypes.data,
+        *(counters.ctypes.data for counters in DISCARDED_COUNTERS),
     )
     return np.array([fields], CONTEXT)
 
 
 # --- recording ------------------------------------------------------------------------------------
 
-NUMBER, LAYER, TIMES, WORDS = range(4)
-"""Entries of a recorded instruction: its number, its layer, how often its saturation counts, and
-the first word of its descriptor."""
-CORE, EPOCH, FIRST_WORD = range(3)
+NUMBER, LAYER, ACCOUNT, WORDS = range(4)
+"""Entries of a recorded instruction: its number, its layer, the layer whose counters include its
+results (or NOT_OWNED), and the first word of its descriptor."""
+CORE, EPOCH, DESCRIPTOR, FIRST_WORD = range(4)
 """Entries of a recorder row; the recorded instruction begins at FIRST_WORD."""
 ITEM_WORDS = FIRST_WORD + WORDS + MAX_WORDS
 USED, CURRENT_EPOCH, EVENTS_USED = range(3)
@@ -167,8 +171,6 @@ class ReplayContext(NamedTuple):
     """[instructions] addresses of compiled kernels."""
     kernel_contexts: Any
     """[threads] of CONTEXT."""
-    repeat_contexts: Any
-    """[threads] of CONTEXT, for instructions whose saturation counts several times."""
     shares: Int64s
     """[threads, LINE] unclaimed parts of each thread's share, in the first word of each line."""
     done: Int64s

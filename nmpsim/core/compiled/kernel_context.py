@@ -12,7 +12,7 @@ import numpy as np
 
 from nmpsim.core.compiled.custom_profiles import get_profile_words
 from nmpsim.core.compiled.expressions import define_function
-from nmpsim.core.compiled.kernel_arguments import CONTEXT, make_workspace
+from nmpsim.core.compiled.kernel_arguments import CONTEXT, DISCARDED_COUNTERS, make_workspace
 from nmpsim.core.state import LAYER, STAGES, Int64s, Machine
 from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE
@@ -23,6 +23,7 @@ from nmpsim.kernels.movement import ScratchpadViews
 from nmpsim.kernels.operands import Clip, IntegerScaleRecord
 from nmpsim.kernels.pointers import pointer
 from nmpsim.kernels.saturate import SaturationCounters
+from nmpsim.memory.owned_results import NOT_OWNED
 
 
 @jit
@@ -43,6 +44,8 @@ class KernelContext(NamedTuple):
     scratchpad: Bytes
     spm: ScratchpadViews
     counters: SaturationCounters
+    discarded: SaturationCounters
+    """Counters of results that an instruction does not own."""
     image: Bytes
     image_base: Int
     ram: Bytes
@@ -70,6 +73,11 @@ def get_kernel_context(context: Int, core: Int) -> Any:
         SaturationCounters(
             carray(pointer(p.layers), p.layer_count, LAYER),
             carray(pointer(p.channel_saturated), (STAGES, 2, p.channels), np.int64),
+            np.int64(0),
+        ),
+        SaturationCounters(
+            carray(pointer(p.discarded_layers), 1, LAYER),
+            carray(pointer(p.discarded_channels), (STAGES, 2, 1), np.int64),
             np.int64(0),
         ),
         carray(pointer(p.image), p.image_bytes, np.uint8),
@@ -126,7 +134,9 @@ def make_descriptor_reader(record: Any, descriptor: str, **fields: str) -> Any:
 
 @jit
 def get_layer_counters(w: KernelContext, layer: Int) -> Any:
-    """Return the counters of saturated values for a layer."""
+    """Return the counters of saturated values for a layer, or for NOT_OWNED."""
+    if layer == NOT_OWNED:
+        return w.discarded
     return SaturationCounters(w.counters.layers, w.counters.channel_saturated, layer)
 
 
@@ -145,6 +155,7 @@ def make_python_context(m: Machine, core: Int) -> KernelContext:
             *(scratchpad.view(dtype) for dtype in (np.int8, np.int16, np.int32, np.int64))
         ),
         SaturationCounters(m.layers, m.channel_saturated, np.int64(0)),
+        SaturationCounters(*DISCARDED_COUNTERS, np.int64(0)),
         m.image,
         shared.image_base,
         m.ram,

@@ -20,14 +20,15 @@ from nmpsim.core.compiled.dram_conflicts import (
 )
 from nmpsim.core.compiled.fetch import decode_outstanding, decode_rs1, decode_rs2, decode_unit
 from nmpsim.core.compiled.kernel_arguments import (
+    ACCOUNT,
     CORE,
     CURRENT_EPOCH,
+    DESCRIPTOR,
     EPOCH,
     EVENTS_USED,
     FIRST_WORD,
     LAYER,
     NUMBER,
-    TIMES,
     USED,
     WORDS,
     LoopContext,
@@ -142,7 +143,8 @@ def record_tensor_instruction(
     context.counters[USED] += 1
     item[CORE] = core
     item[EPOCH] = context.counters[CURRENT_EPOCH]
+    item[DESCRIPTOR] = m.cores[core].descriptor
     item[FIRST_WORD + NUMBER] = number
-    item[FIRST_WORD + LAYER], item[FIRST_WORD + TIMES] = layer, 1
+    item[FIRST_WORD + LAYER] = item[FIRST_WORD + ACCOUNT] = layer
     for i in range(WORD_COUNT[number]):
         item[FIRST_WORD + WORDS + i] = d[i]

@@ -14,8 +14,10 @@ import numpy as np
 
 from nmpsim.core.compiled.epochs import Epochs, find_lowest_layers
 from nmpsim.core.compiled.kernel_arguments import (
+    ACCOUNT,
     CORE,
     CURRENT_EPOCH,
+    DESCRIPTOR,
     EPOCH,
     EVENTS_USED,
     FIRST_WORD,
@@ -28,9 +30,10 @@ from nmpsim.core.compiled.kernel_arguments import (
 )
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.engine import EventConsumer
-from nmpsim.core.instruction_tables import WORD_COUNT
+from nmpsim.core.instruction_tables import FOOTPRINT_KIND, WORD_COUNT
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.work import add_wait_log, drain_wait_log, drain_work_log
+from nmpsim.memory.owned_results import BEGIN, NOT_OWNED, find_owned_range, list_parts
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
@@ -172,7 +175,7 @@ def _recording(
     recorded: Int64s, epochs: int, machine: Machine, ahead: Machine, path: CriticalPath
 ) -> Recording:
     """Pack each epoch's instructions by core."""
-    cores = ahead.cores.size
+    recorded, cores = _divide(recorded, machine), ahead.cores.size
     owner = recorded[:, EPOCH] * cores + recorded[:, CORE]
     order = np.argsort(owner, kind="stable")
     rows = recorded[order, FIRST_WORD:]
@@ -189,6 +192,26 @@ def _recording(
     reached, is_whole = find_lowest_layers(lowest, machine), np.zeros(epochs, np.bool_)
     found = Epochs(items, parts[is_used].astype(np.int64), firsts, reached, is_whole)
     return Recording(found, copy_timing_arrays(machine), copy_timing_arrays(ahead), path)
+
+
+def _divide(recorded: Int64s, machine: Machine) -> Int64s:
+    """Divide instructions with results that they do not own; return the rows of all parts."""
+    if not machine.owned.size:
+        return recorded
+    found: list[Int64s] = []
+    for row in recorded:
+        at = find_owned_range(machine.owned, row[FIRST_WORD + LAYER], row[DESCRIPTOR])
+        if at < 0:
+            found.append(row)
+            continue
+        kind, (begin, end) = FOOTPRINT_KIND[row[FIRST_WORD + NUMBER]], machine.owned[at, BEGIN:]
+        for words, is_owned in list_parts(kind, row[FIRST_WORD + WORDS :], begin, end):
+            part = row.copy()
+            part[FIRST_WORD + WORDS :] = words
+            if not is_owned:
+                part[FIRST_WORD + ACCOUNT] = NOT_OWNED
+            found.append(part)
+    return np.stack(found)
 
 
 class Recordings:

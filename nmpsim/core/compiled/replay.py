@@ -63,11 +63,8 @@ class Workers:
         self._shape: tuple[int, ...] = ()
         self._workspace: tuple[int, Int64s] | None = None
         self._counters: list[WorkerCounters] = []
-        self._repeat_counters: list[WorkerCounters] = []
-        """Counters of each thread for instructions that count several times."""
         self._rows = np.zeros(0, CONTEXT)
         """Kernel contexts of ``_context`` before a replay."""
-        self._repeat_rows = np.zeros(0, CONTEXT)
         self._served: weakref.ref[Any] | None = None
         """The machine's counters to which these contexts belong."""
         self._workers: list[_Worker] = []
@@ -81,7 +78,6 @@ class Workers:
             for first, end, is_whole in ranges:
                 if is_whole:
                     use_host_memory(context.kernel_contexts)
-                    use_host_memory(context.repeat_contexts)
                 else:
                     use_scratchpads(context.kernel_contexts, machine)
                 if not replay_epochs(context, *epochs.arrays, first, end):
@@ -104,11 +100,10 @@ class Workers:
         self._context = None  # after an interruption, before counts are added, it is made again
         rows = context.kernel_contexts
         if self._served is None or self._served() is not machine.layers:
-            self._rows, self._repeat_rows = self._rows_for(machine)
+            self._rows = self._rows_for(machine)
             self._served = weakref.ref(machine.layers)
         # As integers: NumPy copies records field by field, at ten times the cost.
         rows.view(np.int64)[:] = self._rows.view(np.int64)
-        context.repeat_contexts.view(np.int64)[:] = self._repeat_rows.view(np.int64)
         context.shared[SharedWord.HAS_DIVERGED] = 0
         context.shared[SharedWord.IS_STRICT] = int(strict)
         context.shared[SharedWord.IS_ACTIVE] = 1
@@ -122,23 +117,15 @@ class Workers:
             self._longest_seconds = max(self._longest_seconds, time.perf_counter() - begin)
         self._context = context
 
-    def _rows_for(self, machine: Machine) -> tuple[Any, Any]:
-        """Make the two kernel contexts of each thread before a replay."""
+    def _rows_for(self, machine: Machine) -> Any:
+        """Make the kernel context of each thread before a replay."""
         workspace = self.get_workspace(machine)
         main = WorkerCounters(machine.layers, machine.channel_saturated, workspace)
-        threads = main, *self._counters
-        repeats = [
-            repeat._replace(workspace=own.workspace)
-            for repeat, own in zip(self._repeat_counters, threads, strict=True)
-        ]
-        for own in (*self._counters, *repeats):
+        for own in self._counters:
             own.layers.channels[:] = machine.layers.channels
             own.layers.channel_base[:] = machine.layers.channel_base
-        rows, repeat_rows = (
-            np.concatenate([make_context(machine, *counters) for counters in group])
-            for group in (threads, repeats)
-        )
-        return rows, repeat_rows
+        threads = main, *self._counters
+        return np.concatenate([make_context(machine, *counters) for counters in threads])
 
     def _context_for(self, machine: Machine) -> ReplayContext:
         threads = self._threads if self._longest_seconds >= self.min_seconds else 1
@@ -162,7 +149,6 @@ class Workers:
                 self._threads = 1 + len(self._workers)
                 return self._context_for(machine)
             self._counters = [make_zero_counters(machine) for _ in range(1, threads)]
-            self._repeat_counters = [make_zero_counters(machine) for _ in range(threads)]
             self._shape, self._context, self._served = shape, context, None
         return self._context
 
@@ -172,7 +158,6 @@ def make_replay_context(kernels: KernelTable, threads: int) -> ReplayContext:
     return ReplayContext(
         addresses=kernels.addresses,
         kernel_contexts=np.zeros(threads, CONTEXT),
-        repeat_contexts=np.zeros(threads, CONTEXT),
         shares=np.zeros((threads, LINE), np.int64),
         done=np.zeros((threads, LINE), np.int64),
         shared=np.zeros((len(SharedWord), LINE), np.int64),

@@ -8,12 +8,12 @@ import numpy as np
 
 from nmpsim.core.compiled.epochs import BEGIN, END, PART_CORE, PART_WORDS
 from nmpsim.core.compiled.kernel_arguments import (
+    ACCOUNT,
     CONTEXT,
     LAYER,
     LINE,
     MAIN_THREAD,
     NUMBER,
-    TIMES,
     WORDS,
     ReplayContext,
     SharedWord,
@@ -72,12 +72,6 @@ def get_context_address(context: ReplayContext, thread: Int) -> Any:
 
 
 @jit
-def get_repeat_address(context: ReplayContext, thread: Int) -> Any:
-    """Return the address of a thread's kernel context for repeated results."""
-    return np.int64(context.repeat_contexts.ctypes.data) + thread * CONTEXT_BYTES
-
-
-@jit
 def get_done_address(context: ReplayContext, thread: Int) -> Any:
     """Return the address of a thread's count of completed parts."""
     return np.int64(context.done.ctypes.data) + thread * LINE * BYTES
@@ -106,19 +100,14 @@ def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
     while at < end:
         item = items + at * BYTES
         number, layer = atomic_load(item + NUMBER * BYTES), atomic_load(item + LAYER * BYTES)
+        account = atomic_load(item + ACCOUNT * BYTES)
         words = item + WORDS * BYTES
         if not has_valid_tables(kernel_context, core, number, words, strict):
             atomic_store(get_shared_address(context, HAS_DIVERGED), np.int64(1))
             return
         own.low_layer = min(own.low_layer, layer)
         own.high_layer = max(own.high_layer, layer)
-        times = atomic_load(item + TIMES * BYTES)
-        if times == 1:
-            call(context.addresses[number], (kernel_context, core, layer, words))
-        else:
-            repeat_context = get_repeat_address(context, thread)
-            call(context.addresses[number], (repeat_context, core, layer, words))
-            add_repeated_counters(kernel_context, repeat_context, layer, times)
+        call(context.addresses[number], (kernel_context, core, account, words))
         at += WORDS + WORD_COUNT[number]
 
 
@@ -178,14 +167,6 @@ def count_completed_parts(context: ReplayContext) -> Any:
 
 
 @jit_allocating
-def add_repeated_counters(kernel_context: Int, repeat_context: Int, layer: Int, times: Int) -> None:
-    """Add the counters of a context for repeated results ``times`` times, and clear them."""
-    mine = get_kernel_context(kernel_context, ZERO).counters
-    theirs = get_kernel_context(repeat_context, ZERO).counters
-    add_layer_counters(mine, theirs, layer, times)
-
-
-@jit_allocating
 def add_counters(context: ReplayContext) -> None:
     """Add the counters of all workers to the main thread's counters; clear the workers' counters.
 
@@ -196,24 +177,22 @@ def add_counters(context: ReplayContext) -> None:
         own = context.kernel_contexts[thread]
         theirs = get_kernel_context(get_context_address(context, thread), ZERO).counters
         for layer in range(own.low_layer, own.high_layer + 1):
-            add_layer_counters(mine, theirs, layer, ONE)
+            add_layer_counters(mine, theirs, layer)
         own.low_layer, own.high_layer = mine.layers.size, -1
 
 
 @jit
-def add_layer_counters(
-    mine: SaturationCounters, theirs: SaturationCounters, layer: Int, times: Int
-) -> None:
-    """Add other counters of a layer ``times`` times, and clear the other counters."""
+def add_layer_counters(mine: SaturationCounters, theirs: SaturationCounters, layer: Int) -> None:
+    """Add other counters of a layer, and clear the other counters."""
     to, account = mine.layers[layer], theirs.layers[layer]
-    to.elements += times * account.elements
+    to.elements += account.elements
     account.elements = 0
     begin, end = account.channel_base, account.channel_base + account.channels
     for stage in range(STAGES):
         for side in range(2):
             if account.saturated[stage, side] == 0:
                 continue
-            to.saturated[stage, side] += times * account.saturated[stage, side]
+            to.saturated[stage, side] += account.saturated[stage, side]
             to.worst[stage, side] = max(to.worst[stage, side], account.worst[stage, side])
             to.first[stage, side] = min(to.first[stage, side], account.first[stage, side])
             account.saturated[stage, side] = account.worst[stage, side] = 0
@@ -221,7 +200,7 @@ def add_layer_counters(
             added = theirs.channel_saturated[stage, side, begin:end]
             total = mine.channel_saturated[stage, side, begin:end]
             for channel in range(added.size):
-                total[channel] += times * added[channel]
+                total[channel] += added[channel]
                 added[channel] = 0
 
 

@@ -22,9 +22,8 @@ from nmpsim.core.layer_kernels.patterns import (
     ConstantTable,
     LayerPattern,
     TensorBox,
-    count_results,
     make_window_axes,
-    split_where_changed,
+    mark_owned,
 )
 from nmpsim.core.layer_kernels.tasks import (
     HostMemory,
@@ -154,7 +153,6 @@ class UnaryElementwisePattern(LayerPattern):
         return TensorView(view.address, 1, 1, view.end - view.address)
 
     def _make_tasks(self, host: HostMemory) -> list[Task]:
-        require(self._row_times.max() == 1)
         return [[self._make_instruction(box, host) for box in boxes] for boxes in self._split()]
 
     def _split(self) -> Iterator[list[TensorBox]]:
@@ -202,8 +200,10 @@ class BinaryElementwisePattern(UnaryElementwisePattern):
         """Place the output in host memory, see the base class."""
         host.place_tensor(self.target, margins, self._element)
 
-    def add_tile(self, spm: TileScratchpad, d: Words, stored: int | None) -> None:
-        """Prove that a tile of rows reads the bytes of its results, and count the results."""
+    def add_tile(
+        self, spm: TileScratchpad, d: Words, stored: int | None, *, is_owned: bool
+    ) -> None:
+        """Prove that a tile of rows reads the bytes of its results, see the base class."""
         w, element = ELTWISE, self._element
         first, rows, columns = d[w.event_origin], d[w.rows], d[w.columns]
         step = columns if rows == 1 else d[w.event_stride_y]
@@ -213,23 +213,18 @@ class BinaryElementwisePattern(UnaryElementwisePattern):
         for name, stride in (("lhs", d[w.lhs_stride]), ("rhs", d[w.rhs_stride])):
             found = spm.read(self._get_word(d, name), shape, (stride, 0))
             require((found == view_region(self._origins[name].reshape(-1), *place)).all())
-        times = self._times.reshape(-1)
-        count_results(view_region(times, first, (*shape[:2], columns), (step, 0, 1)))
-        self._computed += rows * columns
+        if is_owned:
+            mark_owned(view_region(self._owned.reshape(-1), first, (rows, columns), (step, 1)))
         results = view_region(self._results.reshape(-1), *place)
         spm.write(d[w.output], (d[w.out_stride], 0), results)
 
     def _make_tasks(self, host: HostMemory) -> list[Task]:
-        is_once = self._row_times.max() == 1
-        if is_once and not any(map(host.find_tensor, self._images.values())):
+        if not any(map(host.find_tensor, self._images.values())):
             return super()._make_tasks(host)
         bands = split_evenly(self._rows, TASKS)
         return [
             [
-                *(
-                    self._make_row_instruction(begin, end, host)._replace(times=times)
-                    for begin, end, times in split_where_changed(self._row_times, *band)
-                ),
+                self._make_row_instruction(*band, host),
                 *self._make_stores(band, (0, self._channels), host),
             ]
             for band in bands

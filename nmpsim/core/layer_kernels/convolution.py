@@ -24,7 +24,6 @@ from nmpsim.core.layer_kernels.patterns import (
     LayerPattern,
     TensorBox,
     make_window_axes,
-    split_where_changed,
 )
 from nmpsim.core.layer_kernels.tasks import (
     HostMemory,
@@ -137,16 +136,12 @@ class WindowedProductPattern(LayerPattern):
         require(self._shape[2] <= host.max_channels)
         (first, last), task = channels, list[KernelStep]()
         is_copied = (self._is_padded or is_copied) and host.find_tensor(self._source) is None
-        for top, bottom, times in split_where_changed(self._row_times, *band):
-            box, changed = (
-                TensorBox(top, 0, first, bottom - top, self._shape[1], last - first),
-                words,
-            )
-            if is_copied:
-                load, steps = self._make_copy(box, host, slot)
-                task.append(load)
-                changed = {**words, **steps}
-            task.append(self._make_instruction(box, host, **changed)._replace(times=times))
+        box = TensorBox(band[0], 0, first, band[1] - band[0], self._shape[1], last - first)
+        if is_copied:
+            load, steps = self._make_copy(box, host, slot)
+            task.append(load)
+            words = {**words, **steps}
+        task.append(self._make_instruction(box, host, **words))
         return [*task, *self._make_stores(band, channels, host)]
 
     def _make_copy(

@@ -58,7 +58,7 @@ class DataMovementPattern:
         self._fill: tuple[int, int] | None = None
         """Value and element type of all fills."""
 
-    def add_tile(self, spm: TileScratchpad, d: Words, _: int | None) -> None:
+    def add_tile(self, spm: TileScratchpad, d: Words, _: int | None, *, is_owned: bool) -> None:
         """Apply a tile's transposition, or its fill, to the origins in a scratchpad."""
         if len(d) == len(FILL):
             fill = d[FILL.value], d[FILL.element]

@@ -2,7 +2,7 @@
 
 A pattern knows the whole operation: its tensors from the layer's claim, its parameters from the
 first tile. Each tile must compute a box of the result with the same parameters, from the bytes that
-the operation needs for this box, and store the box. All tiles together compute each result once.
+the operation needs for this box, and store the box. All tiles together own each result once.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ from nmpsim.isa.words import INT8, PART_FIRST, PART_LAST, PART_ONLY, STORE
 
 SUM_BYTES = 4
 """Bytes of an Int8 sum; an Int16 sum has twice as many."""
-MAX_TIMES = 256
-"""Maximum number of times that the device computes a result."""
 BEGIN, END = (PART_ONLY, PART_FIRST), (PART_ONLY, PART_LAST)
 """Parts that begin a sum, and parts that end one."""
 
@@ -155,7 +153,7 @@ class LayerPattern:
     summed: ClassVar[str] = ""
     """Word with the number of inputs that each result sums, if these may come in parts."""
     can_stay: ClassVar[bool] = True
-    """Whether the output may stay in host memory, and be computed more than once."""
+    """Whether the output may stay in host memory."""
     can_overwrite: ClassVar[bool] = False
     """Whether results may take the place of an operand."""
 
@@ -193,14 +191,12 @@ class LayerPattern:
         """Origins of the results."""
         self._stored = dram.add_results(self._target)
         """[bytes] Which results have been stored."""
-        self._times = np.zeros(self._shape, np.uint16)
-        """How often the tiles so far have computed each result."""
+        self._owned = np.zeros(self._shape, np.bool_)
+        """Which results the tiles so far own, or have computed if the layer counts none."""
         self._rows = rows
-        """Number of rows of which the device computes each as often as all its results."""
+        """Number of rows of the output."""
         self._depth = 1
         """Number of inputs that each result sums, if these may come in parts."""
-        self._computed = 0
-        """Number of inputs that the tiles so far have summed, or of their results."""
         self._tables: dict[str, ConstantTable] = {}
         """Constant tables by the word with their address."""
         self._sums: list[tuple[TensorBox, int] | None] = []
@@ -241,11 +237,6 @@ class LayerPattern:
         """Whether the tiles have stored all results."""
         return bool(self._stored.all())
 
-    @property
-    def is_computed_once(self) -> bool:
-        """Whether the tiles have computed each result once."""
-        return bool((self._times == 1).all())
-
     def find_margins(self, tensor: TensorView) -> Margins:
         """Return the padding that the layer reads around a tensor, without any if it reads none."""
         return NO_MARGINS
@@ -267,10 +258,13 @@ class LayerPattern:
             raise UnprovedError
         return stored
 
-    def add_tile(self, spm: TileScratchpad, d: Words, stored: int | None) -> None:
+    def add_tile(
+        self, spm: TileScratchpad, d: Words, stored: int | None, *, is_owned: bool
+    ) -> None:
         """Add a tile; raise UnprovedError if the tile does not match.
 
         ``stored`` is the address at which its results are stored next, None if they are not.
+        ``is_owned`` is whether the layer's counters include them, which they do once.
         """
         target = self._find_target(spm, d, stored)
         w, view = self.words, self._target
@@ -287,14 +281,17 @@ class LayerPattern:
             inputs = self._get_word(d, self.summed)
             if d[w.part] not in BEGIN:
                 done = self._continue_sum(self._view_sums(spm, d, box), box)
-        self._computed += math.prod(box[3:]) * inputs
         self._check_operands(spm, d, box, done, inputs)
         if self.summed and d[w.part] not in END:
             self._view_sums(spm, d, box)[...] = PARTIAL_SUM - len(self._sums)
             self._sums.append((box, done + inputs))
             return
         require(not self.summed or done + inputs == self._depth)
-        count_results(box.select_elements(self._times))
+        owned = box.select_elements(self._owned)
+        if not hasattr(w, "event_origin"):
+            owned[...] = True
+        elif is_owned:
+            mark_owned(owned)
         spm.write(d[w.output], [self._get_word(d, name) for name in self.out_steps], results)
 
     def _get_word(self, d: Words, name: str, default: int = 0) -> int:
@@ -350,10 +347,8 @@ class LayerPattern:
 
         Raises UnprovedError if some results are missing.
         """
-        require(self._times.min() > 0)
-        require(self._computed == int(self._times.sum(dtype=np.int64)) * self._depth)
+        require(self._owned.all() and not any(self._sums))
         require(self.is_stored or host.find_tensor(self._target) is not None)
-        self._row_times = get_row_values(self._times, self._rows)
         self._row_stored = get_row_values(self._stored, self._rows)
         for source in self._operands.values():
             is_same = self.can_overwrite and source == self._target
@@ -366,15 +361,12 @@ class LayerPattern:
         rows, columns, channels = self._shape
         return [
             [
-                *(
-                    self._make_instruction(
-                        TensorBox(begin, 0, first, end - begin, columns, last - first), host
-                    )._replace(times=times)
-                    for begin, end, times in split_where_changed(self._row_times, *band)
+                self._make_instruction(
+                    TensorBox(begin, 0, first, end - begin, columns, last - first), host
                 ),
-                *self._make_stores(band, (first, last), host),
+                *self._make_stores((begin, end), (first, last), host),
             ]
-            for band, (first, last) in split_area(rows, channels)
+            for (begin, end), (first, last) in split_area(rows, channels)
         ]
 
     def _make_stores(
@@ -418,10 +410,10 @@ class LayerPattern:
         return 0, 0
 
 
-def count_results(times: npt.NDArray[np.uint16]) -> None:
-    """Count results of a tile, in place; raise UnprovedError if they are too many."""
-    require(times.max() < MAX_TIMES)
-    times += 1
+def mark_owned(owned: npt.NDArray[np.bool_]) -> None:
+    """Mark results that a tile owns, in place; raise UnprovedError if another tile owns them."""
+    require(not owned.any())
+    owned[...] = True
 
 
 def get_row_values(values: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:

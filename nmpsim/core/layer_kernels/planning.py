@@ -18,7 +18,7 @@ import numpy as np
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.compiled.epochs import PART_WORDS, Epochs, find_lowest_layers
-from nmpsim.core.compiled.kernel_arguments import LAYER, NUMBER, WORDS
+from nmpsim.core.compiled.kernel_arguments import ACCOUNT, LAYER, NUMBER, WORDS
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, OP, WORD_COUNT
 from nmpsim.core.layer_kernels.proof import (
     Epoch,
@@ -38,6 +38,7 @@ from nmpsim.memory.footprint import (
     WRITES,
     compute_footprint,
 )
+from nmpsim.memory.owned_results import NOT_OWNED
 
 MIN_PARTS = 4
 """Minimum number of parts of a pass, for as many threads."""
@@ -151,7 +152,8 @@ def unpack_epochs(epochs: Epochs) -> list[Epoch]:
         while at < end:
             number = items[at + NUMBER]
             following = at + WORDS + counts[number]
-            yield RecordedInstruction(number, items[at + LAYER], items[at + WORDS : following])
+            words, is_owned = items[at + WORDS : following], items[at + ACCOUNT] != NOT_OWNED
+            yield RecordedInstruction(number, items[at + LAYER], words, is_owned=is_owned)
             at = following
 
     parts, firsts = epochs.parts.tolist(), epochs.firsts.tolist()
@@ -170,7 +172,8 @@ def pack_plan(machine: Machine, plan: ReplayPlan, joins_layers: bool = True) -> 
         for core, instructions in epoch.items():
             begin = len(items)
             for one in instructions:
-                items += [one.number, one.layer, one.times, *one.words]
+                account = one.layer if one.is_owned else NOT_OWNED
+                items += [one.number, one.layer, account, *one.words]
             parts.append((begin, len(items), core))
         firsts.append(len(parts))
         lowest.append(min(one.layer for part in epoch.values() for one in part))
@@ -197,7 +200,5 @@ def _parts_of(step: PlanStep, slots: int) -> list[ThreadTask]:
     found: list[list[RecordedInstruction]] = [[] for _ in range(min(slots, len(step.tasks)))]
     for turn, task in enumerate(step.tasks):
         part = found[turn % slots]
-        part += [
-            RecordedInstruction(one.number, step.layer, one.words, times=one.times) for one in task
-        ]
+        part += [RecordedInstruction(one.number, step.layer, one.words) for one in task]
     return sorted(map(make_thread_task, found), key=attrgetter("first_write"))

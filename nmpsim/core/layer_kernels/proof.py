@@ -81,8 +81,8 @@ class RecordedInstruction:
     number: int
     layer: int
     words: Words
-    times: int = attrs.field(default=1, kw_only=True)
-    """How often its saturation counts."""
+    is_owned: bool = attrs.field(default=True, kw_only=True)
+    """Whether it owns its results, so that the layer's counters include them."""
 
 
 Epoch = Mapping[int, Sequence[RecordedInstruction]]
@@ -235,8 +235,6 @@ def _prove_group(
     _execute_tiles(dram, epochs, patterns, scratchpads)
     if len(layers) > 1:
         _place_outputs(chained, host)
-    else:
-        require(all(pattern.is_computed_once for pattern in chained))
     return {number: pattern.make_tasks(host) for number, pattern in patterns.items()}
 
 
@@ -273,7 +271,7 @@ def _execute_tiles(
                 elif one.number == OP.nmp_store:
                     patterns[one.layer].add_store(spm, one.words)
                 else:
-                    patterns[one.layer].add_tile(spm, one.words, target)
+                    patterns[one.layer].add_tile(spm, one.words, target, is_owned=one.is_owned)
 
 
 def _place_outputs(patterns: Sequence[LayerPattern], host: HostMemory) -> None:

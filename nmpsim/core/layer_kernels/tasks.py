@@ -29,8 +29,6 @@ class KernelStep(NamedTuple):
 
     number: int
     words: Words
-    times: int = 1
-    """How often the device computes the results, each time with new counts of saturation."""
 
 
 Task = Sequence[KernelStep]

@@ -6,17 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.state import Int64s, Machine
+from nmpsim.core.state import Int64s, Machine, make_discarded_counters
 from nmpsim.kernels.saturation_stages import HIGH, LOW
+from nmpsim.memory.owned_results import NOT_OWNED
 from nmpsim.records import frozen
 
 
 class LayerCounters:
-    """Counters of a layer: its elements, and saturated values by stage, side and channel."""
+    """Counters of a layer: its elements, and saturated values by stage, side and channel.
+
+    Counts for the layer NOT_OWNED are discarded.
+    """
 
     def __init__(self, machine: Machine, layer: int) -> None:
-        self._layer: Any = machine.layers[layer]
-        self._channel_saturated = machine.channel_saturated
+        layers, channel_saturated = machine.layers, machine.channel_saturated
+        if layer == NOT_OWNED:
+            layers, channel_saturated = make_discarded_counters()
+        self._layer: Any = layers[layer]
+        self._channel_saturated = channel_saturated
 
     def add_elements(self, count: int) -> None:
         """Increase the number of written results by ``count``."""

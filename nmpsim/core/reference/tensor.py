@@ -26,6 +26,7 @@ from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, INSTRUCTIONS, Tr
 from nmpsim.memory import checks
 from nmpsim.memory.address_map import Region
 from nmpsim.memory.footprint import count_scratchpad_bytes
+from nmpsim.memory.owned_results import BEGIN, NOT_OWNED, find_owned_range, list_parts
 from nmpsim.timing.work import count_busy_cycles, count_macs, count_vector_elements
 
 SCRATCHPAD_COLUMNS = {
@@ -73,9 +74,16 @@ def execute_compute(s: InstructionContext) -> None:
     if s.computes_values:
         check_scales(s, d)
     layer = begin_tensor_instruction(s, d)
-    if s.computes_values:
-        work(Scratchpad(s.core), d, LayerCounters(s.machine, layer))
     kind, words = checks.KINDS[get_descriptor_name(s)], list(d.values())
+    if s.computes_values:
+        found = find_owned_range(s.machine.owned, layer, s.unsigned_rs1)
+        if found < 0:
+            work(Scratchpad(s.core), d, LayerCounters(s.machine, layer))
+        else:
+            begin, end = s.machine.owned[found, BEGIN:].tolist()
+            for part, is_owned in list_parts(kind, words, begin, end):
+                account = LayerCounters(s.machine, layer if is_owned else NOT_OWNED)
+                work(Scratchpad(s.core), dict(zip(d, part, strict=True)), account)
     issue_compute_job(get_queue(s), layer, count_busy_cycles(kind, words, s.costs))
     finish_tensor_instruction(s, d, layer)
 
