@@ -21,6 +21,7 @@ from identified_convolution import (
     SCALES_W,
     ZERO_Y,
     X,
+    compute_sums,
     multipliers,
     record,
     write_model,
@@ -127,6 +128,7 @@ def test_a_clamp_of_a_device_that_only_shifts_is_named(model: Path, tmp_path: Pa
     assert "power of two" in one["rule"]["name"]
     assert one["rule"]["rounding"] == "half to even; results are clamped to -100 ... 127"
     assert one["open"] == (one["count"] > 1)
+    assert one["largest_sum"] == np.abs(compute_sums()).max()
 
 
 def test_a_clamp_that_results_reach_is_named(model: Path, tmp_path: Path) -> None:
