@@ -18,22 +18,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from nmpsim.bundle import Bundle
+    from nmpsim.cli.commands.run import RunCommandOptions
     from nmpsim.cli.samples import InputSample
     from nmpsim.core.device import Device
-    from nmpsim.core.limits import Limits
 
 
 def run_batch(
-    device: Device,
-    bundle: Bundle,
-    samples: Sequence[InputSample],
-    *,
-    limits: Limits,
-    strict: bool,
-    reset_state: bool,
-    save_outputs: Path | None,
-    format: str,
-    output: Path | None,
+    options: RunCommandOptions, device: Device, bundle: Bundle, samples: Sequence[InputSample]
 ) -> int:
     """Run a bundle on each sample in turn, write a report of all runs and return the exit code.
 
@@ -59,26 +50,26 @@ def run_batch(
                 bundle,
                 sample.load(),
                 progress=report_compiling,
-                limits=limits,
-                strict=strict,
-                reset_state=reset_state,
+                limits=options.limits.make_limits(),
+                strict=options.strict,
+                reset_state=options.reset_state,
             )
             shown = tuple(one for one in report.output_reports if one.name not in states)
             summary = attrs.evolve(report, output_reports=shown)
             runs.append(RunSummary.from_report(sample.files, summary))
-            outputs.append(dict(report.outputs) if save_outputs is not None else {})
+            outputs.append(dict(report.outputs) if options.save_outputs is not None else {})
             if report.trap is not None:
                 is_timeout = report.trap.kind == "timeout"
                 code = EXIT_TIMEOUT if is_timeout or code == EXIT_TIMEOUT else EXIT_WORSE
-    if save_outputs is not None:
-        _save(save_outputs, outputs, is_complete=code == EXIT_OK)
+    if options.save_outputs is not None:
+        _save(options.save_outputs, outputs, is_complete=code == EXIT_OK)
     write_result(
-        format,
+        options.format,
         partial(make_runs_document, bundle=bundle.digest),
         print_batch,
         bundle.metadata.program,
         runs,
-        output=output,
+        output=options.output,
     )
     return code
 

@@ -147,7 +147,7 @@ class InputOptions:
 
 @frozen(kw_only=True)
 class LimitOptions:
-    """Options for the limits of each run."""
+    """Options for the limits of each run, and of the memory of the command."""
 
     max_cycles: Annotated[int, click.IntRange(1, 1 << 62)] | None = define_option(
         "Stop a run after N simulated cycles.", "N", group=LIMITS
@@ -155,9 +155,12 @@ class LimitOptions:
     timeout: PositiveSeconds | None = define_option(
         "Stop a run after this many seconds of simulation.", "SECONDS", group=LIMITS
     )
+    max_memory: Size | None = define_option(
+        "Memory limit, such as 2GiB.  [default: free memory]", "SIZE", group=LIMITS
+    )
 
     def make_limits(self) -> Limits:
-        """Return the limits as an argument of ``Device.run``."""
+        """Return the limits of cycles and time as an argument of ``Device.run``."""
         from nmpsim.core.limits import Limits
 
         return Limits(self.max_cycles, self.timeout)
@@ -216,10 +219,6 @@ def make_device_option(default: str) -> Any:
 
 ENGINE_OPTION: Any = define_option("Simulation engine.", group=EXECUTION, default="auto")
 """Request field of ``--engine``, of type ``Engine``."""
-MAX_MEMORY_OPTION: Any = define_option(
-    "Memory limit, such as 2GiB.  [default: free memory]", "SIZE", group=LIMITS
-)
-"""Request field of ``--max-memory``, of type ``Size``."""
 STRICT_OPTION: Any = define_option("Trap undefined behavior.", group=EXECUTION, default=True)
 """Request field of ``--strict/--no-strict``, of type bool."""
 PATCH_OPTION: Any = define_option("Apply a patch exported by `nmpsim debug`.", "P.json")

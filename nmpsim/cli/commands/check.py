@@ -16,13 +16,11 @@ from nmpsim.cli.options import (
     DEFAULT_IMAGES,
     EXECUTION,
     FORMAT_OPTION,
-    MAX_MEMORY_OPTION,
     STRICT_OPTION,
     FiniteNumber,
     Format,
     InputOptions,
     LimitOptions,
-    Size,
     Tolerance,
     make_output_option,
 )
@@ -127,7 +125,6 @@ class CheckOptions:
         "Number of processes.  [default: one per processor]", "N", group=EXECUTION
     )
     limits: LimitOptions
-    max_memory: Size | None = MAX_MEMORY_OPTION
 
     @property
     def results(self) -> tuple[Path | None, ...]:
@@ -241,7 +238,7 @@ def _check(options: CheckOptions) -> int:
     )
     with show_progress() as progress:
         results = check_cases(
-            work, names, jobs=options.jobs, max_memory=options.max_memory, progress=progress
+            work, names, jobs=options.jobs, max_memory=options.limits.max_memory, progress=progress
         )
     if options.junit is not None:
         from nmpsim.views.check_junit import format_junit
@@ -360,9 +357,16 @@ def _select(suite: Suite, names: Sequence[str]) -> Suite:
 
 def _apply_limits(suite: Suite, options: CheckOptions) -> Suite:
     """Return the suite with the limits of the command line, which override those of cases."""
-    limits = attrs.asdict(options.limits)
-    given = {name: value for name, value in limits.items() if value is not None}
-    return attrs.evolve(suite, cases=tuple(attrs.evolve(one, **given) for one in suite.cases))
+    cycles, seconds = options.limits.max_cycles, options.limits.timeout
+    cases = tuple(
+        attrs.evolve(
+            case,
+            max_cycles=case.max_cycles if cycles is None else cycles,
+            timeout=case.timeout if seconds is None else seconds,
+        )
+        for case in suite.cases
+    )
+    return attrs.evolve(suite, cases=cases)
 
 
 def _check_files(options: CheckOptions, suite: Suite) -> None:

@@ -23,13 +23,11 @@ from nmpsim.cli.options import (
     ENGINE_OPTION,
     FORMAT_OPTION,
     LIMITS,
-    MAX_MEMORY_OPTION,
     PATCH_OPTION,
     Engine,
     Format,
     InputOptions,
     LimitOptions,
-    Size,
     make_device_option,
 )
 from nmpsim.cli.output import check_outputs, show_progress, write_json, write_text
@@ -93,7 +91,6 @@ class DebugOptions:
     )
     engine: Engine = ENGINE_OPTION
     limits: LimitOptions
-    max_memory: Size | None = MAX_MEMORY_OPTION
     budget: Annotated[int, click.IntRange(1, 1 << 20)] = define_option(
         "Memory for reverse steps, in MiB.",
         "MIB",
@@ -248,7 +245,7 @@ def _make_shell(options: DebugOptions) -> Shell:
         with _apply_timeout(options, debugger), _show_progress(debugger):
             _go_to_stop(debugger, core)
     metadata, inputs = debugger.bundle.metadata, debugger.inputs
-    limits = options.limits.timeout, options.max_memory
+    limits = options.limits.timeout, options.limits.max_memory
     shell = Shell(
         debugger,
         lambda path: run_live_reference(path, metadata, inputs, *limits) or ArrayFile(path),
@@ -299,7 +296,7 @@ def _make_debugger(options: DebugOptions, core: CoreDump | None) -> Debugger:
         config=options.limits.make_limits().apply_to_device(config),
         engine=engine,
         budget_mib=options.budget,
-        max_memory=options.max_memory,
+        max_memory=options.limits.max_memory,
         removes_chains=core is None,  # positions of a core file are those of its program
     )
     if core is None:

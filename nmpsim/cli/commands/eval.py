@@ -14,11 +14,9 @@ from nmpsim.cli.interrupt import set_interrupt_note
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import (
     FORMAT_OPTION,
-    MAX_MEMORY_OPTION,
     Format,
     ImageOptions,
     LimitOptions,
-    Size,
     WorkerOptions,
     make_output_option,
 )
@@ -61,7 +59,6 @@ class EvalOptions:
     images: ImageOptions
     workers: WorkerOptions
     limits: LimitOptions
-    max_memory: Size | None = MAX_MEMORY_OPTION
 
 
 @define_command
@@ -99,7 +96,7 @@ def command(options: EvalOptions) -> int:
         options.dataset,
         options.labels,
         ProgramInputs.from_bundle(bundle.metadata, options.images),
-        options.max_memory,
+        options.limits.max_memory,
         options.limit,
     )
     classes = count_classes(bundle)
@@ -120,7 +117,7 @@ def command(options: EvalOptions) -> int:
             results=options.output,
             jobs=options.workers.jobs,
             scheduler=options.workers.scheduler,
-            max_memory=options.max_memory,
+            max_memory=options.limits.max_memory,
             progress=progress,
             limits=options.limits.make_limits(),
             shadow=options.shadow,

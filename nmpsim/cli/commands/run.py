@@ -17,14 +17,12 @@ from nmpsim.cli.options import (
     ENGINE_OPTION,
     EXECUTION,
     FORMAT_OPTION,
-    MAX_MEMORY_OPTION,
     PATCH_OPTION,
     STRICT_OPTION,
     Engine,
     Format,
     InputOptions,
     LimitOptions,
-    Size,
     make_device_option,
     make_output_option,
 )
@@ -137,7 +135,6 @@ class RunCommandOptions:
     )
     strict: bool = STRICT_OPTION
     limits: LimitOptions
-    max_memory: Size | None = MAX_MEMORY_OPTION
 
     @property
     def outputs(self) -> tuple[Path | None, ...]:
@@ -197,23 +194,13 @@ def command(options: RunCommandOptions) -> int:
         if needs_reference
         else choose_engine(options.engine, runs_often=runs_often),
         threads=options.threads,
-        max_memory=options.max_memory,
+        max_memory=options.limits.max_memory,
     )
     if count <= 1:
         return _run(options, bundle, device, arrays)
     from nmpsim.cli.batch import run_batch
 
-    return run_batch(
-        device,
-        bundle,
-        samples,
-        limits=options.limits.make_limits(),
-        strict=options.strict,
-        reset_state=options.reset_state,
-        save_outputs=options.save_outputs,
-        format=options.format,
-        output=options.output,
-    )
+    return run_batch(options, device, bundle, samples)
 
 
 def _needs_layers(options: RunCommandOptions) -> bool:
@@ -267,7 +254,9 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
         print_message(str(attrs.evolve(timeout, place=place)))
     if trap is not None and options.core_on_trap is not None:
         config = limits.apply_to_device(device.config)
-        save_core_file(options.core_on_trap, bundle, arrays, report, config, options.max_memory)
+        save_core_file(
+            options.core_on_trap, bundle, arrays, report, config, options.limits.max_memory
+        )
     if recorders:
         timeline, scratchpads = recorders
         report = attrs.evolve(

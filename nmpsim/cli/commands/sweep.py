@@ -11,13 +11,11 @@ from nmpsim.cli.interrupt import set_interrupt_note
 from nmpsim.cli.loading import load_device, print_warnings, report_slow_loading
 from nmpsim.cli.options import (
     FORMAT_OPTION,
-    MAX_MEMORY_OPTION,
     TENSORS_OPTION,
     WEIGHTS_OPTION,
     Format,
     InputOptions,
     LimitOptions,
-    Size,
     WorkerOptions,
     make_device_option,
     make_output_option,
@@ -58,7 +56,6 @@ class SweepOptions:
     )
     workers: WorkerOptions
     limits: LimitOptions
-    max_memory: Size | None = MAX_MEMORY_OPTION
 
 
 @define_command
@@ -106,7 +103,7 @@ def command(options: SweepOptions) -> int:
             results=options.output,
             jobs=options.workers.jobs,
             scheduler=options.workers.scheduler,
-            max_memory=options.max_memory,
+            max_memory=options.limits.max_memory,
             progress=progress,
             limits=options.limits.make_limits(),
         )

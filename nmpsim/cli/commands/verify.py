@@ -9,11 +9,9 @@ from nmpsim.cli.environment import choose_engine
 from nmpsim.cli.loading import load_device, load_program
 from nmpsim.cli.options import (
     ENGINE_OPTION,
-    MAX_MEMORY_OPTION,
     Engine,
     InputOptions,
     LimitOptions,
-    Size,
     make_device_option,
     make_output_option,
 )
@@ -57,7 +55,6 @@ class VerifyOptions:
     output: OutputFile | None = make_output_option("FILE", "Write to this file.  [default: stdout]")
     engine: Engine = ENGINE_OPTION
     limits: LimitOptions
-    max_memory: Size | None = MAX_MEMORY_OPTION
 
 
 @define_command
@@ -97,7 +94,7 @@ def command(options: VerifyOptions) -> int:
     device = session.Device(
         config or session.get_device(bundle),
         engine=choose_engine(options.engine),
-        max_memory=options.max_memory,
+        max_memory=options.limits.max_memory,
     )
     found = []
     with show_progress() as progress:
@@ -151,7 +148,7 @@ def _open_reference(options: VerifyOptions, bundle: Bundle) -> LiveReference:
     """Load the model of --reference, or the verified model itself, in its runtime."""
     from nmpsim.references import ProcessLimits, open_reference
 
-    limits = ProcessLimits(options.limits.timeout, options.max_memory)
+    limits = ProcessLimits(options.limits.timeout, options.limits.max_memory)
     path = options.program if options.reference is None else options.reference
     reference = open_reference(path, bundle.metadata, limits)
     if reference is not None:
