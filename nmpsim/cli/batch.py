@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -30,6 +29,8 @@ def run_batch(
 
     Raises UserError for a sample that does not fit, before the first run.
     """
+    import numpy as np
+
     from nmpsim.core.run import Progress
     from nmpsim.views.batch_text import RunSummary, make_runs_document, print_batch
 
@@ -61,8 +62,12 @@ def run_batch(
             if report.trap is not None:
                 is_timeout = report.trap.kind == "timeout"
                 code = EXIT_TIMEOUT if is_timeout or code == EXIT_TIMEOUT else EXIT_WORSE
-    if options.save_outputs is not None:
-        _save(options.save_outputs, outputs, is_complete=code == EXIT_OK)
+    if options.save_outputs is not None and code != EXIT_OK:
+        path = options.save_outputs
+        print_message(f"warning: not every run completed; {path} is not written")
+    elif options.save_outputs is not None:  # each output as one array with a row per input
+        arrays = {name: np.stack([one[name] for one in outputs]) for name in outputs[0]}
+        write_npz(options.save_outputs, arrays)
     write_result(
         options.format,
         partial(make_runs_document, bundle=bundle.digest),
@@ -72,13 +77,3 @@ def run_batch(
         output=options.output,
     )
     return code
-
-
-def _save(path: Path, outputs: Sequence[dict[str, npt.NDArray[Any]]], *, is_complete: bool) -> None:
-    """Write each output as one array with a row per input."""
-    if not is_complete:
-        print_message(f"warning: not every run completed; {path} is not written")
-        return
-    import numpy as np
-
-    write_npz(path, {name: np.stack([one[name] for one in outputs]) for name in outputs[0]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import compress, pairwise
 from typing import Annotated, Any, Literal, TypedDict
 
 from rich.console import Console
@@ -88,12 +89,11 @@ def print_device(device: DeviceConfig, console: Console) -> None:
     settings, usual = device.settings(), default_device().settings()
     changed = [settings[name] != usual[name] for name in SETTINGS]
     rows = list_settings(settings, device.sources)
-    before: object = ""
-    for row, is_changed in zip(rows, changed, strict=True):
-        section = row["section"]
-        row["section"] = "" if section == before else section
-        row["source"] = f"{row['source']}{' *' if is_changed else ''}"
-        before = section
+    for before, row in reversed(list(pairwise(rows))):
+        if row["section"] == before["section"]:
+            row["section"] = ""
+    for row in compress(rows, changed):
+        row["source"] = f"{row['source']} *"
     print_line(console, f"device {device.name}", "bold")
     console.print()
     print_table(console, rows, *SETTING_COLUMNS)
@@ -102,12 +102,8 @@ def print_device(device: DeviceConfig, console: Console) -> None:
     print_line(console, "energy in picojoules, area in square micrometres", "dim")
     console.print()
     assumed = sum(source == "assumed" for source in device.sources.values())
-    print_line(
-        console,
-        f"{format_count(assumed, 'setting')} assumed, not measured; cycles depend on these"
-        " settings",
-    )
+    count = format_count(assumed, "setting")
+    print_line(console, f"{count} assumed, not measured; cycles depend on these settings")
     if any(changed):
-        print_line(
-            console, f"* differs from the default device: {format_count(sum(changed), 'setting')}"
-        )
+        count = format_count(sum(changed), "setting")
+        print_line(console, f"* differs from the default device: {count}")

@@ -14,7 +14,7 @@ import attrs
 
 import nmpsim
 from nmpsim.analysis.lint import RULES, LocatedFinding
-from nmpsim.checking import CaseResult, CheckResult
+from nmpsim.checking import CaseResult
 from nmpsim.escape import escape, escape_line
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.report.data import saturates_notably
@@ -146,19 +146,15 @@ def make_check_sarif(
 
 
 def _failures(result: CaseResult) -> Iterator[SarifResult]:
+    """Yield a result for each failed layer of a check, or one for a check without layers."""
     for check in result.failed_checks:
-        for rule, message, line, layer in _places(check):
-            text = f"{result.name}: {message}"
-            yield SarifResult(rule, "error", text, result.source, line, layer)
-
-
-def _places(check: CheckResult) -> Iterator[tuple[str, str, int, str]]:
-    """Yield rule, message, line and layer for each failed layer, or once without a layer."""
-    rule = f"check/{check.name}"
-    if not check.culprits:
-        yield rule, check.message, 0, ""
-    for one in check.culprits:
-        yield rule, f"{check.name}: layer {one.display_name}: {one.message}", one.line, one.name
+        rule = f"check/{check.name}"
+        if not check.culprits:
+            text = f"{result.name}: {check.message}"
+            yield SarifResult(rule, "error", text, result.source, 0)
+        for one in check.culprits:
+            text = f"{result.name}: {check.name}: layer {one.display_name}: {one.message}"
+            yield SarifResult(rule, "error", text, result.source, one.line, one.name)
 
 
 def _saturation(result: CaseResult) -> Iterator[SarifResult]:

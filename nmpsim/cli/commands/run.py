@@ -203,10 +203,6 @@ def command(options: RunCommandOptions) -> int:
     return run_batch(options, device, bundle, samples)
 
 
-def _needs_layers(options: RunCommandOptions) -> bool:
-    return options.shadow or bool(options.histogram) or options.save_layers is not None
-
-
 def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arrays) -> int:
     """Run the bundle once, write the report and return the exit code."""
     from nmpsim import session
@@ -214,6 +210,7 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
 
     limits = options.limits.make_limits()
     shadow = session.Shadow(bundle, options.float_weights) if options.shadow else None
+    saves_layers = options.shadow or bool(options.histogram) or options.save_layers is not None
     recorders = _make_recorders(bundle) if options.timeline else ()
     pointers = _make_pointer_check(options, bundle, device)
     with show_progress() as progress:
@@ -223,7 +220,9 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
             report = device.run(
                 bundle,
                 arrays,
-                save_layers=_needs_layers(options),
+                save_layers=options.shadow
+                or bool(options.histogram)
+                or options.save_layers is not None,
                 progress=progress,
                 work=_combine(*traces.listeners, *recorders),
                 commits=_combine(*(one for one in (traces.commits, pointers) if one)),
