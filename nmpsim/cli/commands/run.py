@@ -220,9 +220,7 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
             report = device.run(
                 bundle,
                 arrays,
-                save_layers=options.shadow
-                or bool(options.histogram)
-                or options.save_layers is not None,
+                save_layers=saves_layers,
                 progress=progress,
                 work=_combine(*traces.listeners, *recorders),
                 commits=_combine(*(one for one in (traces.commits, pointers) if one)),
