@@ -146,7 +146,7 @@ def _linker_flags(
         "__nmp_data_start": RW_BASE if options.is_kernel else 0,
     }
     yield from (f"-Wl,--defsym={name}={value}" for name, value in symbols.items())
-    yield from (f"-T{folder / 'nmp.ld'}", "-Wl,--gc-sections")
+    yield from (f"-T{folder / 'nmp.ld'}", "-Wl,--gc-sections", "-Wl,--emit-relocs")
     yield f"-Wl,-e{KERNEL_BASE:#x}" if options.is_kernel else str(folder / "crt0.S")
     yield str(folder / ("nmp_stdio.c" if has_library else "nmp_memory.c"))
     if options.compiler == "clang":
