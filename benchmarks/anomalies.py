@@ -142,7 +142,7 @@ def more_of(config: DeviceConfig) -> Iterator[tuple[str, DeviceConfig]]:
 
 def compiled(module: Module, config: DeviceConfig) -> Bundle:
     """Return the program for a device."""
-    return parse_bundle(compile_module(module, config, tiling="burst"))
+    return parse_bundle(compile_module(module, config, tiling="layer"))
 
 
 def cycles(bundle: Bundle, config: DeviceConfig) -> int:

@@ -3,7 +3,7 @@
     python benchmarks/chains.py [--shared ../shared] [--only NAME ...]
 
 Networks that need the folder of reference files are left out without it. Prints a Markdown table:
-cycles with ``--tiling burst`` and ``chain``, whether the outputs are equal, seconds of the
+cycles with ``--tiling layer`` and ``chain``, whether the outputs are equal, seconds of the
 processor for both compilations, and the ratio of the host times of later runs.
 """
 
@@ -52,7 +52,7 @@ def random_inputs(bundle: nmpsim.Bundle) -> dict[str, np.ndarray[Any, Any]]:
 def line(name: str, compile_with: Any) -> str:
     """Return a network's line of the table."""
     cycles, seconds, host, outputs = [], [], [], []
-    for tiling in ("burst", "chain"):
+    for tiling in ("layer", "chain"):
         begin = time.process_time()
         image = compile_with(tiling=tiling)
         seconds.append(time.process_time() - begin)
@@ -78,7 +78,7 @@ def main() -> None:
     shared_option(parser)
     parser.add_argument("--only", nargs="*", help="names of networks")
     given = parser.parse_args()
-    print("| network | burst | chain | equal | compile burst, s | chain, s | host time |")
+    print("| network | layer | chain | equal | compile layer, s | chain, s | host time |")
     print("| --- | ---: | ---: | --- | ---: | ---: | ---: |", flush=True)
     for name, compile_with in programs(given.shared).items():
         if not given.only or name in given.only:

@@ -22,7 +22,7 @@ from tilings import shared_option
 import nmpsim
 
 MEMORY = ("--system-config", "Ethos_U65_High_End", "--memory-mode", "Dedicated_Sram")
-TILINGS = ("burst", "chain")
+TILINGS = ("layer", "chain")
 
 
 def measure_nmpsim(model: Path, tiling: str) -> tuple[float, int]:

@@ -33,7 +33,7 @@ NETWORKS = ("minires", "ResNet-50", "MobileNet-like")
 def point(module: Module, config: nmpsim.DeviceConfig) -> tuple[int, float, float]:
     """Cycles, seconds of the processor for compiling, seconds of one run."""
     begin = time.process_time()
-    bundle = parse_bundle(compile_module(module, config, tiling="burst"))
+    bundle = parse_bundle(compile_module(module, config, tiling="layer"))
     compiling = time.process_time() - begin
     device, inputs = nmpsim.Device(config), inputs_of(bundle)
     device.run(bundle, inputs)

@@ -115,7 +115,7 @@ def row(layer: Layer, config: nmpsim.DeviceConfig, most: int) -> str:
     """Return a layer's line of the table."""
     module = single(layer)
     begin = time.process_time()
-    compile_module(module, config, tiling="burst")
+    compile_module(module, config, tiling="layer")
     took = time.process_time() - begin
     cycles = tiled(module, config).chosen.estimate.cycles
     with without_limits(most):

@@ -3,7 +3,7 @@
     python benchmarks/tilings.py [--shared ../shared] [--cores 1,2,4,8,16,32] [--only NAME ...]
 
 Two networks are made here; LeNet, minires, minimob and ResNet-50 come from the folder of reference
-files, where there is one. Prints a Markdown table: cycles of each mode, what `burst` saves, and
+files, where there is one. Prints a Markdown table: cycles of each mode, what `layer` saves, and
 seconds of the processor that compiling with it takes. Cycles do not depend on the machine.
 """
 
@@ -100,9 +100,9 @@ def rows(name: str, module: Module, cores: list[int]) -> Iterator[str]:
         seconds = {}
         for tiling in LAYER_TILINGS:
             cycles[tiling], seconds[tiling] = measure(module, config, tiling)
-        burst = cycles["burst"]
-        more = [f"{cycles[s]:,} | {1 - burst / cycles[s]:.1%}" for s in ("bytes", "simple")]
-        yield f"| {name} | {count} | {burst:,} | {' | '.join(more)} | {seconds['burst']:.1f} |"
+        layer = cycles["layer"]
+        more = [f"{cycles[s]:,} | {1 - layer / cycles[s]:.1%}" for s in ("bytes", "simple")]
+        yield f"| {name} | {count} | {layer:,} | {' | '.join(more)} | {seconds['layer']:.1f} |"
 
 
 def shared_option(parser: argparse.ArgumentParser) -> None:
@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of networks")
     given = parser.parse_args()
     cores = [int(count) for count in given.cores.split(",")]
-    print("| network | cores | burst | bytes | saved | simple | saved | compile, s |")
+    print("| network | cores | layer | bytes | saved | simple | saved | compile, s |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
     for name, make in networks(given.shared):
         if given.only and name not in given.only:

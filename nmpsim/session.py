@@ -163,7 +163,7 @@ def compile(
         Whether to fuse activations into the layers before them.
     tiling : str, optional
         Tiling mode: ``chain`` (consecutive layers may keep their results in scratchpads, the
-        default), ``burst`` (each layer separately, with all costs of the device), ``bytes``
+        default), ``layer`` (each layer separately, with all costs of the device), ``bytes``
         (without DRAM bursts and rows) or ``simple`` (without search).
     images_per_core : int
         Complete images that each core computes, at most 256. Inputs and outputs are then a batch

@@ -57,7 +57,7 @@ def compile_image(text: Path, **options: Any) -> bytes:
 
 def compile_file(text: Path, **options: Any) -> Path:
     """Return the session's file of a bundle, in which DRAM holds every layer's output."""
-    options = {"tiling": "burst"} | options
+    options = {"tiling": "layer"} | options
 
     def compile_text() -> bytes:
         program = nmpsim.compile(text, get_weights_path(text), **options)

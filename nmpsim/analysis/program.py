@@ -111,7 +111,7 @@ class Program:
 
 
 @lru_cache(maxsize=2)
-def compile_without_chains(bundle: Bundle, tiling: str = "burst") -> Bundle:
+def compile_without_chains(bundle: Bundle, tiling: str = "layer") -> Bundle:
     """Compile a bundle again without chains, or return ``bundle`` itself if it has no chains.
 
     Parameters

@@ -87,7 +87,7 @@ def check_outputs_in_dram(bundle: Bundle) -> None:
             place=Place(str(bundle.path)),
             found=f"{', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''}",
             expected="a program that stores the output of every layer in DRAM",
-            hint="Compile the program with `--tiling burst`.",
+            hint="Compile the program with `--tiling layer`.",
         )
 
 

@@ -105,7 +105,7 @@ def _saturated(bias: RescaledBias) -> TableCell:
 TRIALS_SHOWN = 6
 """Trials shown for each layer; JSON has all."""
 MODES = {
-    "burst": "by all costs of the device",
+    "layer": "by all costs of the device",
     "bytes": "by bytes, without bursts and rows",
     "simple": "by one rule, without a search",
     "chain": "by all costs of the device, with chains of layers",

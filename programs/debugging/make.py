@@ -38,7 +38,7 @@ def compiled(folder: Path, text: str, arrays: dict[str, Any], tensors: dict[str,
     lir.write_text(text)
     np.savez(npz, **arrays)
     (folder / "net.tensors.json").write_text(json.dumps(tensors))
-    return nmpsim.compile(lir, npz, tiling="burst").image  # the program that is debugged
+    return nmpsim.compile(lir, npz, tiling="layer").image  # the program that is debugged
 
 
 def right(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) -> bytes:

@@ -19,7 +19,7 @@ from nmpsim.isa.table import DESCRIPTORS, SCALE_RECORD
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 DEVICE = nmpsim.default_device()
-CUTS = [("chain", 32), ("burst", 1), ("burst", 5), ("simple", 32), ("bytes", 8)]
+CUTS = [("chain", 32), ("layer", 1), ("layer", 5), ("simple", 32), ("bytes", 8)]
 """Combinations of tiling and number of cores."""
 
 
@@ -67,7 +67,7 @@ def digits(folder: Path, numerics: str) -> Network:
     files = (DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
     rescales = numerics == "nmp"
     return network(
-        *files, inputs, folder, numerics=numerics, rescale_biases=rescales, tiling="burst"
+        *files, inputs, folder, numerics=numerics, rescale_biases=rescales, tiling="layer"
     )
 
 
@@ -108,7 +108,7 @@ def test_a_changed_multiplier_of_any_profile_fails(numerics, tmp_path):
     ],
 )
 def test_a_changed_multiplier_of_any_layer_fails(name, numerics, shared, tmp_path):
-    net = load_recorded(shared, name, tmp_path, numerics=numerics, tiling="burst")
+    net = load_recorded(shared, name, tmp_path, numerics=numerics, tiling="layer")
     layers = []
     for layer, found in change_network(net, tmp_path, "out_mul", 1):
         layers.append(layer)
@@ -155,7 +155,7 @@ def rescale(text: Path, weights: Path, inputs: dict, tiling: str, cores: int) ->
     ],
 )
 def test_rescale_numbers_do_not_depend_on_tiling(name, shared, tmp_path):
-    net = load_recorded(shared, name, tmp_path, tiling="burst")
+    net = load_recorded(shared, name, tmp_path, tiling="layer")
     text = shared / "lir" / f"{name}.lir.txt"
     expected = tuple(layer.rescale for layer in net.before.layers)
     for tiling, cores in CUTS:
@@ -166,7 +166,7 @@ def test_rescale_numbers_do_not_depend_on_tiling(name, shared, tmp_path):
 
 
 def test_a_changed_channel_scale_fails(shared, tmp_path):
-    net = load_recorded(shared, "minires/i8_asym_b32_channelwise/interp", tmp_path, tiling="burst")
+    net = load_recorded(shared, "minires/i8_asym_b32_channelwise/interp", tmp_path, tiling="layer")
     bundle = nmpsim.load(net.path)
     mul = 4 * [word.name for word in SCALE_RECORD].index("out_mul")
     tables = {name: at for name, at in bundle.symbols.items() if name.endswith(".scales")}

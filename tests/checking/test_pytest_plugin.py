@@ -50,7 +50,7 @@ def test_runs_return_reports(tests):
 
         @pytest.fixture(scope="session")
         def compiled(nmp_session):
-            return nmp_session.compile("digits.lir.txt", "digits.npz", tiling="burst")
+            return nmp_session.compile("digits.lir.txt", "digits.npz", tiling="layer")
 
         def test_compiled(nmp, compiled):
             assert nmp.run(compiled, SEVEN).cycles == 5202

@@ -28,7 +28,7 @@ class Project:
 
     folder: Path
 
-    def compile(self, tiling: str = "burst", **options: object) -> None:
+    def compile(self, tiling: str = "layer", **options: object) -> None:
         """Compile the network in the folder to a bundle, by default without chains."""
         files = (self.folder / "digits.lir.txt", self.folder / "digits.npz")
         nmpsim.save(nmpsim.compile(*files, tiling=tiling, **options), self.folder / "digits.bin")

@@ -83,10 +83,10 @@ def run(folder: Path, bundle: Bundle, engine: str = "reference") -> RunReport:
     ("elem", "compiler", "cores", "tiling"),
     each_value(
         [
-            ("i8", "gcc", 3, "burst"),
+            ("i8", "gcc", 3, "layer"),
             ("i16", "clang", 1, "chain"),
             ("i8", "clang", 3, "chain"),
-            ("i16", "gcc", 32, "burst"),
+            ("i16", "gcc", 32, "layer"),
         ]
     ),
 )

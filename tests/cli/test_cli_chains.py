@@ -43,13 +43,13 @@ def test_chains_are_explained_and_reported(compile_digits, nmpsim_cli):
 
 def test_outputs_of_all_layers_are_saved(compile_digits, nmpsim_cli, tmp_path):
     saved = {}
-    for tiling in ("burst", "chain"):
+    for tiling in ("layer", "chain"):
         bundle, _ = compile_digits(tiling)
         saved[tiling] = tmp_path / f"{tiling}.npz"
         result = nmpsim_cli("run", bundle, "--input", IMAGE, "--save-layers", saved[tiling])
         assert result.exit_code == 0, result.stderr
         assert ("first layer" in result.stdout) == (tiling == "chain")
-    with np.load(saved["burst"]) as expected, np.load(saved["chain"]) as found:
+    with np.load(saved["layer"]) as expected, np.load(saved["chain"]) as found:
         assert set(expected.files) == set(found.files)
         for name in expected.files:
             np.testing.assert_array_equal(found[name], expected[name])

@@ -20,10 +20,10 @@ def compile_digits(nmpsim_cli, tmp_path):
 
 
 def test_explanations_are_printed(compile_digits):
-    result = compile_digits("--explain-tiling", "--tiling", "burst")
+    result = compile_digits("--explain-tiling", "--tiling", "layer")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert lines[0] == "tiling burst: by all costs of the device"
+    assert lines[0] == "tiling layer: by all costs of the device"
     assert "1 conv conv1__2" in lines
     assert any(line.startswith("  the fastest of ") for line in lines)
     assert any(line.split()[:1] == ["tiling"] and "row misses" in line for line in lines)
@@ -78,4 +78,4 @@ def test_an_unknown_mode_is_refused(compile_digits):
     result = compile_digits("--tiling", "fast")
     assert result.exit_code == 2
     assert result.stderr.startswith("error[ARG001]: ")
-    assert "burst" in result.stderr
+    assert "layer" in result.stderr

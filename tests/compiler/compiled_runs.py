@@ -40,7 +40,7 @@ def compile_program(
 
     By default each layer is tiled separately, so that the outputs of all layers can be checked.
     """
-    options = {"tiling": "burst"} | options
+    options = {"tiling": "layer"} | options
     try:
         return parse_bundle(
             compile_module(

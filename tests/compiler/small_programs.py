@@ -29,7 +29,7 @@ def program(draft: Draft, seed: int = 0) -> Program:
 
 
 def compile_draft(
-    draft: Draft, config: DeviceConfig = SMALL, fuse: bool = True, tiling: str = "burst"
+    draft: Draft, config: DeviceConfig = SMALL, fuse: bool = True, tiling: str = "layer"
 ) -> Bundle:
     module = draft.module()
     return parse_bundle(compile_module(module, config, fuse_activations=fuse, tiling=tiling))

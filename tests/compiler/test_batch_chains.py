@@ -154,8 +154,8 @@ def test_invalid_number_of_images_is_refused(options: dict[str, Any]) -> None:
 
 def test_complete_images_are_not_divided_by_chains() -> None:
     module, config = digits().module, default_device()
-    chain, burst = (
+    chain, layer = (
         parse_bundle(compile_module(module, config, tiling=one, images_per_core=1))
-        for one in ("chain", "burst")
+        for one in ("chain", "layer")
     )
-    assert chain.digest == burst.digest
+    assert chain.digest == layer.digest

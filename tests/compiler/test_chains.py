@@ -73,7 +73,7 @@ def compile_both(
     """Return the bundle without chains and that with the chosen ones; None if a tile is too big."""
     options: dict[str, Any] = {"numerics": program.numerics}
     try:
-        layers = compile_module(program.module, config, tiling="burst", **options)
+        layers = compile_module(program.module, config, tiling="layer", **options)
         separate = parse_bundle(layers)
         if choose is not None:
             monkeypatch.setattr(ChainSearch, "choose_chains", choose)
@@ -220,7 +220,7 @@ def test_chains_of_shared_models(name: str, most: int, shared: Path) -> None:
     folder = shared / "models" / name
     config = default_device()
     reports = []
-    for tiling in ("burst", "chain"):
+    for tiling in ("layer", "chain"):
         bundle = nmpsim.compile(folder / "model.tflite", tiling=tiling).bundle
         (tensor,) = bundle.metadata.inputs
         image = np.load(folder / "inputs.npy")[:1].reshape(tensor.shape)

@@ -54,7 +54,7 @@ def test_streams_of_the_largest_network_are_correct(name: str) -> None:
     constants = with_recipe(recording)
     module, _ = attach_arrays(parse_file(text), constants, read_scales_file(scales))
     config = default_device()
-    bundle = parse_bundle(compile_module(module, config, tiling="burst"))
+    bundle = parse_bundle(compile_module(module, config, tiling="layer"))
     assert check_streams(bundle, config) > 15_000
 
 

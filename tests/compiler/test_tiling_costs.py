@@ -135,7 +135,7 @@ def test_every_layer_takes_its_estimate(program: Program, size: Size) -> None:
     check(program, size.config)
 
 
-@pytest.mark.parametrize("tiling", ["burst", "bytes", "simple"])
+@pytest.mark.parametrize("tiling", ["layer", "bytes", "simple"])
 @pytest.mark.parametrize("changes", FEW, ids=str)
 def test_estimates_hold_on_other_devices(tiling: str, changes: dict[str, int]) -> None:
     check(digits(), attrs.evolve(default_device(), **changes), tiling)
@@ -147,7 +147,7 @@ def test_estimates_hold_on_a_dram_with_banks(preset: str, tmp_path: Path) -> Non
     path = tmp_path / "device.toml"
     path.write_text(f'[dram]\npreset = "{preset}"\n', encoding="utf-8")
     config = load_device(path)
-    bundle, layers = compile_with_tiling(digits(), config, "burst")
+    bundle, layers = compile_with_tiling(digits(), config, "layer")
     report = Device(config).run(bundle, digits().inputs)
     taken = [report.layers[layer.layer.index] for layer in layers]
     expected = [layer.chosen.estimate for layer in layers]
@@ -156,7 +156,7 @@ def test_estimates_hold_on_a_dram_with_banks(preset: str, tmp_path: Path) -> Non
     assert [layer.bursts for layer in taken] == [one.bursts for one in expected]
 
 
-def check(program: Program, config: DeviceConfig, tiling: str = "burst") -> None:
+def check(program: Program, config: DeviceConfig, tiling: str = "layer") -> None:
     bundle, layers = compile_with_tiling(program, config, tiling)
     report = Device(config).run(bundle, program.inputs)
     for layer in layers:

@@ -46,19 +46,19 @@ def test_other_modes_give_right_outputs(program: Program, size: Size, tiling: st
 
 def test_modes_are_ordered_by_cycles() -> None:
     """On the digits network each is better than the next."""
-    burst, blind, simple, chain = (cycles(digits(), tiling) for tiling in TILINGS)
-    assert chain < burst < blind < simple
+    layer, blind, simple, chain = (cycles(digits(), tiling) for tiling in TILINGS)
+    assert chain < layer < blind < simple
 
 
 @pytest.mark.parametrize("changes", [{}, *FEW], ids=str)
 def test_the_search_is_no_worse_than_the_rule(changes: dict[str, int]) -> None:
-    assert cycles(digits(), "burst", **changes) <= cycles(digits(), "simple", **changes)
+    assert cycles(digits(), "layer", **changes) <= cycles(digits(), "simple", **changes)
 
 
 @pytest.mark.parametrize("changes", [{}, *FEW], ids=str)
 def test_burst_is_no_worse_than_bytes(changes: dict[str, int]) -> None:
     config = attrs.evolve(default_device(), **changes)
-    _, sighted = compile_with_tiling(digits(), config, "burst")
+    _, sighted = compile_with_tiling(digits(), config, "layer")
     _, blind = compile_with_tiling(digits(), config, "bytes")
     for one, other in zip(sighted, blind, strict=True):
         assert one.chosen.estimate.cycles <= other.chosen.estimate.cycles, one.layer
@@ -91,7 +91,7 @@ def one_convolution(size: int, inputs: int, outputs: int) -> Program:
 def test_large_layers_are_searched() -> None:
     """The rule takes four times as long: it gives each core rows that do not fit."""
     convolution = one_convolution(224, 64, 64)
-    _, (layer,) = compile_with_tiling(convolution, default_device(), "burst")
+    _, (layer,) = compile_with_tiling(convolution, default_device(), "layer")
     _, (by_rule,) = compile_with_tiling(convolution, default_device(), "simple")
     assert len(layer.trials) > 20
     assert 2 * layer.chosen.estimate.cycles < by_rule.chosen.estimate.cycles
@@ -111,23 +111,23 @@ def test_large_layers_are_searched() -> None:
 )
 def test_the_best_known_tiling_is_found(shape: tuple[int, int, int], best: int) -> None:
     """Within 3 % of the best that anybody found on the default device, whatever was tried."""
-    _, (layer,) = compile_with_tiling(one_convolution(*shape), default_device(), "burst")
+    _, (layer,) = compile_with_tiling(one_convolution(*shape), default_device(), "layer")
     assert layer.chosen.estimate.cycles <= 1.03 * best
 
 
 def test_more_cores_are_not_slower() -> None:
     """A tiny network on 1 to 64 cores: those that would not help get no work."""
-    taken = [cycles(digits(), "burst", cores_count=count) for count in (1, 2, 4, 8, 16, 32, 64)]
+    taken = [cycles(digits(), "layer", cores_count=count) for count in (1, 2, 4, 8, 16, 32, 64)]
     best = taken[0]
     for one in taken[1:]:
         assert one <= 1.01 * best
         best = min(best, one)
-    _, layers = compile_with_tiling(digits(), default_device(), "burst")
+    _, layers = compile_with_tiling(digits(), default_device(), "layer")
     assert max(layer.chosen.estimate.cores for layer in layers) < 32
 
 
 def test_the_fastest_candidate_is_selected() -> None:
-    _, layers = compile_with_tiling(digits(), default_device(), "burst")
+    _, layers = compile_with_tiling(digits(), default_device(), "layer")
     assert [layer.layer.opcode for layer in layers][:2] == ["convolution", "maxpool"]
     for layer in layers:
         times = [trial.estimate.cycles for trial in layer.trials]
@@ -150,4 +150,4 @@ def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(UserError, match="unknown value of tiling") as caught:
         compile_module(digits().module, default_device(), tiling="fast")
     (finding,) = caught.value.diagnostics
-    assert (finding.code, finding.expected) == ("COMP001", "burst, bytes, simple or chain")
+    assert (finding.code, finding.expected) == ("COMP001", "layer, bytes, simple or chain")

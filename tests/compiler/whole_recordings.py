@@ -79,7 +79,7 @@ class Recording:
         )
 
 
-def record(draft: Draft, config: DeviceConfig, tiling: str = "burst") -> Recording:
+def record(draft: Draft, config: DeviceConfig, tiling: str = "layer") -> Recording:
     """Run a program without fusion and return its recording."""
     bundle = compile_draft(draft, config, fuse=False, tiling=tiling)
     device = Device(config, threads=1)

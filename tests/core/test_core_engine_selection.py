@@ -34,7 +34,7 @@ again:
 
 @pytest.fixture(scope="module")
 def digits() -> Bundle:
-    return nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", tiling="burst").bundle
+    return nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", tiling="layer").bundle
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 @pytest.fixture(scope="module")
 def digits() -> Bundle:
     files = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
-    return nmpsim.compile(*files, tiling="burst").bundle
+    return nmpsim.compile(*files, tiling="layer").bundle
 
 
 DIVERGED = RestartError(ModeEvent.DIVERGED)
@@ -229,7 +229,7 @@ def test_whole_layers_are_proved_late_or_never(
 
 
 @pytest.mark.skipif(IS_JIT_DISABLED, reason="runs are not recorded")
-@pytest.mark.parametrize("tiling", ["burst", "chain"])
+@pytest.mark.parametrize("tiling", ["layer", "chain"])
 def test_runs_with_layers_repeat_one_layer_after_the_other(
     tiling: str, repeated_runs: list[int]
 ) -> None:

@@ -26,7 +26,7 @@ def run_assembly(text: str) -> RunReport:
 @pytest.fixture(scope="module")
 def digits() -> Bundle:
     files = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
-    return parse_bundle(nmpsim.compile(*files, tiling="burst").image)
+    return parse_bundle(nmpsim.compile(*files, tiling="layer").image)
 
 
 def test_a_deadlock_names_waiting_cores_and_causes() -> None:

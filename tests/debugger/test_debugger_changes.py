@@ -64,7 +64,7 @@ def run_with_scales(
     (folder / "net.lir.txt").write_text(text)
     (folder / "net.tensors.json").write_text(json.dumps(tensors))
     compiled = nmpsim.compile(
-        folder / "net.lir.txt", DIGITS / "digits.npz", tiling="burst", numerics=numerics
+        folder / "net.lir.txt", DIGITS / "digits.npz", tiling="layer", numerics=numerics
     )
     debugger = Debugger(parse_bundle(compiled.image), inputs)
     debugger.run()
@@ -76,7 +76,7 @@ def test_another_scale_gives_the_compilers_words(
     numerics: str, seven: dict[str, Any], tmp_path: Path
 ) -> None:
     compiled = nmpsim.compile(
-        DIGITS / "digits.lir.txt", DIGITS / "digits.npz", tiling="burst", numerics=numerics
+        DIGITS / "digits.lir.txt", DIGITS / "digits.npz", tiling="layer", numerics=numerics
     )
     shell = Shell(Debugger(parse_bundle(compiled.image), seven), lambda _: pytest.fail("no"))
     told = shell.execute("change conv1 scale 0.02").text
@@ -120,7 +120,7 @@ def test_layers_with_the_old_scale_are_listed(shell: Shell) -> None:
 
 def test_an_impossible_scale_is_refused(seven: dict[str, Any]) -> None:
     compiled = nmpsim.compile(
-        DIGITS / "digits.lir.txt", DIGITS / "digits.npz", tiling="burst", numerics="q31"
+        DIGITS / "digits.lir.txt", DIGITS / "digits.npz", tiling="layer", numerics="q31"
     )
     shell = Shell(Debugger(parse_bundle(compiled.image), seven), lambda _: pytest.fail("no"))
     with pytest.raises(UserError, match="numerics q31 requires a bias with the scale of the sum"):

@@ -140,7 +140,7 @@ def test_watchpoints_see_scalar_loads_and_stores(
     assert any(f"core 0 {mnemonic} at " in text for text in texts)
 
 
-@pytest.mark.parametrize("tiling", ["burst", "simple"])
+@pytest.mark.parametrize("tiling", ["layer", "simple"])
 @pytest.mark.parametrize("program", ["minimob/i8_asym_b32/cpumax", "minires/i16_pow2_b16/nmp"])
 def test_compiled_programs_have_no_hazards(shared: Path, program: str, tiling: str) -> None:
     text = shared / "lir" / f"{program}.lir.txt"

@@ -74,7 +74,7 @@ def program(number: int) -> tuple[Bundle, Inputs]:
         image = assemble(source, "test.s", DEVICES[0].settings()).build_bundle()
         return parse_bundle(image), {"from": np.arange(-128, 128, dtype=np.int8)}
     lir, npz = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
-    bundle = parse_bundle(nmpsim.compile(lir, npz, device=DEVICES[1], tiling="burst").image)
+    bundle = parse_bundle(nmpsim.compile(lir, npz, device=DEVICES[1], tiling="layer").image)
     return bundle, {"data": np.load(DIGITS / "images" / "7.npy")}
 
 

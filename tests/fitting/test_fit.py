@@ -36,7 +36,7 @@ ASSUMED = (
 def image() -> bytes:
     """Return the digits with single layers, which give more measurements than chains."""
     files = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
-    return nmpsim.compile(*files, tiling="burst").image
+    return nmpsim.compile(*files, tiling="layer").image
 
 
 @pytest.fixture(scope="module")

@@ -54,11 +54,11 @@ def expect_outputs(frames: Frames) -> Frames:
 @pytest.mark.parametrize(
     ("dtype", "engine", "tiling", "count"),
     [
-        ("INT8", "compiled", "burst", 100),
+        ("INT8", "compiled", "layer", 100),
         ("INT8", "compiled", "chain", 8),
         ("UINT8", "compiled", "simple", 8),
-        ("INT8", "reference", "burst", 4),
-        ("INT8", "auto", "burst", 8),
+        ("INT8", "reference", "layer", 4),
+        ("INT8", "auto", "layer", 8),
     ],
 )
 def test_state_is_kept_between_runs(
@@ -154,7 +154,7 @@ def test_run_command_keeps_state(model: Path, tmp_path: Path) -> None:
 def test_layers_of_chains_are_saved_with_the_state(model: Path) -> None:
     frames = make_frames(3)
     saved = []
-    for tiling in ("burst", "chain"):
+    for tiling in ("layer", "chain"):
         bundle, device = nmpsim.compile(model, tiling=tiling).bundle, nmpsim.Device(threads=1)
         for frame in frames:
             report = device.run(bundle, frame, save_layers=True)

@@ -64,7 +64,7 @@ class CompileOptions:
         "Run dequantize-operator-quantize in integers.", group=_NUMERICS
     )
     no_fuse: bool = define_option("Keep every instruction a separate layer.", group=_TILING)
-    tiling: Literal["burst", "bytes", "simple", "chain"] = define_option(
+    tiling: Literal["layer", "bytes", "simple", "chain"] = define_option(
         "Tiling of layers.", group=_TILING, default="chain"
     )
     batch_cores: bool = define_option("Compute a complete image on each core.", group=_TILING)
@@ -86,7 +86,7 @@ Numerics profiles: {", ".join(NUMERICS_NAMES)}. By default the format of the mod
 uses {DEFAULT_NUMERICS}. LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the
 LIR. FILE.toml replaces formulas of a profile for all layers.
 
-Tilings: burst minimizes all device costs, bytes minimizes traffic, simple uses a fixed rule without
+Tilings: layer minimizes all device costs, bytes minimizes traffic, simple uses a fixed rule without
 a search. By default, --integer-islands is on only for 16-bit models.
 """
 

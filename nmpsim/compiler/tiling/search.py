@@ -1,8 +1,8 @@
 """Choice of a tiling for each layer.
 
-``burst`` simulates the most promising tilings with all costs of the device and takes the fastest.
+``layer`` simulates the most promising tilings with all costs of the device and takes the fastest.
 ``bytes`` does the same with a DRAM that has neither bursts nor rows. ``simple`` does not search.
-``chain``, the default, tiles single layers as ``burst`` and searches chains of layers, see
+``chain``, the default, tiles single layers as ``layer`` and searches chains of layers, see
 :mod:`nmpsim.compiler.tiling.chain_search`.
 """
 
@@ -24,10 +24,10 @@ from nmpsim.config import DeviceConfig
 from nmpsim.report.fields import FLAT, JsonKey, WrittenBefore
 from nmpsim.timing import get_costs
 
-LAYER_TILINGS = ("burst", "bytes", "simple")
+LAYER_TILINGS = ("layer", "bytes", "simple")
 """Tilings of single layers."""
 CHAIN = "chain"
-"""Tiling that keeps results of consecutive layers in scratchpads, and tiles others by ``burst``."""
+"""Tiling that keeps results of consecutive layers in scratchpads, and tiles others by ``layer``."""
 TILINGS = (*LAYER_TILINGS, CHAIN)
 DEFAULT_TILING = CHAIN
 NOTABLE = 1.01
@@ -192,7 +192,7 @@ class TilingSearch:
         return _Decision(layer.name, trials[0][1], tuple(trial for trial, _ in trials))
 
     def _candidates(self, options: TilingOptions) -> list[Any]:
-        """Return the tilings to simulate: the same in both modes, so that ``burst`` is never worse.
+        """Return the tilings to simulate: the same in both modes, so that ``layer`` is never worse.
 
         Those that the mode itself expects to be fast come first, and win among equals.
         """

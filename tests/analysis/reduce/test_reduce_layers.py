@@ -76,7 +76,7 @@ def test_the_tiling_mode_is_kept():
         tiling: nmpsim.compile(
             DIGITS / "digits.lir.txt", DIGITS / "digits.npz", device=one_core, tiling=tiling
         )
-        for tiling in ("burst", "simple")
+        for tiling in ("layer", "simple")
     }
     bundle = parse_bundle(compiled["simple"].image)
     runs = {
@@ -85,7 +85,7 @@ def test_the_tiling_mode_is_kept():
     }
     layer = next(
         mine
-        for mine, other in zip(runs["simple"].layers, runs["burst"].layers, strict=True)
+        for mine, other in zip(runs["simple"].layers, runs["layer"].layers, strict=True)
         if mine.bursts != other.bursts
     )
     values = runs["simple"].layer_outputs[make_layer_key(bundle.metadata.layers[layer.index])]
