@@ -107,6 +107,31 @@ def test_a_nearest_resize_that_repeats_pixels_runs_on_the_device(
     assert {layer.placement for layer in report.layers if layer.op != "transpose"} == {place}
 
 
+def test_exact_functions_of_one_quantized_tensor_become_a_table(tmp_path: Path) -> None:
+    """A decomposed HardSwish; a hyperbolic tangent is not exact and stays on the host."""
+    nodes: list[Node] = [
+        ("DequantizeLinear", ["x", "s", "z"], ["d"], {}),
+        ("Add", ["d", "three"], ["moved"], {}),
+        ("Clip", ["moved", "", "six"], ["low"], {}),
+        ("Relu", ["low"], ["clipped"], {}),
+        ("Mul", ["d", "clipped"], ["product"], {}),
+        ("Div", ["product", "six"], ["f"], {}),
+        ("QuantizeLinear", ["f", "t", "z"], ["y"], {}),
+    ]
+    numbers = {"three": 3.0, "six": 6.0, "s": 0.05, "t": 0.03}
+    constants: dict[str, Array] = {name: np.float32(one) for name, one in numbers.items()}
+    constants["z"] = np.uint8(120)
+    x = np.arange(256, dtype=np.uint8).reshape(1, 256)
+    report = run_model(tmp_path, nodes, x, constants)
+    real = (x.astype(np.float32) - 120) * constants["s"]
+    product = real * np.clip(real + np.float32(3), 0, np.float32(6)) / np.float32(6)
+    expected = np.clip(np.rint(product / constants["t"]) + 120, 0, 255)
+    np.testing.assert_array_equal(report.outputs["y"], expected)
+    assert [layer.op for layer in report.layers] == ["intlookuptable"]
+    nodes[4] = ("Tanh", ["clipped"], ["product"], {})
+    assert "host" in {one.placement for one in run_model(tmp_path, nodes, x, constants).layers}
+
+
 def test_indices_are_converted_to_channels_last(tmp_path: Path) -> None:
     nodes: list[Node] = [
         ("MaxPool", ["x"], ["pool"], {"kernel_shape": [1, 1]}),

@@ -93,7 +93,7 @@ def _axes(axes: Any) -> tuple[int, ...]:
     return tuple(int(axis) for axis in np.ravel(axes))
 
 
-_FOLDS: dict[str, Callable[..., Any]] = {
+FOLDS: dict[str, Callable[..., Any]] = {
     "Add": np.add,
     "Cast": _cast,
     "Ceil": np.ceil,
@@ -137,7 +137,7 @@ _CONSTANT_TYPES: dict[str, Any] = {
     "value_ints": np.int64,
 }
 """Attribute of the operator Constant -> type of its values; None: its own."""
-FOLDED_OPERATORS = frozenset(("Constant", "Shape", "Size", *_FOLDS))
+FOLDED_OPERATORS = frozenset(("Constant", "Shape", "Size", *FOLDS))
 """Operators that are computed at compile time if their inputs are known."""
 
 
@@ -190,7 +190,7 @@ def fold_node(lowering: GraphLowering, node: Node) -> Array | None:
             return np.array(math.prod(shape.tolist()), np.int64)
         return shape[node.attributes.get("start", 0) : node.attributes.get("end")]
     is_known = all(name and lowering.is_constant(name) for name in node.inputs)
-    if node.op not in _FOLDS or not node.inputs or not is_known:
+    if node.op not in FOLDS or not node.inputs or not is_known:
         return None
     require(  # before any more is computed
         lowering.folded_elements <= _MAX_ALL_ELEMENTS,
@@ -208,7 +208,7 @@ def fold_node(lowering: GraphLowering, node: Node) -> Array | None:
         f"a constant of {count} elements",
         f"at most {_MAX_ELEMENTS} elements",
     )
-    function = _FOLDS[node.op]
+    function = FOLDS[node.op]
     try:
         with np.errstate(all="ignore"):
             values = np.asarray(function(*inputs, **bind_attributes(function, node.attributes)))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.frontends.graph.constant_folding import FOLDS
 from nmpsim.frontends.graph.float_ops import EXPONENTIAL_UNITS
-from nmpsim.frontends.graph.nodes import INTEGER_RANGES, QuantizedTensor
+from nmpsim.frontends.graph.nodes import INTEGER_RANGES, Node, QuantizedTensor
 from nmpsim.frontends.graph.operation import (
     GraphLowering,
     LoweringResult,
@@ -124,6 +125,23 @@ SCALAR_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 arguments."""
 
 
+def _clip(x: Floats, low: Any = None, high: Any = None, **limits: float) -> Any:
+    low = limits.get("min", -np.inf) if low is None else low
+    return np.clip(x, low, limits.get("max", np.inf) if high is None else high)
+
+
+_PAIRS = ("Add", "Div", "Max", "Min", "Mul", "Sub")
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **SCALAR_FUNCTIONS,
+    **{op: FOLDS[op] for op in _PAIRS},
+    "Clip": _clip,
+    "Relu": lambda x: np.maximum(x, 0),
+}
+"""Elementwise operator -> its function of float32 arrays and attributes."""
+EXACT_FUNCTIONS = frozenset((*_PAIRS, "Abs", "Clip", "HardSigmoid", "LeakyRelu", "Neg", "Relu"))
+"""Operators of ``FUNCTIONS`` whose results are those of ONNX Runtime to the bit."""
+
+
 def lower_scalar_function(op: GraphLowering) -> LoweringResult:
     """Lower a function of 8-bit integers, such as Sigmoid, to a look-up table."""
     function = SCALAR_FUNCTIONS[op.kind]
@@ -202,12 +220,34 @@ def _list_real_values(source: QuantizedTensor) -> Floats:
 
 
 def lower_requantization(op: GraphLowering) -> LoweringResult:
-    """Lower a requantization of 8-bit integers to a look-up table with PyTorch's formula."""
+    """Lower a requantization of 8-bit integers by PyTorch's formula, or a function by its nodes."""
     result, own = op.quantized_result, op.sources[0]
+    if op.node.integers and op.node.integers.float_nodes:
+        nodes, rank = op.node.integers.float_nodes, len(op.get_shape())
+        return emit_lookup_table(op, lambda x: _evaluate_nodes(op, nodes, x, rank))
     if own.has_equal_parameters(result):
         return op.define_view(op.get_shape())
     steps = np.rint(_list_real_values(own) * (np.float32(1) / np.float32(result.scale)))
     return op.emit_table_lookup(op.read_operand(), steps + result.zero_point)
+
+
+def _evaluate_nodes(op: GraphLowering, nodes: Sequence[Node], x: Floats, rank: int) -> Any:
+    """Evaluate the nodes from DequantizeLinear to QuantizeLinear for real values ``x``."""
+    values: dict[str, Any] = {}
+    for node in nodes[:-1]:
+        given: list[Any] = []
+        for name in node.inputs:
+            if name and name not in values and node.op != "DequantizeLinear":
+                constant = op.get_constant(name)
+                found = f"constant {name} of shape {list(constant.shape)}"
+                is_number = constant.size == 1 and constant.ndim <= rank
+                require(is_number, found, f"one element and at most {rank} dimensions")
+                values[name] = constant.reshape(())
+            given.append(values.get(name))
+        function = FUNCTIONS.get(node.op)
+        bound = bind_attributes(function, node.attributes) if function else {}
+        values[node.outputs[0]] = function(*given, **bound) if function else x
+    return values[nodes[-1].inputs[0]]
 
 
 def lower_integer_concatenation(op: GraphLowering, *, axis: int = 0) -> LoweringResult:

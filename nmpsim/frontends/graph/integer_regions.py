@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import OperatorMapping
+from nmpsim.frontends.graph.integer_ops import EXACT_FUNCTIONS, FUNCTIONS
 from nmpsim.frontends.graph.nodes import (
     INTEGER_RANGES,
     Graph,
@@ -27,6 +28,8 @@ from nmpsim.frontends.imported_model import UnsupportedError, require
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 _CLIPS = ("Relu", "Clip")
 _WIDE_TYPES = ("int16", "uint16")
+_MAX_FUNCTION_NODES = 64
+"""Limit for the nodes of a function that becomes a table."""
 _BIAS_TOLERANCE, _BIAS_DIFFERENCE = 1e-2, 1e-6
 """Tolerance for the scale of a bias, relative and absolute, as of ONNX Runtime 1.32."""
 
@@ -144,6 +147,11 @@ class _Edges:
         readers = self._readers.get(name, [])
         return readers[0] if len(readers) == 1 and name not in self.outputs else None
 
+    def is_read_by(self, node: Node, readers: Collection[int]) -> bool:
+        """Return whether only nodes of these identities read a node's result."""
+        name = node.outputs[0]
+        return name not in self.outputs and all(id(r) in readers for r in self._readers[name])
+
     def find_dequantize(self, name: str) -> Node | None:
         """Return the DequantizeLinear that writes a tensor, None if another node does."""
         node = self.writers.get(name)
@@ -252,6 +260,8 @@ class _RegionFinder:
                 source, result = self._read_source(node.inputs[0]), self._read_result(node)
                 integers = IntegerOperation(QUANTIZE, (source,), result)
                 return attrs.evolve(node, integers=integers), []
+            if node.op == QUANTIZE:
+                return self._find_function(node)
             row = self._rows.get(node.op)
             return None if row is None else self._find_computation(node, row)
         except UnsupportedError:
@@ -267,6 +277,44 @@ class _RegionFinder:
         if not is_equal or (is_wide and not self._has_islands):
             return None
         return _rewire(node, source.name, result.name), [after]
+
+    def _find_function(self, node: Node) -> _Region | None:
+        """Return the function of one quantized tensor that a QuantizeLinear reads."""
+        nodes: dict[int, Node] = {}
+        pending, sources = [node.inputs[0]], []
+        while pending:
+            name = pending.pop()
+            before = self._edges.writers.get(name)
+            if id(before) in nodes or (before is None and (not name or name in self._constants)):
+                continue
+            if before is None or len(before.outputs) > 1 or len(nodes) == _MAX_FUNCTION_NODES:
+                return None
+            if before.op == DEQUANTIZE:
+                sources.append(self._read_source(name))
+            elif before.op in FUNCTIONS:
+                pending += before.inputs
+            else:
+                return None
+            nodes[id(before)] = before
+        ordered = [one for one in self._nodes if id(one) in nodes]
+        parts = [one for one in ordered if one.op != DEQUANTIZE]
+        allowed = {id(one) for one in (*parts, node)}
+        is_single = len({one.name for one in sources}) == 1 and all(
+            one.has_equal_parameters(sources[0]) for one in sources
+        )
+        if (
+            not parts
+            or not is_single
+            or not all(self._edges.is_read_by(one, allowed) for one in parts)
+        ):
+            return None
+        if not EXACT_FUNCTIONS.issuperset(one.op for one in parts):
+            if not self._has_islands:
+                return None
+            self._island_labels.append(node.label)
+        result, floats = self._read_result(node), (*ordered, node)
+        integers = IntegerOperation(QUANTIZE, (sources[0],), result, float_nodes=floats)
+        return attrs.evolve(node, integers=integers), parts
 
     def _find_computation(self, node: Node, row: IntegerForm) -> _Region | None:
         edges, count = self._edges, row.inputs or len(node.inputs)
