@@ -47,7 +47,7 @@ class EvalOptions:
     top: str = define_option("K of each top-K accuracy.", "K1,K2", default="1,5")
     limit: Positive | None = define_option("Evaluate only the first N samples.", "N")
     confusion: OutputFile | None = define_option("Also write the confusion matrix.", "OUT.csv")
-    shadow: bool = define_option("Measure the errors of each layer against real arithmetic.")
+    shadow: bool = define_option("Measure the errors of each layer.")
     float_weights: InputFile | None = define_option(
         "Float weights that divide errors by cause.", "W.npz|MODEL.onnx"
     )

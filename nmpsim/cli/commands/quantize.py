@@ -73,7 +73,7 @@ class QuantizeOptions:
         "Scale of biases.", group=_QUANTIZATION, default="product"
     )
     ranges: Literal["minmax", "percentile", "mse", "kl"] = define_option(
-        "How ranges follow from samples.", group=_QUANTIZATION, default="minmax"
+        "Ranges from samples.", group=_QUANTIZATION, default="minmax"
     )
     percentile: float = define_option(
         "Values that --ranges percentile keeps.", "P", group=_QUANTIZATION, default=99.99
