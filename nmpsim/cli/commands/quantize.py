@@ -76,7 +76,7 @@ class QuantizeOptions:
         "Ranges from samples.", group=_QUANTIZATION, default="minmax"
     )
     percentile: float = define_option(
-        "Values that --ranges percentile keeps.", "P", group=_QUANTIZATION, default=99.99
+        "Percent of values to keep.", "P", group=_QUANTIZATION, default=99.99
     )
     keep_float: tuple[str, ...] = define_option(
         "Keep an opcode or a layer in float.", "OPCODE|LAYER", group=_QUANTIZATION
