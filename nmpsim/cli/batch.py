@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from nmpsim.bundle import Bundle
-    from nmpsim.cli.commands.run import RunCommandOptions
+    from nmpsim.cli.run_options import RunCommandOptions
     from nmpsim.cli.samples import InputSample
     from nmpsim.core.device import Device
 

@@ -109,7 +109,7 @@ class DebugApp(App[None]):
         ]
         self._keys = LabelRow(keys, id="keys")
         self._prompt = CommandPrompt(shell.complete)
-        self._jobs = ActionQueue(self)
+        self._jobs = ActionQueue(self, self)
         self._progress: RunLocation | None = None
         self._searched = ""
         self._pane = self._before_help = 0

@@ -6,23 +6,35 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
+
+from textual.app import App
 
 from nmpsim.diagnostics import UserError
 from nmpsim.tui.view import ScreenState
-
-if TYPE_CHECKING:
-    from nmpsim.tui.app import DebugApp
 
 MAX_WAITING = 20
 """Maximum number of waiting actions, such as keys pressed meanwhile."""
 
 
-class ActionQueue:
-    """Queue that executes actions one after the other in a thread, and shows what they return."""
+class ActionListener(Protocol):
+    """Listener that receives the results and errors of queued actions."""
 
-    def __init__(self, app: DebugApp) -> None:
-        self._app = app
+    def show_result(self, name: str, view: ScreenState) -> None:
+        """Show the view that an action returned."""
+
+    def report_error(self, name: str, error: UserError) -> None:
+        """Report a UserError that an action raised; the waiting actions have been discarded."""
+
+    def report_crash(self, error: BaseException) -> None:
+        """Report an exception that an action raised and that is not a UserError."""
+
+
+class ActionQueue:
+    """Queue that executes actions one after the other in a thread."""
+
+    def __init__(self, app: App[None], listener: ActionListener) -> None:
+        self._app, self._listener = app, listener
         self._waiting: deque[tuple[str, Callable[[], ScreenState]]] = deque()
         self._stop = threading.Event()
         self.running = ""
@@ -56,13 +68,13 @@ class ActionQueue:
             except UserError as error:
                 self.running = ""
                 self._waiting.clear()
-                self._app.report_error(name, error)
+                self._listener.report_error(name, error)
             except asyncio.CancelledError:  # the application ends
                 raise
             except BaseException as error:
-                self._app.report_crash(error)
+                self._listener.report_crash(error)
                 return
             else:
                 self.running = ""
-                self._app.show_result(name, view)
+                self._listener.show_result(name, view)
         self.running = ""

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from nmpsim.atomic import STDOUT, write_npz
+from nmpsim.atomic import write_npz
 from nmpsim.cli.environment import choose_engine
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import load_device, load_program, warn_if_unquantized
-from nmpsim.cli.options import (
-    ENGINE_OPTION,
-    EXECUTION,
-    FORMAT_OPTION,
-    PATCH_OPTION,
-    STRICT_OPTION,
-    Engine,
-    Format,
-    InputOptions,
-    LimitOptions,
-    make_device_option,
-    make_output_option,
-)
 from nmpsim.cli.output import (
     check_outputs,
     open_text_output,
@@ -35,20 +21,14 @@ from nmpsim.cli.output import (
     write_text,
 )
 from nmpsim.cli.parameters import (
-    InputFile,
-    OutputFile,
-    Positive,
-    define_argument,
     define_command,
-    define_option,
 )
 from nmpsim.cli.run_files import (
-    ProfileOptions,
-    TraceOptions,
     make_run_profile,
     open_traces,
     save_core_file,
 )
+from nmpsim.cli.run_options import RunCommandOptions
 from nmpsim.diagnostics import (
     EXIT_OK,
     EXIT_TIMEOUT,
@@ -59,7 +39,6 @@ from nmpsim.diagnostics import (
     format_count,
     refuse_options,
 )
-from nmpsim.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,77 +56,8 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, npt.NDArray[Any]]
 
-_ANALYSES = "Analyses"
 _LIMIT_CODES = {"cycle_limit": "LIMIT001", "timeout": "LIMIT002"}
 """Kind of a trap at a limit -> its error code."""
-
-
-@frozen(kw_only=True)
-class RunCommandOptions:
-    """Options of ``nmpsim run``."""
-
-    bundle: InputFile = define_argument("NET.bin|MODEL")
-    inputs: InputOptions
-    device: InputFile | None = make_device_option("the bundle's")
-    save_outputs: OutputFile | None = define_option("Save the outputs.", "O.npz")
-    save_layers: OutputFile | None = define_option("Save every layer's output.", "L.npz")
-    shadow: bool = define_option("Compare with float; split errors by cause.")
-    repeat: Positive = define_option("Run N times and report the throughput.", "N", default=1)
-    reset_state: bool = define_option("Begin each run with the initial state.")
-    patch: InputFile | None = PATCH_OPTION
-    format: Format = FORMAT_OPTION
-    output: OutputFile | None = make_output_option(
-        "REPORT", "Write to this file.  [default: stdout]"
-    )
-    float_weights: InputFile | None = define_option(
-        "Weights before quantization, for --shadow.", "F.npz|F.onnx", group=_ANALYSES
-    )
-    sensitivity: bool = define_option(
-        "Measure how cycles depend on assumed settings.", group=_ANALYSES
-    )
-    histogram: tuple[str, ...] = define_option(
-        "Add histograms of a layer (or all) to the JSON.",
-        "LAYER",
-        group=_ANALYSES,
-    )
-    savings: bool = define_option("Add cycles that free resources would save.", group=_ANALYSES)
-    timeline: bool = define_option("Add unit and scratchpad activity to the JSON.", group=_ANALYSES)
-    node_data: OutputFile | None = define_option(
-        "Write node data for Model Explorer.", "FILE.json", group=_ANALYSES
-    )
-    check_pointers: bool = define_option(
-        "Report wrong pointers and undefined values.", group=_ANALYSES
-    )
-    allocators: tuple[str, ...] = define_option(
-        "Own allocator, for --check-pointers.",
-        "MALLOC[,FREE]",
-        names="--allocator",
-        group=_ANALYSES,
-    )
-    core_on_trap: OutputFile | None = define_option(
-        "Write a core file if the run traps.", "FILE", group=_ANALYSES
-    )
-    traces: TraceOptions
-    profiles: ProfileOptions
-    engine: Engine = ENGINE_OPTION
-    threads: Positive | None = define_option(
-        "Host threads.  [default: all processors]", "N", group=EXECUTION
-    )
-    strict: bool = STRICT_OPTION
-    limits: LimitOptions
-
-    @property
-    def outputs(self) -> tuple[Path | None, ...]:
-        """Paths of the output files, with None for each kind of file that is not requested."""
-        files = (
-            *(self.output or STDOUT, self.save_outputs, self.save_layers),
-            *(*self.traces.outputs, *self.profiles.outputs),
-        )
-        if self.node_data is None:
-            return files
-        from nmpsim.views.graph.node_data import list_node_data_paths
-
-        return (*files, *list_node_data_paths(self.node_data))
 
 
 @define_command
