@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.words import ELTWISE, KINDS, RHS_INT32, find_word_positions
-from nmpsim.kernels.array_types import Int
+
+if TYPE_CHECKING:
+    from nmpsim.kernels.array_types import Int
 
 LAYER, DESCRIPTOR, BEGIN, END = range(4)
 """Columns of ``Machine.owned``: a layer, the address of a descriptor, and the range of indices in
