@@ -125,6 +125,16 @@ compute_arithmetic = make_switch(
     to_signed=to_signed,
 )
 """``compute_arithmetic(number, a, b)``: the int64 result of an integer instruction."""
+_IS_ARITHMETIC = np.isin(
+    KIND_OF,
+    (
+        InstructionKind.IMMEDIATE,
+        InstructionKind.REGISTER,
+        InstructionKind.MULTIPLY,
+        InstructionKind.DIVIDE,
+    ),
+)
+"""[instructions] those that ``compute_arithmetic`` computes."""
 is_branch_taken = make_switch(
     f"{__name__}.is_branch_taken",
     {
@@ -282,7 +292,7 @@ def execute_rv32im(
             rd = np.uintp(decoded[at + np.uintp(RD)])
             a = np.int64(registers[np.uintp(decoded[at + np.uintp(RS1)])])
             b = np.int64(registers[np.uintp(decoded[at + np.uintp(RS2)])])
-            if number >= OP.addi:  # all others of RV32IM come before
+            if _IS_ARITHMETIC[row]:
                 result = compute_arithmetic(number, a, b + decoded[at + np.uintp(ADDEND)])
                 registers[rd] = np.int32(to_signed(result, 32))
                 registers[0] = 0
