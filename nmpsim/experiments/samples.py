@@ -14,6 +14,7 @@ from nmpsim.bundle import Bundle, Tensor
 from nmpsim.core.inputs import find_mismatch
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import compute_array_digest
+from nmpsim.report.device_use import find_batch_size
 
 UNLABELLED = -1
 """Label of a sample of unknown class, which is skipped."""
@@ -121,12 +122,14 @@ def count_classes(bundle: Bundle) -> int:
     outputs = bundle.metadata.user_outputs
     scores = [output for output in outputs if is_vector_shape(output.shape)]
     if not scores:
+        batch = find_batch_size([one.shape for one in outputs])
         shapes = ", ".join(f"{one.name}: {'x'.join(map(str, one.shape))}" for one in outputs)
         raise fail(
             "DATA001",
             "the program is not a classifier of single samples",
             found=f"outputs {shapes}" if shapes else "no outputs",
             expected="an output with one score for each class, such as 1x1000",
+            hint="Compile the model without --batch-cores." if batch > 1 else None,
         )
     return max(scores[0].shape)
 

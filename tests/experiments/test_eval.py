@@ -222,3 +222,10 @@ def test_results_of_other_layers_are_refused(cli, digits, digits_bin, tmp_path):
     done = cli(*words)
     assert done.exit_code == 2
     assert f"found: layer 1, other\n  expected: layer 1, {name}\n" in done.stderr
+
+
+def test_a_batch_is_refused_with_its_cause(digits):
+    batch = nmpsim.compile(digits / "digits.lir.txt", digits / "digits.npz", images_per_core=1)
+    with np.load(digits / "testset.npz") as data, pytest.raises(nmpsim.UserError) as refused:
+        nmpsim.evaluate(batch, {"data": data["x"][:2]}, data["labels"][:2], jobs=1)
+    assert "without --batch-cores" in str(refused.value)
