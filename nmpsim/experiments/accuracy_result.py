@@ -257,11 +257,11 @@ def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
         layers = tuple(LayerSaturation(**layer) for layer in document["layers"])
         errors = tuple(
             attrs.evolve(
-                layer, not_compared=str(found["not_compared"]), sums=read_sums(found["sums"])
+                layer, not_compared=str(found["not_compared"]), sums=read_sums(layer, found["sums"])
             )
             for layer, found in zip(fresh.errors, document["errors"], strict=True)
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise make_results_error(path, "the file is damaged", error) from error
     pairs = zip_longest((one.name for one in layers), (one.name for one in fresh.layers))
     for index, (found, expected) in enumerate(pairs):

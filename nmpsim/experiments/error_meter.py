@@ -22,7 +22,13 @@ from nmpsim.session import Device
 def list_layers(bundle: Bundle) -> tuple[LayerErrors, ...]:
     """Return the layers of a program without errors."""
     return tuple(
-        LayerErrors(layer.name, layer.display_name, layer.operation, layer.output.scale)
+        LayerErrors(
+            layer.name,
+            layer.display_name,
+            layer.operation,
+            layer.output.scale,
+            channel_count=layer.output.shape[-1] if layer.output.shape else 1,
+        )
         for layer in bundle.metadata.layers
     )
 
@@ -47,13 +53,14 @@ class ErrorMeter:
         self._bundle, self._module = bundle, bundle.module()
         self._device = Device(config, threads=1, max_memory=max_memory)
         self._evaluator = RunEvaluator(self._module, floats)
+        self._layers = {layer.name: layer for layer in list_layers(bundle)}
 
     def measure(self, samples: Sequence[Arrays], limits: Limits) -> tuple[LayerErrors, ...]:
         """Run the program on samples; return the errors of each layer in all of them.
 
         The limit of cycles does not apply, since a program without chains needs more cycles.
         """
-        found = {layer.name: layer for layer in list_layers(self._bundle)}
+        found = dict(self._layers)
         limits = attrs.evolve(limits, max_cycles=None)
         reports = self._device.run_layers(self._bundle, samples, limits=limits)
         for errors in self._measure_runs(zip(reports, samples, strict=True)):
@@ -61,13 +68,14 @@ class ErrorMeter:
         return tuple(found.values())
 
     def _measure_runs(self, runs: Iterable[tuple[RunReport, Arrays]]) -> Iterator[LayerErrors]:
-        """Yield the errors of each layer of each run."""
+        """Yield the errors of each layer of each run that reaches its end."""
         for report, inputs in runs:
+            if report.trap is not None:
+                continue
             stored = prepare_inputs(self._bundle, inputs)
             run = make_recorded_run(self._module, report, stored, inputs)
             for index, executed, values in self._evaluator.evaluate(run):
-                layer = report.layers[index]
-                empty = LayerErrors(layer.name, layer.display_name, layer.operation, layer.scale)
+                layer, empty = report.layers[index], self._layers[report.layers[index].name]
                 if values.obstacle:
                     yield attrs.evolve(empty, not_compared=values.obstacle)
                     continue

@@ -29,6 +29,8 @@ RANGE_STEPS = 255
 """The used share of a type's range is counted in this number of steps, exactly for Int8."""
 _ISOLATED_REFERENCE = "isolated_reference"
 """Key of the energy of the layer in float on its actual inputs."""
+_ENERGIES = ("reference", _ISOLATED_REFERENCE, *ERRORS)
+_ENERGIES_WITHOUT_FLOATS = ("reference", "error", "saturation", "rescale")
 QUANTILES = (0.05, 0.5, 0.95)
 
 
@@ -179,6 +181,8 @@ class LayerErrors:
     """Real size of a unit of the last place; None for a float output."""
     not_compared: str = ""
     """Why the layer has no errors; usually empty."""
+    channel_count: int = 1
+    """Number of channels: the last dimension of the output."""
     sums: ChannelErrors | None = None
     """None before the first sample."""
 
@@ -297,36 +301,41 @@ class LayerErrorsDocument(TypedDict):
     sums: SumsDocument | None
 
 
-def read_sums(document: Mapping[str, Any] | None) -> ChannelErrors | None:
-    """Return the sums of a layer from a results file.
+def read_sums(layer: LayerErrors, document: Mapping[str, Any] | None) -> ChannelErrors | None:
+    """Return the sums of a layer from a results file, or None if the file has none.
 
     Raises KeyError, TypeError or ValueError if the document is damaged.
     """
     if document is None:
         return None
+    names = [name for name in _ENERGIES if name in document["energies"]]
     found = ChannelErrors(
         samples=int(document["samples"]),
         elements=int(document["elements"]),
-        energies={name: _array(energy) for name, energy in document["energies"].items()},
+        energies={name: _array(document["energies"][name]) for name in names},
         total=_array(document["total"]),
         absolute=_array(document["absolute"]),
         largest=_array(document["largest"]),
         saturated=_array(document["saturated"], np.int64),
         ranges=_array(document["ranges"], np.int64),
     )
-    channels = {len(one) for one in (*found.energies.values(), found.total, found.absolute)}
-    if len(channels | {len(found.largest), len(found.saturated)}) != 1:
-        raise ValueError("channels")
-    needed = {"reference", "error"}
-    if "isolated" in found.energies:
-        needed.add(_ISOLATED_REFERENCE)
-    if len(found.ranges) != RANGE_STEPS + 1 or not needed <= set(found.energies):
+    if found.energies.keys() not in (set(_ENERGIES), set(_ENERGIES_WITHOUT_FLOATS)):
+        raise ValueError(f"energies {', '.join(names)}")
+    by_channel = (found.total, found.absolute, found.largest, found.saturated)
+    if any(len(one) != layer.channel_count for one in (*by_channel, *found.energies.values())):
+        raise ValueError("numbers of channels")
+    not_negative = (found.absolute, found.largest, found.saturated, found.ranges)
+    if (
+        min(found.samples, found.elements) < 1
+        or len(found.ranges) != RANGE_STEPS + 1
+        or any((one < 0).any() for one in (*not_negative, *found.energies.values()))
+    ):
         raise ValueError("sums")
     return found
 
 
 def _array(values: Sequence[float], dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
     found = np.array(values, dtype)
-    if found.ndim != 1:
-        raise ValueError("dimensions")
+    if found.ndim != 1 or not np.isfinite(found).all():
+        raise ValueError("not a list of finite numbers")
     return found

@@ -109,7 +109,9 @@ def assert_equal(found, expected):
             actual = getattr(one.sums, name)
             if name == "energies":
                 assert actual.keys() == values.keys()
-                values, actual = (np.stack(list(part.values())) for part in (values, actual))
+                values, actual = (
+                    np.stack([part[key] for key in sorted(part)]) for part in (values, actual)
+                )
             np.testing.assert_allclose(actual, values, rtol=1e-12, err_msg=f"{one.name} {name}")
 
 
@@ -142,7 +144,13 @@ def test_results_with_other_errors_are_refused(digits, digits_bin, samples, tmp_
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("total", [0.0]), ("saturated", "x"), ("ranges", [1]), ("energies", {}), ("samples", None)],
+    [
+        *(("total", [0.0]), ("saturated", "x"), ("ranges", [1]), ("samples", None)),
+        *(("energies", {}), ("energies", []), ("energies", 1), ("energies", {"error": [1.0]})),
+        *(("elements", 0), ("samples", 0), ("ranges", [-1] * 256), ("largest", {})),
+        *(("absolute", [float("inf")] * 16), ("largest", [-1.0] * 16), ("total", [None] * 16)),
+        *(("saturated", [1 << 70] * 16), ("elements", "x")),
+    ],
 )
 def test_damaged_sums_are_refused(digits, digits_bin, samples, tmp_path, key, value):
     results = tmp_path / "out.json"
