@@ -357,7 +357,7 @@ def quantize(
     per_channel: bool = False,
     bias_scale: str = "product",
     range_method: str = "minmax",
-    percentile: float = 99.99,
+    percentile: float | None = None,
     keep_float: Iterable[str] = (),
 ) -> QuantizedProgram:
     """Quantize a float program as Glow does.
@@ -387,8 +387,8 @@ def quantize(
     range_method : str
         How the range of a tensor follows from its values on the samples: ``minmax``,
         ``percentile``, ``mse`` (least square error) or ``kl`` (least divergence).
-    percentile : float
-        Share of values in percent that ``percentile`` keeps.
+    percentile : float, optional
+        Share of values in percent that ``percentile`` keeps; by default 99.99.
     keep_float : iterable of str
         Opcodes and layers that stay float; :func:`find_layer` defines the names of layers.
 

@@ -67,7 +67,7 @@ class BundleBuilder:
     """
 
     def __init__(self, kernels: Bundle | None = None) -> None:
-        """Begin a bundle; ``kernels`` is a program for ``KERNEL_BASE`` that the bundle contains."""
+        """Create an empty bundle, or one that contains the C program ``kernels`` at KERNEL_BASE."""
         self._kernels = kernels
         offset, self._rw_bytes = CONSTANTS_OFFSET, 0
         if kernels is not None:

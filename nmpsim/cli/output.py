@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def print_console(report: RunReport) -> None:
-    """Print the console output of a run on stderr, each line with the number of its core."""
+    """Print the console output of a run to stderr, each line prefixed with its core number."""
     for line in report.console:
         print_message(f"core {line.core}: {line.text.removesuffix(chr(10))}")
     if report.console_dropped:

@@ -131,7 +131,7 @@ class KernelProgram:
 
 
 def split_kernel(value: str) -> tuple[str, str]:
-    """Split ``FILE.elf`` or ``FILE.elf:FUNCTION`` into the path and the function."""
+    """Return the path and the function name of ``FILE.elf`` or ``FILE.elf:FUNCTION``."""
     path, colon, function = value.rpartition(":")
     if not colon or Path(value).exists():
         return value, DEFAULT_FUNCTION

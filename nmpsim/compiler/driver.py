@@ -406,7 +406,7 @@ class _Compilation:
     def _load_ahead(
         self, code: Mapping[int, InstructionSequence | KernelCall]
     ) -> Mapping[int, InstructionSequence | KernelCall]:
-        """Return the code between barriers, by their number, with loads ahead of barriers."""
+        """Move loads of constants ahead of barriers; return the code after each barrier number."""
         sequences = [one for one in code.values() if isinstance(one, InstructionSequence)]
         if not self._has_chains or len(sequences) < len(code):
             return code

@@ -168,7 +168,7 @@ class CompletedLayers:
             self._progress(Progress("layer", self.count, len(self._layers), name))
 
     def make_callback(self, step: ProgramStep, clock: Clock) -> LayerCallback:
-        """Return a callback that adds the layers of a step and checks the time limit."""
+        """Return a callback that records completed layers of a step and checks the time limit."""
         left = list(step.layers)
 
         def on_layer(layer: int) -> None:

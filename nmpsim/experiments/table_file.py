@@ -22,8 +22,10 @@ def is_parquet(path: Path) -> bool:
     return path.suffix.lower() == ".parquet"
 
 
-def check_table_path(path: Path) -> None:
+def check_table_path(path: Path, expected: str = ".csv or .parquet") -> None:
     """Raise UserError for a path to which no table can be written.
+
+    ``expected`` lists the suffixes that the caller accepts.
 
     Raises
     ------
@@ -36,7 +38,7 @@ def check_table_path(path: Path) -> None:
             "unknown format of the table of results",
             place=path,
             found=f"the suffix {path.suffix}" if path.suffix else "no suffix",
-            expected=".csv or .parquet",
+            expected=expected,
         )
     if is_special_file(path):
         hint = "Pass a .csv or .parquet file."

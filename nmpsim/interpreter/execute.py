@@ -187,7 +187,7 @@ class RealProgram:
 def execute_real(
     module: Module, inputs: Arrays, constants: Arrays | None = None, **options: Any
 ) -> ResultIterator:
-    """Execute a program once in real arithmetic, unrounded and unsaturated; see `RealProgram`."""
+    """Execute a program once without rounding or saturation; see :class:`RealProgram`."""
     return RealProgram(module, constants, **options).execute(inputs)
 
 

@@ -80,7 +80,7 @@ def make_display_names(names: Sequence[str]) -> list[str]:
 
 
 def map_display_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the display name of each layer by its full name."""
+    """Return a mapping from full names of layers to unique display names."""
     unique = list(dict.fromkeys(names))
     return dict(zip(unique, make_display_names(unique), strict=True))
 

@@ -78,9 +78,10 @@ def find_next_bursts(cursor: Any, costs: Any) -> tuple[int, int]:
 
 
 def advance_past_grant(cursor: Any, costs: Any) -> tuple[int, int]:
-    """Advance a transfer past its next grant; return the bursts and the shares of bank groups.
+    """Advance a transfer past its next grant; return its bursts, in total and by bank group.
 
-    The shares are those of at most the first ``MAX_SHARE`` bursts and of the first run.
+    The counts by bank group are packed into an integer, and cover at most the first
+    ``MAX_SHARE`` bursts of the first run.
     """
     address = get_next_address(cursor)
     row_begin = address // costs.dram_row_bytes * costs.dram_row_bytes

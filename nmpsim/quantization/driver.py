@@ -163,7 +163,7 @@ class CalibratedProgram:
         return program
 
     def choose_ranges(self, settings: Settings) -> Mapping[FloatValue, ValueRange]:
-        """Return the range that the quantized type of each value represents.
+        """Choose the range of real numbers that the quantized type of each value represents.
 
         Raises UserError (ARG001) for a method that needs samples if there is only a profile.
         """

@@ -27,6 +27,7 @@ SCHEMAS: tuple[Schema, ...] = get_args(Schema)
 RangeMethod: TypeAlias = Literal["minmax", "percentile", "mse", "kl"]
 """How the range of a tensor follows from its values; see ``nmpsim.quantization.ranges``."""
 RANGE_METHODS: tuple[RangeMethod, ...] = get_args(RangeMethod)
+DEFAULT_PERCENTILE = 99.99
 
 _RANGES = {"i8": (-128, 127), "i16": (-32768, 32767), "i32": (-(1 << 29), (1 << 29) - 1)}
 """Integers that a range is spread over; Int32 leaves headroom for sums."""
@@ -238,7 +239,7 @@ class Settings:
     bias_on_result: bool = False
     """Whether biases have the scale and offset of the result, as in the NMP's library."""
     range_method: RangeMethod = "minmax"
-    percentile: float = 99.99
+    percentile: float = DEFAULT_PERCENTILE
     """Share of values in percent that the range method ``percentile`` keeps."""
     keep_float: frozenset[str] = frozenset()
     """Opcodes and names of instructions that stay float."""
@@ -252,7 +253,7 @@ def parse_settings(
     per_channel: bool,
     bias_scale: str,
     range_method: str,
-    percentile: float,
+    percentile: float | None,
     keep_float: Iterable[str],
 ) -> Settings:
     """Return Settings from words of the command line; raise UserError (ARG001) if unknown."""
@@ -263,7 +264,7 @@ def parse_settings(
         per_channel=per_channel,
         bias_on_result=_known("bias_scale", bias_scale, BIAS_SCALES) == "result",
         range_method=_known("range_method", range_method, RANGE_METHODS),
-        percentile=_check_percentile(percentile),
+        percentile=DEFAULT_PERCENTILE if percentile is None else _check_percentile(percentile),
         keep_float=frozenset(keep_float),
     )
 

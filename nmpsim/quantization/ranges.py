@@ -108,7 +108,7 @@ _Measure: TypeAlias = Callable[[ValueHistogram, ValueRange, Schema, str], float]
 
 
 def _search(histogram: ValueHistogram, measure: _Measure, schema: Schema, elem: str) -> ValueRange:
-    """Return the range with the least measure: first both ends change alike, then each alone."""
+    """Return the range with the smallest error; scale both ends together, then each separately."""
     best = histogram.range
     least = measure(histogram, best, schema, elem)
     for move in (_scale_both, _scale_low, _scale_high):

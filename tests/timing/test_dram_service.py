@@ -54,7 +54,7 @@ LOAD, STORE = 0, 1
 
 
 def shares(*bursts: int) -> int:
-    """Return the shares of bank groups that have so many bursts of a grant."""
+    """Return the packed numbers of bursts of a grant in each bank group."""
     return sum(count << SHARE_BITS * group for group, count in enumerate(bursts))
 
 

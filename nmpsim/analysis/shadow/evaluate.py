@@ -227,7 +227,7 @@ def list_constants(layer: ExecutedLayer, of_bias: bool) -> set[str]:
 
 
 def find_obstacle(layer: ExecutedLayer) -> str:
-    """Return why a layer's output cannot be compared with real numbers; empty if it can."""
+    """Return why a layer's output has no comparable real values, or "" if it has."""
     elem = layer.result.type.elem
     if elem not in QUANTIZED_ELEMS and not elem.startswith("float"):
         return f"its output is of {elem}, not of real numbers"

@@ -83,7 +83,7 @@ def command(options: EvalOptions) -> int:
     if options.errors is not None and options.errors.suffix.lower() != ".html":
         from nmpsim.experiments.table_file import check_table_path
 
-        check_table_path(options.errors)
+        check_table_path(options.errors, ".csv, .parquet or .html")
     top = _parse_top(options.top)
     from nmpsim.cli.dataset import load_dataset, read_class_names
     from nmpsim.cli.samples import ProgramInputs

@@ -75,8 +75,8 @@ class QuantizeOptions:
     ranges: Literal["minmax", "percentile", "mse", "kl"] = define_option(
         "Ranges from samples.", group=_QUANTIZATION, default="minmax"
     )
-    percentile: float = define_option(
-        "Percent of values to keep.", "P", group=_QUANTIZATION, default=99.99
+    percentile: float | None = define_option(
+        "Percent of values to keep.  [default: 99.99]", "P", group=_QUANTIZATION
     )
     keep_float: tuple[str, ...] = define_option(
         "Keep an opcode or a layer in float.", "OPCODE|LAYER", group=_QUANTIZATION
@@ -124,6 +124,8 @@ def command(options: QuantizeOptions) -> None:
     read = [options.model, options.weights, options.profile, options.device, *sources]
     check_outputs(_outputs(options), read)
     device = load_device(options.device)
+    if options.percentile is not None and options.ranges != "percentile":
+        raise click.UsageError("--percentile requires --ranges percentile")
     settings = parse_settings(
         schema=options.schema,
         precision=options.precision,

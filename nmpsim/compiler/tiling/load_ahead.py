@@ -108,9 +108,10 @@ def _move_buffers(sequence: InstructionSequence, distance: int) -> InstructionSe
 
 
 def _find_loads(before: InstructionSequence, after: InstructionSequence) -> Integers:
-    """Return the rows of loads of ``after`` that can move: each reads constants in one run.
+    """Return the row numbers of loads of ``after`` that can move ahead of the barrier.
 
-    No computation precedes them, and their buffers lie beside the buffers of ``before``.
+    Such a load reads one contiguous range of constants, precedes all computations, and writes to
+    scratchpad memory that ``before`` does not use.
     """
     kinds = after.items[:, KIND]
     is_load, is_other = kinds == Unit.LOAD, (kinds < WAIT) | (kinds == BARRIER)

@@ -91,7 +91,7 @@ class Recording:
         return self._plan is not None and all(step.layer >= 0 for step in self._plan.steps)
 
     def get_epochs(self, machine: Machine, layer_kernels: bool, by_layer: bool) -> Epochs:
-        """Return the epochs, if possible with layer kernels, which ``by_layer`` keeps apart."""
+        """Return the epochs to replay; ``by_layer`` gives each layer kernel its own epoch."""
         if not layer_kernels or self.whole is None:
             return self.epochs
         if not by_layer:

@@ -164,7 +164,7 @@ def unpack_epochs(epochs: Epochs) -> list[Epoch]:
 
 
 def pack_plan(machine: Machine, plan: ReplayPlan, joins_layers: bool = True) -> Epochs:
-    """Pack a replay plan into epochs, one for each step or (if joined) pass over layers."""
+    """Pack a replay plan into epochs; ``joins_layers`` lets consecutive layers share one."""
     items: list[int] = []
     parts: list[tuple[int, int, int]] = []
     firsts, lowest, is_whole = [0], [], []
